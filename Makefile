@@ -1,0 +1,77 @@
+# make demo   set up everything, release lab01, grade a class of submissions, show where to look
+# make test   set up everything, run all tests
+# make lab    open the labs in JupyterLab
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+NOTEBOOK_DIR ?= labs
+
+.PHONY: setup demo test lab lint release test-oracles test-browser bench site train figures constraints clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,3s/^# //p' Makefile
+	@echo "also: lint release test-oracles test-browser bench site train figures clean"
+
+setup: system-packages $(VENV)/.installed
+
+.PHONY: system-packages
+system-packages:
+	@bash scripts/system_packages.sh $(PYTHON)
+
+# torch first, so that no other package pulls in another build of it
+$(VENV)/.installed: pyproject.toml constraints.txt | system-packages
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	$(BIN)/python -m autograder.demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+lab: setup
+	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+release: setup
+	$(BIN)/autograder release
+
+# -- optional extras: each target installs what it needs ---------------------------------------
+test-oracles: setup
+	$(PIP) --editable '.[oracles]'
+	$(BIN)/python -m pytest -m oracle
+
+test-browser: setup
+	$(PIP) --editable '.[browser]'
+	$(BIN)/python -m pytest -m browser
+
+bench: setup
+	$(BIN)/python benchmarks/grading.py
+
+figures: setup
+	$(BIN)/python benchmarks/lab01_tables.py
+
+site: setup
+	$(PIP) --editable '.[docs]'
+	$(BIN)/sphinx-build -W -b html course course/_build/html
+
+train: setup
+	$(BIN)/python -m efflib.zoo.train target
+	$(BIN)/python -m efflib.zoo.train draft
+
+# after changing versions by hand: write down what is installed (with all extras, as the tests ran)
+constraints: setup
+	$(PIP) --editable '.[cluster,postgres,docs,browser,oracles,dev]'
+	@{ echo "# Every version the course was tested with (Python 3.11, Linux). Made by: make constraints"; \
+	   $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.txt
+
+clean:
+	rm -rf build submitted autograded feedback gradebook.db

@@ -1,0 +1,43 @@
+"""pyproject.toml is the one list of dependencies: the other two files must agree with it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = {
+    canonicalize_name(name): Version(version)
+    for name, version in re.findall(
+        r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+    )
+}
+EXTRAS = PROJECT["optional-dependencies"]
+REQUIREMENTS = PROJECT["dependencies"] + [r for extra in EXTRAS.values() for r in extra]
+
+
+@pytest.mark.parametrize("line", REQUIREMENTS)
+def test_every_dependency_is_pinned_to_a_version_it_admits(line):
+    requirement = Requirement(line)
+    name = canonicalize_name(requirement.name)
+    assert name in PINS, f"{name} is missing from constraints.txt (make constraints)"
+    assert requirement.specifier.contains(PINS[name], prereleases=True)
+
+
+def test_the_conda_environment_installs_the_project_with_the_same_pins():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    conda = {Requirement(d).name: d for d in environment["dependencies"] if isinstance(d, str)}
+    [pip] = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    assert set(conda) == {"python", "pip"}, "dependencies belong in pyproject.toml"
+    assert conda["python"] == "python=3.11"
+    assert pip == ["--constraint constraints.txt", "--editable ."]
+
+
+def test_extras_of_the_design_exist():
+    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev"}
