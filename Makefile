@@ -71,7 +71,7 @@ train: setup
 constraints: setup
 	$(PIP) --editable '.[cluster,postgres,docs,browser,oracles,dev]'
 	@{ echo "# Every version the course was tested with (Python 3.11, Linux). Made by: make constraints"; \
-	   $(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.txt
+	   $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+cpu//'; } > constraints.txt
 
 clean:
 	rm -rf build submitted autograded feedback gradebook.db

@@ -32,7 +32,7 @@ def test_every_dependency_is_pinned_to_a_version_it_admits(line):
 
 def test_the_conda_environment_installs_the_project_with_the_same_pins():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
-    conda = {Requirement(d).name: d for d in environment["dependencies"] if isinstance(d, str)}
+    conda = {d.split("=")[0]: d for d in environment["dependencies"] if isinstance(d, str)}
     [pip] = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
     assert set(conda) == {"python", "pip"}, "dependencies belong in pyproject.toml"
     assert conda["python"] == "python=3.11"
