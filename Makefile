@@ -47,11 +47,11 @@ release: setup
 # -- optional extras: each target installs what it needs ---------------------------------------
 test-oracles: setup
 	$(PIP) --editable '.[oracles]'
-	$(BIN)/python -m pytest -m oracle
+	$(BIN)/python -m pytest tests/oracles
 
 test-browser: setup
 	$(PIP) --editable '.[browser]'
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest tests/browser
 
 bench: setup
 	$(BIN)/python benchmarks/grading.py

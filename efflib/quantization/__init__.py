@@ -1,0 +1,12 @@
+"""Quantization: fewer bits per weight or activation, with the error that costs.
+
+Modules are loaded when they are named, e.g. `from efflib.quantization.linear import quantize`.
+
+    linear   the affine grid x ~ s (q - z): parameters, codes, granularity, fake quantization
+    kmeans   a codebook per tensor, channel or group, fitted by 1-D k-means
+    size     total bits with all metadata (scales, zero points, codebooks)
+    ptq      post-training quantization of every nn.Linear of a model
+
+Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), G the group size,
+b the bits of a code, q a code, s a scale, z a zero point.
+"""
