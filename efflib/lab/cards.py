@@ -4,6 +4,7 @@
   · usual cause: zero point not rounded before use
 """
 
+from collections.abc import Sequence
 from html import escape
 
 from efflib.lab.report import TestReport
@@ -11,6 +12,7 @@ from efflib.lab.report import TestReport
 SYMBOLS = {"passed": "✓", "failed": "✗", "not verified": "?"}
 WORDS = {"passed": "passed", "failed": "failed", "not verified": "not verified here"}
 COLORS = {"passed": "#0072b2", "failed": "#b23c00", "not verified": "#666666"}
+SHOWN_FIRST = ("failed", "not verified", "passed")
 NOT_ATTEMPTED = "not attempted yet: write the function in the cell above, run it, run this again"
 UNDEFINED = "run the cell that defines it, then this one again"
 
@@ -46,58 +48,58 @@ def html_card(report: TestReport, show_observed: bool = True) -> str:
     )
 
 
-def in_order(reports: list[TestReport]) -> list[TestReport]:
+def in_order(reports: Sequence[TestReport]) -> list[TestReport]:
     """Failed ones first: that is what the reader has to act on."""
-    return sorted(
-        reports, key=lambda r: list(SYMBOLS).index(r.outcome) if r.outcome != "failed" else -1
-    )
+    return sorted(reports, key=lambda report: SHOWN_FIRST.index(report.outcome))
 
 
-def attempted(reports: list[TestReport]) -> bool:
-    """False if the code behind every test still is the untouched stub."""
-    return any(r.kind != "NotImplementedError" for r in reports)
+def attempted(reports: Sequence[TestReport]) -> bool:
+    """False if every test met an untouched stub."""
+    return not reports or any(r.kind != "NotImplementedError" for r in reports)
 
 
-def text_cards(summary: str, reports: list[TestReport], footer: str = "") -> str:
+def text_cards(
+    summary: str, reports: Sequence[TestReport], footer: str = "", show_observed: bool = True
+) -> str:
     """The summary, a card for each report that did not pass, the passed ones in one line."""
-    if not attempted(reports):
-        return "\n".join([summary, NOT_ATTEMPTED, footer])
-    failed = [text_card(r) for r in in_order(reports) if r.outcome != "passed"]
     passed = [r.title for r in reports if r.outcome == "passed"]
-    lines = [summary, *failed]
+    lines = [text_card(r, show_observed) for r in in_order(reports) if r.outcome != "passed"]
+    if not attempted(reports):
+        lines = [NOT_ATTEMPTED]
     if passed:
         lines.append("✓ passed: " + "; ".join(passed))
-    return "\n".join([*lines, *([footer] if footer else [])])
+    return "\n".join(line for line in (summary, *lines, footer) if line)
 
 
-def html_cards(summary: str, reports: list[TestReport], footer: str = "") -> str:
+def html_cards(
+    summary: str, reports: Sequence[TestReport], footer: str = "", show_observed: bool = True
+) -> str:
     """As `text_cards`, the passed ones folded."""
-    failed = "".join(html_card(r) for r in in_order(reports) if r.outcome != "passed")
-    if not attempted(reports):
-        failed = f"<div>{escape(NOT_ATTEMPTED)}</div>"
     passed = [r for r in reports if r.outcome == "passed"]
-    folded = ""
+    others = [html_card(r, show_observed) for r in in_order(reports) if r.outcome != "passed"]
+    if not attempted(reports):
+        others = [f"<div>{escape(NOT_ATTEMPTED)}</div>"]
     if passed:
         cards = "".join(html_card(r) for r in passed)
-        folded = f"<details><summary>✓ {len(passed)} passed</summary>{cards}</details>"
-    below = f'<div style="color:#666">{escape(footer)}</div>' if footer else ""
-    return f"<div><div><b>{escape(summary)}</b></div>{failed}{folded}{below}</div>"
+        others.append(f"<details><summary>✓ {len(passed)} passed</summary>{cards}</details>")
+    below = f'<div style="opacity:0.75">{escape(footer)}</div>' if footer else ""
+    return f"<div><div><b>{escape(summary)}</b></div>{''.join(others)}{below}</div>"
 
 
-def html_table(header: list[str], rows: list[list[str]]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A plain table, every cell escaped."""
-    head = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{escape(c)}</td>" for c in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def row(tag: str, cells: Sequence[str]) -> str:
+        inside = "".join(f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
+        return f"<tr>{inside}</tr>"
+
+    body = "".join(row("td", cells) for cells in rows)
+    return f"<table><thead>{row('th', header)}</thead><tbody>{body}</tbody></table>"
 
 
-def text_table(header: list[str], rows: list[list[str]]) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """The same with spaces."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    lines = [
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in [header, *rows]
-    ]
+    table = [header, *rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table)
     return "\n".join(line.rstrip() for line in lines)

@@ -2,10 +2,13 @@
 
     None, bool, int (64 bits), float, str, bytes, list, tuple, dict, torch.Tensor, torch.dtype
 
-msgpack with four extension types. Nothing is ever unpickled: bytes that come from student code are
-hostile, and a pickle is a program. Types are exact (a subclass of int or Tensor is refused), so an
-object whose `__eq__` always says True cannot reach a test. A tensor travels as a safetensors file
-with one entry; only dense CPU tensors travel, detached and contiguous.
+msgpack, with four extension types: 1 a tensor as a safetensors file of one entry, 2 a dtype's name,
+3 a tuple as a packed list, 4 the number of a function (grader to student only).  Nothing is ever
+unpickled: bytes that come from student code are hostile, and a pickle is a program.
+
+What arrives has exact types, so an object whose `__eq__` always says True cannot reach a test.
+`pack` brings near relatives into that form: a Parameter or a tensor on a GPU becomes a plain dense
+CPU tensor, a NamedTuple or torch.Size a tuple, an OrderedDict a dict.  Everything else is refused.
 """
 
 from collections.abc import Callable
@@ -14,149 +17,211 @@ import msgpack
 import safetensors.torch
 import torch
 
-MAX_BYTES = 256 * 2**20
-MAX_DEPTH = 32
+MAX_BYTES = 64 * 2**20  # of one message, tensors included
+MAX_UNWRAPPED = 4 * MAX_BYTES  # bytes of tuples inside tuples, each of which is copied once
+MAX_DEPTH = 32  # containers inside each other
+MAX_ITEMS = 1_000_000  # elements of all lists, tuples and dicts
+MAX_NUMEL = 2**26  # elements of a tensor, dimensions of size 0 counted as 1
+MAX_DIMS = 32
+MAX_HEADER = 1024  # bytes of a tensor file's header
 
 TENSOR, DTYPE, TUPLE, FUNCTION = 1, 2, 3, 4
 ENTRY = "t"
 DTYPES = {str(d): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
 PLAIN = (type(None), bool, int, float, str, bytes)
+KEYS = (str, int, bool)
+REFUSED = "is not a plain value"  # in the message for a value of another type
 
 
 class CodecError(Exception):
     """A value that may not travel, or bytes that are not a value."""
 
 
+# ---- values to bytes ----------------------------------------------------------------------------
+
+
 def pack(value, functions: list[Callable] | None = None) -> bytes:
     """Bytes of a plain value.
 
     Callables are appended to `functions`, where that list is given, and travel as their index.
-    Raises CodecError for every other type, beyond 32 levels, and beyond 256 MiB.
+    Raises CodecError for every other type and beyond the limits of this module.
     """
     try:
         data = msgpack.packb(_outgoing(value, functions, 0), use_bin_type=True)
     except CodecError:
         raise
-    except Exception as fault:  # integers beyond 64 bits, lone surrogates, a dict changed meanwhile
-        raise CodecError(f"cannot be sent: {fault}") from None
+    except OverflowError:
+        raise CodecError("an int of more than 64 bits cannot travel") from None
+    except Exception as fault:  # lone surrogates, a dict that changes meanwhile, no memory
+        raise CodecError(f"it cannot travel ({type(fault).__name__})") from None
     if len(data) > MAX_BYTES:
-        raise CodecError(f"{len(data)} bytes are too many: at most {MAX_BYTES}")
+        raise CodecError(f"{len(data)} bytes are too many: at most {MAX_BYTES} can travel")
     return data
 
 
 def _outgoing(value, functions, depth: int):
     """The value with tensors, dtypes, tuples and functions as msgpack extension types."""
-    if depth > MAX_DEPTH:
-        raise CodecError(f"nested more than {MAX_DEPTH} levels deep")
     kind = type(value)
     if kind in PLAIN:
         return value
-    if kind is list:
-        return [_outgoing(v, functions, depth + 1) for v in value]
-    if kind is tuple:
-        parts = [_outgoing(v, functions, depth + 1) for v in value]
-        return msgpack.ExtType(TUPLE, msgpack.packb(parts, use_bin_type=True))
-    if kind is dict:
-        return {_key(k): _outgoing(v, functions, depth + 1) for k, v in value.items()}
-    if kind in (torch.Tensor, torch.nn.Parameter):
+    if isinstance(value, torch.Tensor):
         return msgpack.ExtType(TENSOR, _tensor_bytes(value))
-    if kind is torch.Size:
-        return _outgoing(tuple(value), functions, depth)
     if kind is torch.dtype:
         return msgpack.ExtType(DTYPE, str(value).encode())
+    if depth > MAX_DEPTH:
+        raise CodecError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if kind is list:
+        return [_outgoing(v, functions, depth + 1) for v in value]
+    if isinstance(value, tuple):
+        parts = [_outgoing(v, functions, depth + 1) for v in value]
+        return msgpack.ExtType(TUPLE, msgpack.packb(parts, use_bin_type=True))
+    if isinstance(value, dict):
+        return {_key(k): _outgoing(v, functions, depth + 1) for k, v in value.items()}
     if functions is not None and callable(value):
         functions.append(value)
         return msgpack.ExtType(FUNCTION, (len(functions) - 1).to_bytes(4, "big"))
-    if isinstance(value, tuple) and isinstance(getattr(value, "_fields", None), tuple):
-        return _outgoing(tuple(value), functions, depth)  # a NamedTuple is its values
-    raise CodecError(f"a {kind.__module__}.{kind.__qualname__} {_advice(kind)}")
+    raise CodecError(f"{_name(kind)} {REFUSED}: {_advice(kind)}")
 
 
 def _key(key):
-    if type(key) not in (str, int, bool):
-        raise CodecError(f"a dict may have str and int keys, not {type(key).__name__}")
+    if type(key) not in KEYS:
+        raise CodecError(f"a dict with {_name(type(key))} keys {REFUSED}: use str or int keys")
     return key
+
+
+def _name(kind: type) -> str:
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _advice(kind: type) -> str:
     if kind.__module__ == "numpy":
-        return "cannot be returned: return a torch.Tensor or a Python number"
-    return "cannot be returned: return tensors, numbers, strings, or lists, tuples, dicts of them"
+        return "return a torch.Tensor or a Python number"
+    return "return tensors, numbers, strings, or lists, tuples and dicts of them"
 
 
 def _tensor_bytes(tensor: torch.Tensor) -> bytes:
-    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-        raise CodecError(
-            f"a {tensor.layout} tensor on {tensor.device} cannot be sent: make it dense, on the CPU"
-        )
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        raise CodecError(f"{_name(type(tensor))} {REFUSED}: return a torch.Tensor")
+    if tensor.is_quantized or tensor.is_nested:
+        raise CodecError(f"a quantized or nested tensor {REFUSED}: make it dense")
+    if tensor.layout is not torch.strided:
+        raise CodecError(f"a {tensor.layout} tensor {REFUSED}: make it dense")
+    if tensor.device.type == "meta":
+        raise CodecError(f"a tensor on the meta device {REFUSED}: it has no values")
+    _check_shape(tensor.shape)
     if tensor.numel() * tensor.element_size() > MAX_BYTES:
-        raise CodecError(f"a tensor of shape {list(tensor.shape)} is too large to be sent")
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().clone()
-    return safetensors.torch.save({ENTRY: plain})
+        raise CodecError(f"a tensor of shape {list(tensor.shape)} is too large to travel")
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    try:
+        return safetensors.torch.save({ENTRY: plain.contiguous().clone()})
+    except (KeyError, safetensors.SafetensorError):
+        raise CodecError(f"a {tensor.dtype} tensor {REFUSED}: use another dtype") from None
 
 
-def unpack(data: bytes, callback: Callable | None = None):
+def _check_shape(shape) -> None:
+    """Also for an empty tensor: one reduction of a [0, 2^40] would fill the memory."""
+    numel = 1
+    for size in shape:
+        numel *= max(size, 1)
+    if len(shape) > MAX_DIMS or numel > MAX_NUMEL:
+        raise CodecError(f"a tensor of shape {list(shape)[:MAX_DIMS]} is too large to travel")
+
+
+# ---- bytes to values ----------------------------------------------------------------------------
+
+
+def unpack(
+    data: bytes,
+    callback: Callable | None = None,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_items: int = MAX_ITEMS,
+):
     """The value that `pack` wrote.
 
     callback: turns a function's index n into a callable that calls callback(n, args, kwargs).
     Raises CodecError, and nothing else, whatever the bytes.
     """
-    if len(data) > MAX_BYTES:
-        raise CodecError(f"{len(data)} bytes are too many: at most {MAX_BYTES}")
+    if len(data) > max_bytes:
+        raise CodecError(f"{len(data)} bytes are too many: at most {max_bytes} can travel")
     try:
-        return _Reader(callback).read(data, 0)
+        return _Reader(callback, max_items).read(data, 0)
     except CodecError:
         raise
     except Exception as fault:
-        raise CodecError(f"not a value: {type(fault).__name__}") from None
+        raise CodecError(f"bytes that are no value ({type(fault).__name__})") from None
 
 
 class _Reader:
-    """Holds the callback and the depth of tuples while msgpack calls back for extension types."""
+    """Reads one message, and counts what it turns into.
 
-    def __init__(self, callback: Callable | None) -> None:
-        self.callback, self.depth = callback, 0
+    msgpack leaves extension types as they are, and they are opened from the outside to the inside,
+    so that the depth of each is known before it is read.
+    """
+
+    def __init__(self, callback: Callable | None, max_items: int) -> None:
+        self.callback, self.items, self.bytes = callback, max_items, MAX_UNWRAPPED
 
     def read(self, data: bytes, depth: int):
-        value = msgpack.unpackb(data, ext_hook=self.extension, raw=False, strict_map_key=False)
-        _check(value, depth)
-        return value
+        self.bytes -= len(data)
+        if self.bytes < 0:
+            raise CodecError("tuples inside tuples hold too many bytes")
+        limit = max(self.items, 0)
+        raw = msgpack.unpackb(
+            data,
+            raw=False,
+            strict_map_key=False,
+            list_hook=self.count,
+            object_hook=self.count,
+            max_array_len=limit,
+            max_map_len=limit,
+        )
+        return self.value(raw, depth)
 
-    def extension(self, code: int, data: bytes):
+    def count(self, container):
+        """Called by msgpack for each list and dict that it read; an empty one takes room too."""
+        self.items -= len(container) + 1
+        if self.items < 0:
+            raise CodecError("it holds too many elements")
+        return container
+
+    def value(self, raw, depth: int):
+        kind = type(raw)
+        if kind in PLAIN:
+            return raw
+        if kind is msgpack.ExtType:
+            return self.extension(raw.code, raw.data, depth)
+        if depth > MAX_DEPTH:
+            raise CodecError(f"it is nested more than {MAX_DEPTH} levels deep")
+        if kind is list:
+            return [self.value(v, depth + 1) for v in raw]
+        if kind is dict:
+            return {_key(k): self.value(v, depth + 1) for k, v in raw.items()}
+        raise CodecError(f"bytes that are no value ({kind.__name__})")  # a msgpack Timestamp
+
+    def extension(self, code: int, data: bytes, depth: int):
         if code == TENSOR:
             return _tensor(data)
         if code == DTYPE:
             return DTYPES[data.decode()]
         if code == TUPLE:
-            self.depth += 1
-            if self.depth > MAX_DEPTH:
-                raise CodecError(f"nested more than {MAX_DEPTH} levels deep")
-            parts = self.read(data, self.depth)
-            self.depth -= 1
-            if type(parts) is not list:
-                raise CodecError("a tuple that is no list of values")
-            return tuple(parts)
-        if code == FUNCTION and self.callback is not None:
+            parts = self.read(data, depth)
+            if type(parts) is list:
+                return tuple(parts)
+        if code == FUNCTION and self.callback is not None and len(data) == 4:
             callback, index = self.callback, int.from_bytes(data, "big")
             return lambda *args, **kwargs: callback(index, args, kwargs)
-        raise CodecError(f"unknown extension type {code}")
-
-
-def _check(value, depth: int) -> None:
-    """Depth, and keys that Python would accept but `pack` would not write."""
-    if depth > MAX_DEPTH:
-        raise CodecError(f"nested more than {MAX_DEPTH} levels deep")
-    if type(value) is list:
-        for v in value:
-            _check(v, depth + 1)
-    elif type(value) is dict:
-        for k, v in value.items():
-            _key(k)
-            _check(v, depth + 1)
+        raise CodecError(f"bytes that are no value (extension type {code})")
 
 
 def _tensor(data: bytes) -> torch.Tensor:
+    if int.from_bytes(data[:8], "little") > MAX_HEADER:
+        raise CodecError("a tensor with a header that is too long")
     entries = safetensors.torch.load(data)
     if set(entries) != {ENTRY}:
         raise CodecError("a tensor's file must hold one entry")
-    return entries[ENTRY]
+    tensor = entries[ENTRY]
+    _check_shape(tensor.shape)
+    if tensor.dtype is torch.bool and (tensor.view(torch.uint8) > 1).any():
+        raise CodecError("a bool tensor with bytes other than 0 and 1")
+    return tensor

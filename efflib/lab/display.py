@@ -1,4 +1,4 @@
-"""Where a card can be shown: as HTML in Jupyter, as text elsewhere."""
+"""Where something can be shown: as HTML or as a widget in Jupyter, as text elsewhere."""
 
 import os
 
@@ -17,11 +17,12 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-def show(text: str, html: str) -> None:
-    """Show the HTML (with the text beside it for other readers), or print the text."""
+def show(text: str, html: str, widget=None) -> None:
+    """Show the widget, the HTML or the text: what the front end can; print the text elsewhere."""
     if not in_notebook():
         print(text)
         return
     from IPython.display import display
 
-    display({"text/html": html, "text/plain": text}, raw=True)
+    bundle = widget._repr_mimebundle_() if widget is not None else {}
+    display({**bundle, "text/html": html, "text/plain": text}, raw=True)

@@ -1,16 +1,21 @@
 """The pytest plugin that runs tests declared with `@exercise` and reports what each observed."""
 
 import hashlib
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from efflib.lab.codec import REFUSED
 from efflib.lab.exercise import MARK
 from efflib.lab.report import TestReport
 from efflib.lab.student import StudentError
 
 OBSERVED_LENGTH = 400
+DID_NOT_RAISE = "DID NOT RAISE "
+ORDER = ("passed", "not verified", "failed")
 
 
 def title_of(test: str) -> str:
@@ -18,72 +23,132 @@ def title_of(test: str) -> str:
     return test.removeprefix("test_").replace("_", " ")
 
 
+def test_seed(seed: int, test: str) -> int:
+    """A seed of 63 bits for one test of a run."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{test}".encode()).digest()[:8], "big") >> 1
+
+
+test_seed.__test__ = False
+
+
 class ExercisePlugin:
-    """Provides the fixtures `student` and `rng`; collects one TestReport for every test."""
+    """Provides the fixtures `student` and `rng`, and gathers what every test reported."""
 
     def __init__(self, student, seed: int, only: str | None) -> None:
         self._student, self._seed, self._only = student, seed, only
-        self.reports: dict[tuple[str, str], TestReport] = {}
-        self._faults: dict[str, BaseException] = {}
+        self._items: list[pytest.Function] = []
+        self._results: dict[str, TestReport] = {}  # by node id: a test may have several cases
+        self.faults: list[str] = []  # of the test file
+        self.interrupted = False
 
     @pytest.fixture
     def student(self, request):
-        declared = getattr(request.function, MARK)
-        with_limit = getattr(self._student, "limited_to", None)
-        return with_limit(declared.seconds) if with_limit and declared.seconds else self._student
+        seconds = declared(request.node).seconds
+        limited_to = getattr(type(self._student), "limited_to", None)  # a notebook has no limits
+        return limited_to(self._student, seconds) if seconds and limited_to else self._student
 
     @pytest.fixture
     def rng(self, request) -> torch.Generator:
-        key = f"{self._seed}/{request.function.__name__}".encode()
-        seed = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
+        seed = test_seed(self._seed, request.function.__name__)
         return torch.Generator().manual_seed(seed)
 
+    def pytest_collectreport(self, report) -> None:
+        if report.failed:
+            self.faults.append(str(report.longrepr)[-500:])
+
     def pytest_collection_modifyitems(self, items) -> None:
-        wanted = [i for i in items if hasattr(i.function, MARK)]
+        self.faults += [f"{i.name} has no @exercise" for i in items if declared(i) is None]
         if self._only is not None:
-            wanted = [i for i in wanted if getattr(i.function, MARK).exercise == self._only]
-        items[:] = wanted
-        for item in items:
-            report = unreported(item.path, item.function)
-            self.reports[item.path.name, item.function.__name__] = report
+            items[:] = [i for i in items if declared(i) and declared(i).exercise == self._only]
+        self._items = list(items)
+
+    def pytest_runtest_setup(self, item) -> None:
+        seed = test_seed(self._seed, name_of(item))  # for code that uses the global generators
+        torch.manual_seed(seed)
+        random.seed(seed)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):
         report = yield
-        if call.excinfo is not None:
-            self._faults[item.nodeid] = call.excinfo.value
-        if report.when == "call" or report.failed or report.skipped:
-            self._record(item, report, call.duration)
+        if report.when == "call" or not report.passed:
+            result = result_of(item, report, call)
+            self._results[item.nodeid] = worst([self._results.get(item.nodeid, result), result])
         return report
 
-    def _record(self, item, report, seconds: float) -> None:
-        fault = self._faults.get(item.nodeid)
-        outcome = {"passed": "passed", "failed": "failed"}.get(report.outcome, "not verified")
-        if hasattr(report, "wasxfail"):
-            outcome = "not verified"
-        observed = "" if outcome == "passed" else observation(fault)
-        base = unreported(item.path, item.function)
-        kind = fault.kind if isinstance(fault, StudentError) else ""
-        self.reports[item.path.name, item.function.__name__] = base.with_outcome(
-            outcome, observed, kind, seconds
-        )
+    def pytest_keyboard_interrupt(self, excinfo) -> None:
+        self.interrupted = True
+        said = "it was running when the check was stopped"
+        for item in self._items:
+            if item.nodeid not in self._results:
+                self._results[item.nodeid] = replace(unreported(item), observed=said)
+                said = "it did not run, because the check was stopped"
+
+    def reports(self) -> list[TestReport]:
+        """One for every test; a test with several cases is as good as its worst case."""
+        cases: dict[str, list[TestReport]] = {}
+        for item in self._items:
+            result = self._results.get(item.nodeid) or unreported(item)
+            cases.setdefault(name_of(item), []).append(result)
+        return [replace(worst(r), seconds=sum(c.seconds for c in r)) for r in cases.values()]
 
 
-def unreported(path: Path, function) -> TestReport:
-    """The report of a test that has not run: it failed, until it says otherwise."""
-    d = getattr(function, MARK)
-    name = function.__name__
-    return TestReport(
-        d.exercise, name, title_of(name), d.points, d.invariant, d.cause, file=path.name
+def worst(reports: list[TestReport]) -> TestReport:
+    return max(reports, key=lambda report: ORDER.index(report.outcome))
+
+
+def result_of(item, report, call) -> TestReport:
+    """What pytest found, as a TestReport."""
+    fault = call.excinfo.value if call.excinfo is not None else None
+    outcome = report.outcome if report.outcome in ("passed", "failed") else "not verified"
+    if hasattr(report, "wasxfail"):
+        outcome = "not verified"
+    return replace(
+        unreported(item),
+        outcome=outcome,
+        observed="" if outcome == "passed" else observation(fault, call),
+        seconds=call.duration,
+        kind=fault.kind if isinstance(fault, StudentError) else "",
     )
 
 
-def observation(fault: BaseException | None) -> str:
-    """What a failing test saw, in a sentence: the message of its assertion, or the error."""
+def declared(item):
+    return getattr(item.function, MARK, None)
+
+
+def name_of(item) -> str:
+    return item.function.__name__
+
+
+def unreported(item) -> TestReport:
+    """The report of a test that has not run: it failed, until it says otherwise."""
+    about, name = declared(item), name_of(item)
+    return TestReport(
+        exercise=about.exercise,
+        test=name,
+        title=title_of(name),
+        points=about.points,
+        invariant=about.invariant,
+        cause=about.cause,
+        file=Path(item.path).name,
+    )
+
+
+def observation(fault: BaseException | None, call) -> str:
+    """What a test that did not pass saw, in a sentence: its assertion's message, or the error."""
     if isinstance(fault, StudentError):
-        if fault.kind == "Undefined":
-            return fault.message
-        where = f" ({fault.line})" if fault.line else ""
-        return f"your code raised {fault}{where}"[:OBSERVED_LENGTH]
-    text = str(fault).strip().splitlines() if fault is not None else []
-    return (text[0] if text else type(fault).__name__)[:OBSERVED_LENGTH]
+        return said_by_student(fault)[:OBSERVED_LENGTH]
+    text = (str(fault or "it is marked as expected to fail").strip().splitlines() or [""])[0]
+    if isinstance(fault, AssertionError):
+        text = text or f"this does not hold: {str(call.excinfo.traceback[-1].statement).strip()}"
+    elif isinstance(fault, Exception):
+        text = f"the test could not go on with what it got: {type(fault).__name__}: {text}"
+    elif text.startswith(DID_NOT_RAISE):
+        text = f"nothing was raised where {text.removeprefix(DID_NOT_RAISE)} was expected"
+    return text[:OBSERVED_LENGTH]
+
+
+def said_by_student(fault: StudentError) -> str:
+    if fault.kind == "Undefined" or REFUSED in fault.message:
+        return fault.message
+    where = f" ({fault.line})" if fault.line else ""
+    return f"your code raised {fault}{where}"

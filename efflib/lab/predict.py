@@ -3,63 +3,84 @@
 Nothing here blocks or fails: without a front end the question is printed and may stay unanswered.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from html import escape
 
-from efflib.lab.display import in_notebook
+from efflib.lab.display import in_notebook, show
 
 
 @dataclass
 class Prediction:
-    """A question and its answer: `value` is None until the student chooses."""
+    """A question and its answer: `value` is None until the student answers."""
 
     key: str
-    question: str
-    options: list[str] | None = None
+    question: str = ""
+    options: tuple[str, ...] = ()
+    unit: str = ""
     value: object = None
-    widget: object = field(default=None, repr=False)
 
-    def _repr_mimebundle_(self, **kwargs):
-        """Shows the widget as the result of a cell, where there is one."""
-        if self.widget is None:
-            return {"text/plain": f"prediction {self.key!r}: {self.value}"}
-        return self.widget._repr_mimebundle_(**kwargs)
+    def _ipython_display_(self) -> None:
+        """Nothing: `lab.predict(...)` has shown the question already."""
 
 
-def ask(key: str, question: str, options: list[str] | None = None) -> Prediction:
-    """A prediction with a widget in a notebook, or as printed text elsewhere."""
-    prediction = Prediction(key, question, options)
-    if in_notebook():
-        prediction.widget = _widget(prediction)
-    else:
-        print(f"Predict: {question}")
-        for option in options or []:
-            print(f"  - {option}")
-    return prediction
+def ask(prediction: Prediction) -> None:
+    """Show the question with a widget, or as text that says how to answer without one."""
+    how = f"lab.answer({prediction.key!r}, your number in {prediction.unit})"
+    if prediction.options or not prediction.unit:
+        how = f"lab.answer({prediction.key!r}, your answer)"
+    lines = [f"Predict: {prediction.question}", *(f"  - {o}" for o in prediction.options)]
+    text = "\n".join([*lines, f"  ({how}, or go on without)"])
+    items = "".join(f"<li>{escape(option)}</li>" for option in prediction.options)
+    html = f"<b>Predict.</b> {escape(prediction.question)}<ul>{items}</ul>"
+    show(text, html, _widget(prediction) if in_notebook() else None)
 
 
 def _widget(prediction: Prediction):
     import ipywidgets as widgets
 
-    def changed(change) -> None:
-        prediction.value = change["new"]
-
+    html = f"<b>Predict.</b> {escape(prediction.question)}"
+    question = widgets.HTML(value=f'<div style="line-height:1.5">{html}</div>')
     if prediction.options:
-        answer = widgets.RadioButtons(options=prediction.options, value=None)
-        answer.layout.width = "auto"
+        chosen = prediction.value if prediction.value in prediction.options else None
+        field = widgets.RadioButtons(options=list(prediction.options), value=chosen)
+        field.layout.width = "auto"
     else:
-        answer = widgets.FloatText(value=None)
-    answer.observe(changed, names="value")
-    question = widgets.HTML(value="<b>Predict.</b> ")
-    text = widgets.Label(value=prediction.question)
-    text.layout.white_space = "normal"
-    return widgets.VBox([question, text, answer])
+        number = "" if prediction.value is None else said(prediction.value, "")
+        field = widgets.Text(number, placeholder="your number", description=prediction.unit)
+
+    def changed(change) -> None:
+        prediction.value = change["new"] if prediction.options else number_or_none(change["new"])
+
+    field.observe(changed, names="value")
+    return widgets.VBox([question, field])
 
 
-def compare(prediction: Prediction | None, found: object) -> str:
+def number_or_none(text: str) -> float | None:
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def said(value: object, unit: str) -> str:
+    """A value as one reads it: 0.0123 for a number or a tensor of one, with the unit."""
+    try:
+        value = f"{float(value):.4g}"
+    except (TypeError, ValueError, RuntimeError):
+        value = str(value)
+    return f"{value} {unit}".rstrip()
+
+
+def compare(prediction: Prediction, truth: object) -> str:
     """One sentence: what was predicted and what came out."""
-    if prediction is None or prediction.value is None:
-        return f"Result: {found}. (You made no prediction: it is worth a try next time.)"
-    if prediction.options:
-        verdict = "as you predicted" if prediction.value == found else "not what you predicted"
-        return f"Result: {found}; {verdict} ({prediction.value})."
-    return f"Result: {found}; you predicted {prediction.value}."
+    found = said(truth, prediction.unit)
+    if prediction.value is None:
+        return f"Result: {found}. You made no prediction this time."
+    own = said(prediction.value, prediction.unit)
+    if prediction.options or isinstance(truth, str):
+        return f"Result: {found}, {'as' if own == found else 'and not as'} you predicted ({own})."
+    try:
+        ratio = float(prediction.value) / float(truth)
+    except (TypeError, ValueError, RuntimeError, ZeroDivisionError):
+        return f"Result: {found}; you predicted {own}."
+    return f"Result: {found}; you predicted {own}, {ratio:.3g} times as much."

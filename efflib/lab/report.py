@@ -1,6 +1,6 @@
-"""The result of one test, and how it is worded."""
+"""The result of one test."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 NOT_REPORTED = "the test did not report"
 
@@ -12,16 +12,13 @@ class TestReport:
     __test__ = False  # its name would make pytest take it for a test
 
     exercise: str
-    test: str
+    test: str  # name of the test function
     title: str
     points: float
     invariant: str
     cause: str
     outcome: str = "failed"  # "passed", "failed" or "not verified"
-    observed: str = NOT_REPORTED
-    kind: str = ""  # type of the exception of the student's code, "" if there was none
-    file: str = ""
+    observed: str = NOT_REPORTED  # "" when passed
+    file: str = ""  # name of the test file
     seconds: float = 0.0
-
-    def with_outcome(self, outcome: str, observed: str, kind: str, seconds: float) -> "TestReport":
-        return replace(self, outcome=outcome, observed=observed, kind=kind, seconds=seconds)
+    kind: str = ""  # type of the exception of the student's code, "" if there was none

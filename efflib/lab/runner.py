@@ -1,97 +1,107 @@
-"""Runs test files with pytest in this process, undisturbed by configuration lying around."""
+"""Runs test files with pytest in this process, undisturbed by whatever lies around.
+
+Each file gets a pytest session of its own, without configuration, conftest, plugins and options of
+the surroundings; what pytest and the tests change in this process is put back afterwards.
+"""
 
 import contextlib
 import io
 import os
+import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import torch
 
 from efflib.lab.report import TestReport
 
+NEEDLESS = "cacheprovider terminal logging faulthandler unraisableexception threadexception doctest"
 OPTIONS = [
-    "-c",
-    os.devnull,
+    *("-c", os.devnull),
     "--noconftest",
     "--assert=plain",  # messages are written for students; rewriting would print test data
     "--import-mode=importlib",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:terminal",
+    "--capture=no",  # output is swallowed here, below
+    *(part for plugin in NEEDLESS.split() for part in ("-p", f"no:{plugin}")),
 ]
+COLLECT = ["--collect-only"]
+# The last one is set and removed by pytest itself, also for a pytest that runs around this one.
+VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DEBUG", "PYTEST_CURRENT_TEST")
+
+
+class TestFileError(RuntimeError):
+    """A test file that cannot be imported or declares its tests wrongly: a fault of the course."""
+
+    __test__ = False  # its name would make pytest take it for a test
 
 
 def run_tests(files: list[Path], student, seed: int, only: str | None = None) -> list[TestReport]:
     """Run the tests of `files`, or those of the exercise `only`, with a student and a seed.
 
     Returns one report for every declared test, in the order of the files; a test that did not
-    report counts as failed. Raises FileNotFoundError for a missing file and RuntimeError for a
-    test file that cannot be imported: both are faults of the course, not of the student.
+    report counts as failed, also those that Ctrl-C has kept from running.  Raises FileNotFoundError
+    and TestFileError, whatever the student's code does.
     """
-    return _pytest(files, student, seed, only, [])
+    reports, options = [], []
+    for file in files:
+        plugin = _session(Path(file), student, seed, only, options)
+        reports += plugin.reports()
+        options = COLLECT if plugin.interrupted else options
+    return reports
 
 
 def collect(files: list[Path]) -> list[TestReport]:
-    """The declared tests of `files`, without running them."""
-    return _pytest(files, None, 0, None, ["--collect-only"])
+    """The declared tests of `files`, without running them. Raises as `run_tests`."""
+    return [r for f in files for r in _session(Path(f), None, 0, None, COLLECT).reports()]
 
 
-def _pytest(files, student, seed, only, options: list[str]) -> list[TestReport]:
+def _session(file: Path, student, seed: int, only: str | None, options: list[str]):
+    """The plugin after a pytest session with one file."""
     import pytest
 
     from efflib.lab.plugin import ExercisePlugin
 
-    for file in files:
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"no test file {file}")
+    if not file.is_file():
+        raise FileNotFoundError(f"no test file {file}")
+    file = file.resolve()
     plugin = ExercisePlugin(student, seed, only)
-    faults = _CollectionFaults()
-    arguments = [
-        *OPTIONS,
-        *options,
-        f"--rootdir={Path(files[0]).resolve().parent}",
-        *(str(Path(f).resolve()) for f in files),
-    ]
-    with _clean_environment(), contextlib.redirect_stdout(io.StringIO()):
-        with contextlib.redirect_stderr(io.StringIO()):
-            pytest.main(arguments, plugins=[plugin, faults])
-    _forget(files)
-    if faults.messages:
-        raise RuntimeError("test file cannot be read: " + "; ".join(faults.messages))
-    return list(plugin.reports.values())
-
-
-def _forget(files) -> None:
-    """Drop the test modules: pytest would hand the next run of a file of that name the same one."""
-    paths = {str(Path(file).resolve()) for file in files}
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None)) in paths:
-            del sys.modules[name]
-
-
-class _CollectionFaults:
-    """Remembers test files that could not be imported."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def pytest_collectreport(self, report) -> None:
-        if report.failed:
-            self.messages.append(str(report.longrepr)[-500:])
+    with _isolated(file):
+        arguments = [*OPTIONS, *options, f"--rootdir={file.parent}", str(file)]
+        code = pytest.main(arguments, plugins=[plugin])
+    if code == pytest.ExitCode.USAGE_ERROR:
+        plugin.faults.append("pytest cannot use it")
+    if plugin.faults:
+        raise TestFileError(f"test file {file} cannot be used: " + "; ".join(plugin.faults))
+    return plugin
 
 
 @contextlib.contextmanager
-def _clean_environment():
-    """Without the user's pytest options and plugins, restored afterwards."""
-    saved = {k: os.environ.get(k) for k in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")}
-    saved["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-    for key in saved:
-        os.environ.pop(key, None)
+def _isolated(file: Path) -> Iterator[None]:
+    """Nothing comes in from the surroundings of a run, and nothing of it stays."""
+    environment = {name: os.environ.pop(name, None) for name in VARIABLES}
+    autoload = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = autoload
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # pytest takes a module of the file's name, if there is one, for the file: another lab's tests.
+    module = sys.modules.pop(file.stem, None)
+    bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    numbers, python_numbers = torch.random.get_rng_state(), random.getstate()
+    finders = sys.meta_path[:]  # a pytest that runs around this one would rewrite the assertions
+    sys.meta_path[:] = [f for f in finders if type(f).__name__ != "AssertionRewritingHook"]
+    stdin, sys.stdin = sys.stdin, io.StringIO()  # input() meets an end of file, as in grading
     try:
-        yield
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
-        for key, value in saved.items():
-            os.environ.pop(key, None)
+        sys.stdin, sys.meta_path[:] = stdin, finders
+        torch.random.set_rng_state(numbers)
+        random.setstate(python_numbers)
+        sys.dont_write_bytecode = bytecode
+        sys.modules.pop(file.stem, None)
+        if module is not None:
+            sys.modules[file.stem] = module
+        for name, value in environment.items():
+            os.environ.pop(name, None)
             if value is not None:
-                os.environ[key] = value
+                os.environ[name] = value

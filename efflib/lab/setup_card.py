@@ -1,47 +1,66 @@
-"""The set-up card: what this machine has, and whether the lab's files are whole."""
+"""The set-up card: what this machine has, and whether the files of the course are whole."""
 
 import hashlib
 import json
 import platform
-from importlib import util
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
 SEED = 0
+CHECKPOINTS = Path(__file__).parents[1] / "zoo" / "checkpoints"
+REINSTALL = "install the course again"
+COPY_FOLDER = "copy the whole folder of the lab, not only the notebook, and open it there"
 
 
-def setup_rows(files: dict[str, Path | None]) -> list[list[str]]:
-    """[state, name, detail] of each line of the card; state is "[ok]" or "[fail]"."""
-    rows = [
+def setup_rows(folder: Path | None, checkpoints: Path = CHECKPOINTS) -> list[list[str]]:
+    """[state, name, detail] of each line of the card; state is "[ok]" or "[fail]".
+
+    folder: where the lab's public tests and exercises are, None if they were not found.
+    """
+    return [
         ["[ok]", "python", platform.python_version()],
-        ["[ok]", "torch", f"{torch.__version__}, {_device()}, {torch.get_num_threads()} threads"],
+        ["[ok]", "torch", f"{torch.__version__}, {torch.get_num_threads()} threads"],
+        ["[ok]", "device", device()],
+        ["[ok]", "efflib", course_version()],
         ["[ok]", "seed", f"torch.manual_seed({SEED})"],
+        ["[ok]", "lab files", str(folder)] if folder else ["[fail]", "lab files", COPY_FOLDER],
+        *fixture_rows(checkpoints),
     ]
-    for name, path in files.items():
-        found = path is not None
-        detail = str(path.parent) if found else "missing: open the notebook in the lab's own folder"
-        rows.append(["[ok]" if found else "[fail]", name, detail])
-    return rows + fixture_rows()
 
 
-def _device() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+def device() -> str:
+    if torch.cuda.is_available():
+        return f"cuda, {torch.cuda.get_device_name()}"
+    return f"cpu, {platform.machine()}"
 
 
-def fixture_rows() -> list[list[str]]:
-    """One line for each shipped file, by its sha256."""
-    spec = util.find_spec("efflib")
-    folder = Path(spec.submodule_search_locations[0]) / "zoo" / "checkpoints"
-    if not (folder / "hashes.json").is_file():
-        return [["[fail]", "checkpoints", "hashes.json is missing: install the course again"]]
-    rows = []
-    for name, expected in json.loads((folder / "hashes.json").read_text()).items():
-        file = folder / name
-        if not file.is_file():
-            rows.append(["[fail]", name, "missing: install the course again"])
-        elif hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-            rows.append(["[fail]", name, "damaged: install the course again"])
-        else:
-            rows.append(["[ok]", name, f"sha256 {expected[:12]}"])
+def course_version() -> str:
+    try:
+        return version("efficient-llm-course")
+    except PackageNotFoundError:  # a copied folder
+        return "not installed as a package"
+
+
+def fixture_rows(folder: Path) -> list[list[str]]:
+    """One line for all shipped files that are whole, one for each that is not, by their sha256."""
+    try:
+        hashes = json.loads((folder / "hashes.json").read_text(encoding="utf-8"))
+        faults = [(name, fault(folder / name, digest)) for name, digest in hashes.items()]
+    except (OSError, ValueError, AttributeError):
+        return [["[fail]", "checkpoints", f"hashes.json is missing or damaged: {REINSTALL}"]]
+    rows = [["[fail]", name, f"{what}: {REINSTALL}"] for name, what in faults if what]
+    whole = len(faults) - len(rows)
+    if whole:
+        rows.insert(0, ["[ok]", "checkpoints", f"{whole} files with the recorded sha256"])
     return rows
+
+
+def fault(file: Path, digest: str) -> str:
+    """What is wrong with a shipped file, "" if nothing is."""
+    if not file.is_file():
+        return "missing"
+    with file.open("rb") as stream:
+        same = hashlib.file_digest(stream, "sha256").hexdigest() == digest
+    return "" if same else "damaged"

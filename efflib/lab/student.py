@@ -5,19 +5,29 @@
 
 `LocalStudent` calls functions of a notebook, through the same codec as grading does, so that a
 check sees exactly what the grader will see.
+
+Functions of the test that are passed as arguments run in the test.  What they raise reaches the
+student's code as its kind only, and a failed assertion in them fails the test even where the
+student's code catches the exception.
 """
 
 import builtins
 import inspect
+import unicodedata
+from collections.abc import Callable
 
 from efflib.lab import calls
 from efflib.lab.codec import CodecError, pack, unpack
 
-# Builtin exceptions that keep their type, so that `pytest.raises(ValueError)` works in both modes.
+TEXT_LENGTH = 300
+# `pytest.raises(ValueError)` works although the exception was raised elsewhere: builtin kinds keep
+# their type.  Not so NotImplementedError, which is what an untouched stub raises: no test that
+# expects an error, not even RuntimeError, may take that for an answer.
+LEFT_OUT = (NotImplementedError, BaseExceptionGroup)  # a group wants exceptions inside
 KEPT = {
     name: kind
     for name, kind in vars(builtins).items()
-    if isinstance(kind, type) and issubclass(kind, Exception) and kind not in (OSError, Exception)
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, LEFT_OUT)
 }
 
 
@@ -37,12 +47,17 @@ class StudentError(Exception):
 
 def student_error(info: dict) -> StudentError:
     """The exception for what `calls.describe` said; also a ValueError where kind is that, etc."""
-    kind, message, line = (str(info.get(key, ""))[:300] for key in ("kind", "message", "line"))
+    kind, message, line = (_plain(info.get(key, "")) for key in ("kind", "message", "line"))
     kept = KEPT.get(kind)
-    if kept is None:
-        return StudentError(kind or "Error", message, line)
-    error = _combined(kept)(kind, message, line)
-    return error
+    if kept in (None, Exception):
+        return StudentError(kind or "Exception", message, line)
+    return _combined(kept)(kind, message, line)
+
+
+def _plain(text: object) -> str:
+    """At most 300 characters; control characters, which a terminal would obey, become '?'."""
+    text = " ".join(str(text).split())[:TEXT_LENGTH]
+    return "".join("?" if unicodedata.category(c)[0] == "C" else c for c in text)
 
 
 def _combined(kept: type) -> type:
@@ -58,12 +73,12 @@ def _combined(kept: type) -> type:
 class Student:
     """Attributes are callables that run in `_call`; subclasses say where that is."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Callable:
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *args, **kwargs: self._call(name, args, kwargs)
 
-    def drive(self, driver, *args, **kwargs):
+    def drive(self, driver: Callable, *args, **kwargs):
         """Run `driver(student, *args, **kwargs)` beside the student's code, from its source."""
         return self._drive(inspect.getsource(driver), driver.__name__, args, kwargs)
 
@@ -81,27 +96,42 @@ class LocalStudent(Student):
         self._namespace = namespace
 
     def _call(self, name: str, args: tuple, kwargs: dict):
-        return self._run(lambda a, k: calls.call(self._namespace, name, a, k), args, kwargs)
+        return _run(lambda a, k: calls.call(self._namespace, name, a, k), args, kwargs)
 
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
-        return self._run(
-            lambda a, k: calls.drive(self._namespace, source, name, a, k), args, kwargs
-        )
-
-    def _run(self, function, args: tuple, kwargs: dict):
-        args, kwargs = _copy([args, kwargs])
-        try:
-            value = function(args, kwargs)
-        except Exception as fault:
-            raise student_error(calls.describe(fault)) from fault
-        try:
-            return _copy(value)
-        except CodecError as fault:
-            raise StudentError("TypeError", str(fault)) from None
+        return _run(lambda a, k: calls.drive(self._namespace, source, name, a, k), args, kwargs)
 
 
-def _copy(value):
-    """The value after a round trip through the codec; functions are passed on as they are."""
-    functions = []
-    data = pack(value, functions)
-    return unpack(data, lambda index, args, kwargs: functions[index](*args, **kwargs))
+def _run(function: Callable, args: tuple, kwargs: dict):
+    """function(args, kwargs) with copies, as if it ran elsewhere; its copied value."""
+    lent, failed = [], []
+    data = pack([args, kwargs], lent)
+    args, kwargs = unpack(data, lambda index, a, k: _called_back(lent[index], a, k, failed))
+    try:
+        value = function(args, kwargs)
+        fault = None
+    except KeyboardInterrupt:  # the student has pressed stop
+        raise
+    except BaseException as raised:  # also SystemExit, or a pytest.skip() of the student's
+        fault = raised
+    if failed:
+        raise failed[0]
+    if fault is not None:
+        raise student_error(calls.describe(fault)) from None
+    try:
+        return unpack(pack(value))
+    except CodecError as refused:
+        raise student_error({"kind": "TypeError", "message": str(refused)}) from None
+
+
+def _called_back(function: Callable, args: tuple, kwargs: dict, failed: list):
+    """The value of a function of the test, for the student's code."""
+    args, kwargs = unpack(pack([args, kwargs]))
+    try:
+        return unpack(pack(function(*args, **kwargs)))
+    except Exception as fault:
+        if isinstance(fault, AssertionError) and not isinstance(fault, StudentError):
+            failed.append(fault)
+        kind = getattr(builtins, getattr(fault, "kind", type(fault).__name__), None)
+        known = isinstance(kind, type) and issubclass(kind, Exception)
+        raise (kind if known else RuntimeError)("raised by a function of the test") from None

@@ -1,5 +1,9 @@
+"""expect_close decides by its documented bound and says what differs."""
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from efflib.lab import exercise, expect_close
 
@@ -13,12 +17,15 @@ def test_close_values_pass():
 @pytest.mark.parametrize(
     ("observed", "message"),
     [
-        (torch.tensor([1.0, 2.5]), r"x is 2.5 at \[1\], expected 2 \(1 of 2 values differ\)"),
+        (
+            torch.tensor([1.0, 2.5]),
+            r"x is 2.5 at \[1\], expected 2 \(off by 0.5, allowed 0.1; 1 of 2 values differ\)",
+        ),
         (torch.tensor([1.0, float("nan")]), r"x is nan at \[1\], expected 2"),
         (torch.tensor([1.0, float("inf")]), r"x is inf at \[1\], expected 2"),
         (torch.tensor([[1.0, 2.0]]), r"x has shape \[1, 2\], expected \[2\]"),
-        ([1.0, 2.0], "x is a list, not a tensor"),
-        (None, "x is a NoneType, not a tensor"),
+        ([1.0, 2.0], "x is of type list, not a tensor"),
+        (None, "x is of type NoneType, not a tensor"),
     ],
 )
 def test_differences_are_put_into_words(observed, message):
@@ -26,6 +33,50 @@ def test_differences_are_put_into_words(observed, message):
         expect_close(observed, torch.tensor([1.0, 2.0]), what="x", atol=0.1)
 
 
-def test_points_must_be_positive():
+@pytest.mark.parametrize("points", [0, -1, float("nan"), float("inf")])
+def test_points_must_be_positive(points):
     with pytest.raises(ValueError, match="points"):
-        exercise("ex1", points=0, invariant="i", cause="c")
+        exercise("ex1", points=points, invariant="i", cause="c")
+
+
+def test_whole_numbers_are_compared_exactly():
+    big = torch.tensor([2**60])
+    expect_close(big, big.clone(), what="x")
+    with pytest.raises(AssertionError, match=f"x is {2**60 + 1} at .*off by 1"):
+        expect_close(big + 1, big, what="x")
+
+
+def test_an_infinity_is_close_to_nothing_else():
+    inf = torch.tensor(float("inf"))
+    expect_close(inf, inf.clone(), what="x", rtol=1.0)
+    for other in (torch.tensor(1.0), -inf, torch.tensor(float("nan"))):
+        for a, b in ((inf, other), (other, inf)):
+            with pytest.raises(AssertionError):
+                expect_close(a, b, what="x", rtol=1.0)
+
+
+def test_numbers_are_compared_with_numbers():
+    expect_close(3, 3.0, what="x")
+    expect_close(0.1 + 0.2, 0.3, what="x", rtol=2.0**-52)
+    for observed in (True, "3", None, torch.tensor(3.0), 3.0 + 2**-40):
+        with pytest.raises(AssertionError):
+            expect_close(observed, 3.0, what="x")
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5),
+    st.floats(0, 1e3),
+    st.floats(0, 1),
+    st.data(),
+)
+@settings(deadline=None)
+def test_the_bound_is_that_of_the_docstring(values, atol, rtol, data):
+    expected = torch.tensor(values, dtype=torch.float64)
+    shift = [data.draw(st.floats(-1e4, 1e4)) for _ in values]
+    observed = expected + torch.tensor(shift, dtype=torch.float64)
+    within = ((observed - expected).abs() <= atol + rtol * expected.abs()).all()
+    try:
+        expect_close(observed, expected, what="x", atol=atol, rtol=rtol)
+        assert within
+    except AssertionError as fault:
+        assert not within, fault

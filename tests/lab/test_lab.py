@@ -1,5 +1,6 @@
 """`Lab` as a notebook uses it: in plain Python, in a headless notebook, in the sandbox."""
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -7,9 +8,13 @@ import textwrap
 import nbclient
 import nbformat
 import pytest
+import torch
+from nbgrader.utils import determine_grade
 
-from efflib.lab import CheckFailed, Lab, cards
-from efflib.lab.report import TestReport
+from efflib.lab import CheckFailed, Lab
+from efflib.lab.exercises import find_folder
+from efflib.lab.lab import VSCODE_NOTEBOOK
+from efflib.lab.predict import number_or_none
 
 TESTS = """
 from efflib.lab import exercise
@@ -47,7 +52,7 @@ def test_a_right_function_passes_and_points_are_told(lab, capsys, monkeypatch):
     lab.check("ex1")
     out = capsys.readouterr().out
     assert "1 of 1 public tests passed" in out
-    assert "2 of 2 points by these tests; 3 more by hidden tests: large numbers." in out
+    assert "2 of 2 points by these tests; 3 more (of 5) by hidden tests: large numbers." in out
 
 
 def test_a_wrong_function_fails_with_a_card(lab, capsys, monkeypatch):
@@ -72,7 +77,8 @@ def test_an_untouched_stub_is_told_what_to_do(lab, capsys, monkeypatch):
 def test_a_missing_function_is_named(lab, capsys):
     with pytest.raises(CheckFailed):
         lab.check("ex1")
-    assert "one is not defined · run the cell that defines it" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "one is not defined (exercise 1) · run the cell that defines it" in out
 
 
 def test_an_unknown_exercise_is_named(lab):
@@ -83,9 +89,47 @@ def test_an_unknown_exercise_is_named(lab):
 def test_a_notebook_alone_is_told_what_is_missing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     lab = Lab("toy")
-    assert "missing: open the notebook in the lab's own folder" in capsys.readouterr().out
+    assert "[fail]  lab files" in capsys.readouterr().out
     with pytest.raises(FileNotFoundError, match="copy the whole folder"):
         lab.check("ex1")
+
+
+@pytest.mark.parametrize("cwd", ["", "labs/toy", "autograded/someone/toy"])
+def test_the_files_are_found_from_anywhere_in_the_course(
+    folder, tmp_path, monkeypatch, cwd, capsys
+):
+    course = tmp_path / "course"
+    shutil.copytree(folder, course / "labs" / "toy", ignore=shutil.ignore_patterns("course"))
+    (course / cwd).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(course / cwd)
+    Lab("toy")
+    assert str(course / "labs" / "toy") in capsys.readouterr().out
+
+
+def test_the_files_are_found_beside_the_notebook(folder, tmp_path_factory, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    monkeypatch.setitem(globals(), VSCODE_NOTEBOOK, str(folder / "toy.ipynb"))
+    Lab("toy")
+    assert str(folder) in capsys.readouterr().out
+    monkeypatch.delitem(globals(), VSCODE_NOTEBOOK)
+    monkeypatch.setenv("JPY_SESSION_NAME", str(folder / "toy.ipynb"))
+    assert find_folder("toy") == folder
+
+
+def test_an_exercise_without_public_tests_is_not_passed(lab, folder):
+    with (folder / "exercises.toml").open("a") as file:
+        file.write('[ex2]\ntitle = "Two"\npoints = 5\n')
+    with pytest.raises(CheckFailed, match="0 of 0"):
+        lab.check("ex2")
+
+
+def test_checking_leaves_the_notebooks_random_numbers_alone(lab, monkeypatch):
+    monkeypatch.setitem(globals(), "one", lambda: int(torch.rand(()) >= 0))
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    lab.check("ex1")
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_hints_come_one_by_one_and_the_last_stays(lab, capsys):
@@ -97,45 +141,90 @@ def test_hints_come_one_by_one_and_the_last_stays(lab, capsys):
 
 
 def test_predictions_are_compared_and_never_needed(lab, capsys):
-    lab.predict("p", "more or less?", ["more", "less"])
+    asked = lab.predict("p", "more or less?", ["more", "less"])
+    assert asked.value is None
     lab.reveal("p", "less")
     lab.answer("p", "less")
+    assert asked.value == "less"
     lab.reveal("p", "less")
+    lab.reveal("p", "more")
     lab.reveal("never asked", 3)
     out = capsys.readouterr().out
-    assert "no prediction" in out and "as you predicted (less)" in out
+    assert "Predict: more or less?\n  - more\n  - less\n" in out
+    assert "Result: less. You made no prediction" in out
+    assert "Result: less, as you predicted (less)." in out
+    assert "Result: more, and not as you predicted (less)." in out
+
+
+@pytest.mark.parametrize(
+    ("value", "truth", "sentence"),
+    [
+        (3, 6.0, "Result: 6 MB; you predicted 3 MB, 0.5 times as much."),
+        (3, torch.tensor(2.0), "Result: 2 MB; you predicted 3 MB, 1.5 times as much."),
+        (3, 0, "Result: 0 MB; you predicted 3 MB."),
+        ("much", 2, "Result: 2 MB; you predicted much MB."),
+        (torch.ones(2), torch.ones(2), "Result: tensor([1., 1.]) MB; you predicted tensor"),
+        (3, None, "Result: None MB; you predicted 3 MB."),
+        (None, 5, "Result: 5 MB. You made no prediction this time."),
+    ],
+)
+def test_reveal_never_fails(lab, capsys, value, truth, sentence):
+    lab.predict("size", "How large?", unit="MB")
+    lab.answer("size", value)
+    lab.reveal("size", truth)
+    assert sentence in capsys.readouterr().out
+
+
+def test_asking_again_keeps_the_answer(lab):
+    lab.predict("size", "How large?", unit="MB")
+    lab.answer("size", 3)
+    assert lab.predict("size", "How large?", unit="MB").value == 3
+
+
+@pytest.mark.parametrize(("text", "number"), [("2.5", 2.5), ("2,5", 2.5), ("", None), ("a", None)])
+def test_a_typed_number_is_read(text, number):
+    assert number_or_none(text) == number
 
 
 def test_the_report_says_what_is_checked_and_what_is_to_come(lab, capsys, monkeypatch):
     lab.report()
-    assert "not checked" in capsys.readouterr().out
+    assert "not checked yet  5 in all" in capsys.readouterr().out
     monkeypatch.setitem(globals(), "one", lambda: 1)
     lab.check("ex1")
+    lab.predict("size", "How large?", unit="MB")
+    lab.answer("size", 3)
+    lab.predict("open", "?")
+    lab.reveal("size", 4.0)
+    capsys.readouterr()
     lab.report()
-    assert "2 of 2" in capsys.readouterr().out.splitlines()[-1]
+    assert capsys.readouterr().out.splitlines() == [
+        "exercise  title  public points  hidden points",
+        "ex1       One    2 of 2         3 outstanding",
+        "",
+        "prediction  you said  result",
+        "size        3 MB      4 MB",
+        "open        -         -",
+    ]
 
 
 def test_in_the_sandbox_nothing_happens(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EFFLIB_SANDBOX", "1")
     lab = Lab("toy")
-    lab.check("ex1"), lab.predict("p", "?"), lab.reveal("p", 1), lab.hint("ex1"), lab.report()
+    assert lab.predict("p", "?").value is None
+    lab.check("ex1"), lab.reveal("p", 1), lab.hint("ex1"), lab.report()
     assert capsys.readouterr().out == ""
-
-
-def test_cards_escape_what_students_wrote_and_can_hide_it():
-    report = TestReport("ex1", "test_a", "a", 1, "rule", "cause", observed="<script>alert(1)")
-    html = cards.html_cards("summary", [report])
-    assert "<script>" not in html and "&lt;script&gt;" in html
-    assert "alert" not in cards.html_card(report, show_observed=False)
-    assert "rule" in cards.html_card(report, show_observed=False)
 
 
 def test_importing_the_runtime_imports_no_technique_and_no_pytest():
     heavy = ("pytest", "IPython", "matplotlib", "ipywidgets", "transformers")
-    code = f"import sys, efflib.lab; print([m for m in {heavy} if m in sys.modules])"
+    code = f"""
+import sys, efflib.lab
+own = {{m for m in sys.modules if m.startswith("efflib.") and not m.startswith("efflib.lab")}}
+print([m for m in {heavy} if m in sys.modules], own or "no other part of efflib")
+"""
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
+    assert out.stdout.strip() == "[] no other part of efflib"
 
 
 def run_notebook(folder, *cells: str):
@@ -145,6 +234,12 @@ def run_notebook(folder, *cells: str):
         notebook, allow_errors=True, resources={"metadata": {"path": folder}}
     )
     return client.execute().cells
+
+
+def nbgraders_score(cell) -> float:
+    """What stock nbgrader gives for an executed check cell of 5 points."""
+    cell.metadata["nbgrader"] = {"grade": True, "solution": False, "points": 5, "grade_id": "c"}
+    return determine_grade(cell)[0]
 
 
 def test_in_a_notebook_a_failed_check_is_a_card_and_one_line(folder):
@@ -157,7 +252,9 @@ def test_in_a_notebook_a_failed_check_is_a_card_and_one_line(folder):
         "lab.check('ex1')",
         "def one():\n    return 1",
         "lab.check('ex1')",
-        "lab.predict('p', 'more?', ['yes', 'no'])",
+        "p = lab.predict('p', 'more?', ['<yes>', 'no'])",
+        "lab.predict('q', 'how much?', unit='MB')",
+        "lab.reveal('q', 3); lab.hint('ex1'); lab.report()",
     )
     assert "[ok]" in cells[0].outputs[0].data["text/html"]
     card, error = cells[2].outputs
@@ -165,4 +262,9 @@ def test_in_a_notebook_a_failed_check_is_a_card_and_one_line(folder):
     assert error.output_type == "error" and len(error.traceback) == 1
     assert "line 2 of one: raise ValueError" in cells[4].outputs[0].data["text/plain"]
     assert [o.output_type for o in cells[6].outputs] == ["display_data"]
-    assert "application/vnd.jupyter.widget-view+json" in cells[7].outputs[0].data
+    assert [nbgraders_score(cells[i]) for i in (2, 4, 6)] == [0, 0, 5]
+    for asked, fallback in ((cells[7], "&lt;yes&gt;"), (cells[8], "how much?")):
+        [shown] = asked.outputs
+        assert "application/vnd.jupyter.widget-view+json" in shown.data
+        assert fallback in shown.data["text/html"]
+    assert [o.output_type for o in cells[9].outputs] == ["display_data"] * 3

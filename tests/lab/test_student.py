@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from efflib.lab.student import LocalStudent, StudentError
+from efflib.lab.calls import describe
+from efflib.lab.codec import CodecError
+from efflib.lab.student import LocalStudent, StudentError, student_error
 
 
 def double(x):
@@ -30,9 +32,24 @@ def apply(f, x):
     return f(x)
 
 
+class BadShape(ValueError):
+    pass
+
+
+def refuse_in_own_words():
+    raise BadShape("3 rows")
+
+
+def catching(f, x):
+    try:
+        return f(x)
+    except Exception as fault:
+        return f"{type(fault).__name__}: {fault}"
+
+
 @pytest.fixture
 def student():
-    functions = (double, fill, refuse, odd, apply)
+    functions = (double, fill, refuse, refuse_in_own_words, odd, apply, catching)
     namespace = {f.__name__: f for f in functions}
     return LocalStudent({**namespace, "number": 3, "array": lambda: torch.zeros(2).numpy()})
 
@@ -67,6 +84,81 @@ def test_every_builtin_exception_can_be_rebuilt(kind):
     assert "why" in str(caught.value)
 
 
+def test_an_own_kind_of_value_error_is_a_value_error(student):
+    with pytest.raises(ValueError, match="BadShape: 3 rows") as caught:
+        student.refuse_in_own_words()
+    assert caught.value.kind == "ValueError"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, NotImplementedError])
+def test_an_untouched_stub_satisfies_no_expected_error(kind):
+    def stub():
+        raise NotImplementedError("Exercise 1")
+
+    with pytest.raises(StudentError) as caught:
+        LocalStudent({"stub": stub}).stub()
+    assert not isinstance(caught.value, kind) and caught.value.kind == "NotImplementedError"
+
+
+def test_a_missing_name_satisfies_no_expected_error():
+    with pytest.raises(StudentError) as caught:
+        LocalStudent({}).missing()
+    assert not isinstance(caught.value, NameError) and caught.value.kind == "Undefined"
+
+
+@pytest.mark.parametrize("fault", [SystemExit(0), GeneratorExit(), pytest.skip.Exception("x")])
+def test_what_would_leave_the_test_is_a_student_error(fault):
+    def leave():
+        raise fault
+
+    with pytest.raises(StudentError):
+        LocalStudent({"leave": leave}).leave()
+
+
+def test_stopping_the_kernel_is_not_taken_for_an_error():
+    def stopped():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LocalStudent({"stopped": stopped}).stopped()
+
+
+def test_the_innermost_line_of_the_students_own_code_is_named():
+    source = "import torch\ndef inner(x):\n    return torch.ones(2) @ x\n"
+    source += "def f(x):\n    return inner(x)\n"
+    namespace = {}
+    exec(compile(source, "notebook.py", "exec"), namespace)
+    with pytest.raises(RuntimeError) as caught:
+        LocalStudent(namespace).f(torch.ones(3))
+    assert caught.value.line.startswith("line 3 of inner")
+    with pytest.raises(TypeError) as caught:
+        LocalStudent(namespace).f()
+    assert caught.value.line == ""
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
+def test_an_exception_that_cannot_be_printed_is_described():
+    assert describe(Unspeakable()) == {"kind": "Unspeakable", "message": "", "line": ""}
+    assert len(describe(ValueError("x" * 10_000))["message"]) == 300
+
+
+@pytest.mark.parametrize(
+    "info", [{}, {"kind": 3, "message": None}, {"kind": "x" * 999}, {"kind": "ExceptionGroup"}]
+)
+def test_any_description_becomes_an_exception(info):
+    assert len(str(student_error(info))) < 700
+
+
+def test_control_characters_do_not_reach_a_terminal():
+    assert str(student_error({"kind": "ValueError", "message": "\x1b[2J\u202eab"})) == (
+        "ValueError: ?[2J?ab"
+    )
+
+
 def test_other_exceptions_are_student_errors(student):
     with pytest.raises(StudentError, match="something of my own") as caught:
         student.odd()
@@ -76,7 +168,7 @@ def test_other_exceptions_are_student_errors(student):
 def test_missing_names_and_non_functions(student):
     with pytest.raises(StudentError, match="halve is not defined"):
         student.halve(1)
-    with pytest.raises(TypeError, match="number is a int, not a function"):
+    with pytest.raises(TypeError, match="number is of type int, not a function"):
         student.number(1)
 
 
@@ -91,6 +183,33 @@ def test_functions_passed_as_arguments_are_called_here(student):
     assert calls == [4]
 
 
+def test_a_function_of_the_test_gets_and_gives_copies(student):
+    seen, kept = [], torch.zeros(2)
+    student.apply(lambda x: seen.append(x) or kept, torch.ones(2))
+    assert type(seen[0]) is torch.Tensor and torch.equal(kept, torch.zeros(2))
+
+
+def test_a_failed_assertion_in_a_function_of_the_test_cannot_be_caught(student):
+    def f(x):
+        assert x == 2, f"called with {x}"
+
+    with pytest.raises(AssertionError, match="called with 1") as caught:
+        student.catching(f, 1)
+    assert not isinstance(caught.value, StudentError)
+
+
+def test_other_errors_of_a_function_of_the_test_tell_their_kind_only(student):
+    def f(x):
+        raise KeyError("the expected value is 7")
+
+    assert student.catching(f, 1) == "KeyError: 'raised by a function of the test'"
+
+
+def test_an_argument_that_cannot_travel_is_the_tests_own_fault(student):
+    with pytest.raises(CodecError):
+        student.double(object())
+
+
 def gradient(student, x):
     x = x.clone().requires_grad_(True)
     student.double(x).sum().backward()
@@ -99,3 +218,14 @@ def gradient(student, x):
 
 def test_a_driver_runs_beside_the_students_code(student):
     assert torch.equal(student.drive(gradient, torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_drivers_see_missing_functions_and_may_be_local(student):
+    def local(student, x):
+        import torch
+
+        return student.double(torch.tensor(x)).item() + student.missing(x)
+
+    with pytest.raises(StudentError, match="missing is not defined") as caught:
+        student.drive(local, 2)
+    assert caught.value.kind == "Undefined"
