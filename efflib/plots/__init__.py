@@ -1,0 +1,14 @@
+"""Figures shared by labs and chapters.  Only this package imports matplotlib.
+
+Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tradeoff`.
+
+    style     palette, empty figures, and the way into a notebook or a file, with alt text
+    matrices  a weight before and after, as a matrix of values; the range of every row
+    grid      a histogram with the levels that values round to; the staircase and its gradient
+    pareto    quality against size: every setting a point, the best ones joined
+    explorer  a figure with drop-down menus, and the same figure without where nothing can move
+
+Every function returns a matplotlib Figure and changes no global state.  Titles state what the
+figure shows, so the caller writes them, with numbers it has computed.  Colour is never the only
+signal: methods differ in colour and line, settings in marker, and points carry labels.
+"""

@@ -1,0 +1,98 @@
+"""Quality against size.  A setting is on the front if nothing smaller is as good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from efflib.plots.style import BLACK, COLOURS, GREY, MARKERS, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Point(NamedTuple):
+    """One measured setting.  size: e.g. total bits per weight; cost: e.g. perplexity."""
+
+    method: str
+    granularity: str
+    bits: int
+    size: float
+    cost: float
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """The points that no other point beats in size and cost together, in order of size."""
+    best, kept = float("inf"), []
+    for point in sorted(points, key=lambda p: (p.size, p.cost)):
+        if point.cost < best:
+            kept.append(point)
+            best = point.cost
+    return kept
+
+
+def _draw_setting(ax, points: list[Point], ceiling: float, label: str, **look) -> None:
+    """The points of one method and granularity, each with its bits; above the ceiling: on it."""
+    ax.scatter(
+        [p.size for p in points],
+        [min(p.cost, ceiling) for p in points],
+        s=55,
+        zorder=3,
+        label=label,
+        **look,
+    )
+    for p in points:
+        text = f"{p.bits}" if p.cost <= ceiling else f"{p.bits} (\u2191 {p.cost:.3g})"
+        ax.annotate(
+            text,
+            (p.size, min(p.cost, ceiling)),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=8,
+            color=look["edgecolors"],
+        )
+
+
+def tradeoff(
+    points: Sequence[Point],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    reference: tuple[float, float] | None = None,
+    ceiling: float = math.inf,
+) -> Figure:
+    """Cost (log scale) against size: colour and fill tell the method, marker the granularity, and
+    the number at a point its bits.  The grey line joins the front.
+
+    reference: (size, cost) of the model before; ceiling: costs above it are drawn at it, with an
+    arrow and the number, so that ruined settings do not squeeze the others.
+    """
+    methods = list(dict.fromkeys(p.method for p in points))
+    granularities = list(dict.fromkeys(p.granularity for p in points))
+    fig, (ax,) = figure(width=8.0, height=4.6)
+    best = front(points)
+    heights = [min(p.cost, ceiling) for p in best]
+    ax.plot([p.size for p in best], heights, color=GREY, linewidth=4, alpha=0.35, label="front")
+    for method, granularity in dict.fromkeys((p.method, p.granularity) for p in points):
+        i, j = methods.index(method), granularities.index(granularity)
+        colour = COLOURS[i % len(COLOURS)]
+        _draw_setting(
+            ax,
+            [p for p in points if (p.method, p.granularity) == (method, granularity)],
+            ceiling,
+            f"{method}, {granularity}",
+            marker=MARKERS[j % len(MARKERS)],
+            edgecolors=colour,
+            facecolors=colour if i == 0 else "white",
+        )
+    if reference is not None:
+        ax.axhline(reference[1], color=BLACK, linestyle=":", linewidth=1)
+        ax.scatter(*reference, marker="*", s=110, color=BLACK, zorder=3, label="before")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter("{x:.3g}")
+    ax.yaxis.set_minor_formatter("{x:.3g}")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.set_title(title, fontsize=11)
+    ax.legend(frameon=False, fontsize=8)
+    return fig

@@ -1,0 +1,45 @@
+"""Every lab as students and instructors meet it: the solved notebook runs, labs/ is up to date."""
+
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+from autograder.release import build_source, check_released, lab_sources
+
+ROOT = Path(__file__).parents[2]
+LABS = lab_sources(ROOT)
+HANG_SECONDS = 600  # ends a cell that hangs; how long cells take is measured, not tested
+
+
+def test_there_is_a_lab():
+    assert "lab01_quantization" in LABS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", LABS)
+def test_the_solved_notebook_runs_headless(lab, tmp_path):
+    solved = build_source(ROOT, lab, tmp_path)
+    notebook = nbformat.read(solved, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=HANG_SECONDS, resources={"metadata": {"path": solved.parent}}
+    )
+    client.execute()  # raises at the first cell that fails, checks included
+    ran = [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
+    assert all(c.execution_count for c in ran)
+
+
+def test_labs_are_what_solutions_generate():
+    assert check_released(ROOT) == [], "labs/ is out of date: run `make release` and commit"
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_release_holds_no_solution(lab):
+    text = "".join(p.read_text() for p in (ROOT / "labs" / lab).glob("*") if p.is_file())
+    assert "BEGIN SOLUTION" not in text
+    notebook = nbformat.read(next((ROOT / "labs" / lab).glob("*.ipynb")), as_version=4)
+    stubs = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    code = [c for c in stubs if c.cell_type == "code"]
+    assert code and all("raise NotImplementedError" in c.source for c in code)
+    assert all(not c.get("outputs") for c in notebook.cells)
