@@ -1,0 +1,145 @@
+"""Files of a folder or of a zip, named and read without trusting either.
+
+Both give `Entry`s: a path split into parts, and a function that reads at most `limit` bytes.
+Nothing is ever unpacked to disk, no link is followed.
+"""
+
+import io
+import os
+import stat
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+MAX_DEPTH = 6
+MAX_ENTRIES = 20_000
+SKIPPED = {"__MACOSX", "__pycache__"}
+
+
+class EntryError(Exception):
+    """A file that must not or cannot be read; the text is for the student."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something below the root: `parts` is its path there."""
+
+    parts: tuple[str, ...]
+    kind: str  # "file" | "folder" | "other" (a link, a device, an entry that leaves its folder)
+    read: Callable[[int], bytes]  # limit in bytes -> content; raises EntryError
+
+    @property
+    def name(self) -> str:
+        return shown("/".join(self.parts))
+
+
+def shown(name: str) -> str:
+    """A file name for a message: without control and direction characters, 80 at most."""
+    plain = "".join("?" if unicodedata.category(c)[0] == "C" else c for c in name)
+    return plain if len(plain) <= 80 else plain[:77] + "..."
+
+
+def other(parts: tuple[str, ...], reason: str) -> Entry:
+    """An entry that is there, but whose reading fails with this reason."""
+
+    def read(limit: int) -> bytes:
+        raise EntryError(reason)
+
+    return Entry(parts, "other", read)
+
+
+def skipped(part: str) -> bool:
+    return part in SKIPPED or (part.startswith(".") and part != "..")
+
+
+def capped(file: BinaryIO, limit: int, name: str) -> bytes:
+    """Reads a stream to its end, but never more than limit + 1 bytes of it."""
+    data = file.read(limit + 1)
+    if len(data) > limit:
+        raise EntryError(f"{shown(name)} is larger than {limit / 1e6:g} MB")
+    return data
+
+
+# ---- folders ------------------------------------------------------------------------------------
+
+
+def walk(root: Path, parts: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """Entries below a folder, in the order of their names."""
+    folder = root.joinpath(*parts)
+    try:
+        names = sorted(name for name in os.listdir(folder) if not skipped(name))
+    except OSError as error:
+        yield other(parts or ("",), f"the folder cannot be read ({error.strerror})")
+        return
+    for name in names:
+        path, below = folder / name, (*parts, name)
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            yield Entry(below, "folder", other(below, f"{shown(name)} is a folder").read)
+            if len(below) < MAX_DEPTH:
+                yield from walk(root, below)
+        elif stat.S_ISREG(mode):
+            yield file_entry(path, below)
+        else:
+            kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a regular file"
+            yield other(below, f"{shown(name)} is {kind}: hand in the file itself")
+
+
+def file_entry(path: Path, parts: tuple[str, ...]) -> Entry:
+    return Entry(parts, "file", lambda limit: read_file(path, limit))
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Content of a regular file that is not a link (checked again on the open file)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise EntryError(f"{shown(path.name)} cannot be read ({error.strerror})") from None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise EntryError(f"{shown(path.name)} is not a regular file")
+        return capped(file, limit, path.name)
+
+
+# ---- zip archives -------------------------------------------------------------------------------
+
+
+def unzip(source: Path | bytes, name: str) -> Iterator[Entry]:
+    """Entries of a zip, given by path or content. Raises EntryError if it is no sound zip."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+        members = sorted(archive.infolist(), key=lambda member: member.filename)
+    except Exception:  # hostile bytes: zipfile raises many kinds besides BadZipFile
+        raise EntryError(f"{shown(name)} is not a zip archive that can be read") from None
+    if len(members) > MAX_ENTRIES:
+        raise EntryError(f"{shown(name)} holds {len(members)} files, more than {MAX_ENTRIES}")
+    for member in members:
+        path = member.filename.replace("\\", "/").removesuffix("/")
+        parts = tuple(part for part in path.split("/") if part != ".")
+        if parts and not any(map(skipped, parts)):
+            yield zip_entry(archive, member, parts)
+
+
+def zip_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, parts: tuple) -> Entry:
+    where = shown(member.filename)
+    if parts[0] == "" or ".." in parts or ":" in parts[0]:
+        return other(parts, f"the archive has an entry that leaves its folder: {where}")
+    if member.is_dir():
+        return Entry(parts, "folder", other(parts, f"{where} is a folder").read)
+    if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+        return other(parts, f"{where} is a link or a device: hand in the file itself")
+
+    def read(limit: int) -> bytes:
+        try:
+            with archive.open(member) as file:
+                return capped(file, limit, where)
+        except EntryError:
+            raise
+        except Exception as error:  # damaged, encrypted, an unknown method: zlib, lzma, struct, ...
+            kind = type(error).__name__
+            raise EntryError(f"{where} cannot be unpacked ({kind}): zip it again") from None
+
+    return Entry(parts, "file", read)

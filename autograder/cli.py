@@ -1,0 +1,168 @@
+"""The command `autograder`. Heavy imports stand in the commands, so that --help is quick.
+
+Exit code 0: the command did its work, whatever the grades; 1: it found something wrong or could
+not do it; 2: it was called wrongly, which one line explains.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import autograder
+from autograder.errors import UsageError
+
+app = typer.Typer(
+    help=autograder.__doc__.split("`autograder")[0],
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+CourseOption = Annotated[
+    Path | None, typer.Option("--course", help="Folder of the course (default: found upwards).")
+]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Worker processes (default: one per core).")
+]
+UnsafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-no-sandbox",
+        help="Run the code without a sandbox, with your rights, and mark the results.",
+    ),
+]
+INTERRUPTED = 130  # as shells say it
+LabsArgument = Annotated[list[str] | None, typer.Argument(metavar="[LAB]...")]
+
+
+def course_folder(given: Path | None) -> Path:
+    """--course, else the first folder upwards with labs or solutions in it, else this one."""
+    if given is not None:
+        if not given.is_dir():
+            raise UsageError(f"--course: there is no folder {given}")
+        return given.resolve()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "nbgrader_config.py").is_file() or (folder / "solutions").is_dir():
+            return folder
+    return here
+
+
+@app.command()
+def doctor(course: CourseOption = None) -> None:
+    """Say whether labs can be released and graded here, and what to do if not."""
+    from autograder.doctor import examine
+
+    healthy = True
+    for name, well, detail in examine(course_folder(course)):
+        typer.echo(f"{'[ok]  ' if well else '[fail]'} {name}: {detail}")
+        healthy = healthy and well
+    raise typer.Exit(0 if healthy else 1)
+
+
+@app.command()
+def release(labs: LabsArgument = None, course: CourseOption = None) -> None:
+    """Generate what students get (labs/) from solutions/; all labs if none is named."""
+    from autograder.release import release as release_labs
+
+    for path in release_labs(course_folder(course), labs or None):
+        typer.echo(path)
+
+
+@app.command()
+def grade(
+    lab: str,
+    submissions: Path,
+    jobs: JobsOption = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler to grade on.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all results to this file.")] = None,
+    regrade: Annotated[
+        bool, typer.Option("--regrade", help="Grade also what is stored already (same seeds).")
+    ] = False,
+    unsafe: UnsafeOption = False,
+    course: CourseOption = None,
+) -> None:
+    """Grade a folder or zip of submissions; write gradebook, feedback and a table of results."""
+    from autograder.commands import grade_class
+
+    root = course_folder(course)
+    if jobs is not None and scheduler is not None:
+        raise UsageError("--jobs is for this machine, --scheduler for a cluster: give one of them")
+    if json is not None and not json.resolve().parent.is_dir():
+        raise UsageError(f"--json: there is no folder {json.resolve().parent}")
+    results = grade_class(
+        root, lab, submissions, jobs=jobs, scheduler=scheduler, json=json, regrade=regrade,
+        unsafe=unsafe,
+    )  # fmt: skip
+    raise typer.Exit(1 if any(result.status == "fault" for result in results) else 0)
+
+
+@app.command()
+def check(notebook: Path, course: CourseOption = None) -> None:
+    """Run a notebook and its public tests on this machine, without a sandbox."""
+    from autograder.check import CheckError, as_text, check_notebook
+
+    try:
+        typer.echo(as_text(check_notebook(notebook, course_folder(course))))
+    except CheckError as error:
+        raise UsageError(str(error)) from None
+
+
+@app.command()
+def triad(
+    labs: LabsArgument = None,
+    jobs: JobsOption = None,
+    unsafe: UnsafeOption = False,
+    course: CourseOption = None,
+) -> None:
+    """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
+    from autograder.commands import triad_labs
+
+    well = triad_labs(course_folder(course), labs or None, jobs=jobs, unsafe=unsafe)
+    raise typer.Exit(0 if well else 1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: errors that people can mend come as one line."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code; what went wrong is told on stderr."""
+    try:
+        code = app(arguments or ["--help"], prog_name="autograder", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except typer.TyperException as error:  # typer's own words about wrong arguments
+        told = error.format_message() if hasattr(error, "format_message") else str(error)
+        return complain(told, 2)
+    except Exception as error:
+        code = expected(error)
+        if code is None:
+            raise
+        return complain(str(error), code)
+    if code == INTERRUPTED:
+        complain("stopped; what is graded is stored, and the same command goes on from there", code)
+    return code or 0
+
+
+def expected(error: Exception) -> int | None:
+    """Exit code of an error that is no bug: 2 if other arguments help, 1 if not."""
+    from autograder.intake import IntakeError
+    from autograder.manifest import LabError
+
+    if isinstance(error, UsageError | IntakeError | LabError):
+        return 2
+    return 1 if type(error).__name__ == "SandboxUnavailable" else None
+
+
+def complain(text: str, code: int) -> int:
+    typer.echo(f"autograder: {' '.join(text.split())}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What `autograder grade` and `autograder triad` do, and how they show it."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograder.batch import cache_dir, grade_many
+from autograder.errors import UsageError
+from autograder.intake import Rejected, Submission, discover
+from autograder.manifest import LabSpec, lab_names, load_lab
+from autograder.results import Result, write_report
+from autograder.triad import Row, collect_variants, missing_variants, run_triad
+
+CONNECT_SECONDS = 10  # to a Dask scheduler
+WIDTH = 120  # of tables that do not go to a terminal
+
+
+def console() -> Console:
+    own = Console()
+    return own if own.is_terminal else Console(width=WIDTH)
+
+
+def grade_class(
+    root: Path,
+    lab_name: str,
+    path: Path,
+    *,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    json: Path | None = None,
+    regrade: bool = False,
+    unsafe: bool = False,
+) -> list[Result]:
+    """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError."""
+    lab = load_lab(lab_name, root)
+    submissions = discover(path, lab)
+    with executor_of(scheduler) as executor:
+        graded = grade_many(
+            lab, submissions, jobs=jobs, executor=executor, cache=cache_dir(root, lab),
+            regrade=regrade, unsafe=unsafe,
+        )  # fmt: skip
+        results = list(with_progress(graded, len(submissions), f"grading {lab.name}"))
+    results.sort(key=lambda result: result.student)
+    if json is not None:
+        write_report(json, lab.name, results)
+    record(root, lab, submissions, results)
+    show_results(lab, results)
+    return results
+
+
+@contextmanager
+def executor_of(scheduler: str | None) -> Iterator:
+    """None (local processes), or an executor on a Dask cluster, which needs the same folders."""
+    if scheduler is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        extra = "pip install 'efficient-llm-course[cluster]'"
+        raise UsageError(f"--scheduler needs Dask: {extra}") from None
+    try:
+        client = Client(scheduler, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--scheduler: no Dask scheduler at {scheduler} ({error})") from None
+    with client:
+        yield client.get_executor(pure=False)
+
+
+def with_progress(items: Iterable, total: int, what: str) -> Iterator:
+    """The items, with a bar and the time that is left on a terminal's stderr."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = Console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            progress.advance(task)
+            yield item
+
+
+def record(
+    root: Path, lab: LabSpec, submissions: list[Submission | Rejected], results: list[Result]
+) -> None:
+    """gradebook.db, autograded/ and feedback/; a fault of the grader is not written there."""
+    from autograder.feedback import write_feedback
+    from autograder.gradebook import write_results
+
+    write_results(root, lab, submissions, results)
+    write_feedback(root, lab, submissions, results)
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def show_results(lab: LabSpec, results: list[Result]) -> None:
+    """One line per student: score, points of each exercise, number of notes or the reason."""
+    table = Table(title=f"{lab.name}: {lab.title}")
+    table.add_column("student")
+    table.add_column(f"score / {lab.max_score:g}", justify="right")
+    for name, exercise in lab.exercises.items():
+        table.add_column(f"{name} / {exercise.points:g}", justify="right")
+    table.add_column("notes")
+    for result in results:
+        points = {part.exercise: f"{part.points:g}" for part in result.exercises}
+        said = result.reason or (f"{len(result.notes)} notes" if result.notes else "")
+        mark = " (no sandbox)" if result.sandbox == "none" else ""
+        score = f"{result.score:g}" if result.status != "fault" else "?"
+        own = [points.get(name, "") for name in lab.exercises]
+        table.add_row(result.student, score, *own, said + mark)
+    console().print(table, markup=False)
+
+
+def triad_labs(
+    root: Path, names: list[str] | None, *, jobs: int | None = None, unsafe: bool = False
+) -> bool:
+    """Kill tables of the labs (default: all); True if nothing is wrong in any."""
+    from autograder.notebook import parse_notebook
+    from autograder.release import build_source
+
+    well = True
+    for name in names or lab_names(root):
+        lab = load_lab(name, root)
+        solved = parse_notebook(build_source(root, name).read_bytes())
+        total = len(collect_variants(lab, solved))
+        graded = run_triad(lab, solved, jobs=jobs, unsafe=unsafe)
+        rows = list(with_progress(graded, total, f"triad of {name}"))
+        rows.sort(key=lambda row: row.variant.student)
+        missing = missing_variants(lab, rows)
+        show_triad(lab, rows, missing)
+        well = well and not missing and not any(row.problem for row in rows)
+    return well
+
+
+def show_triad(lab: LabSpec, rows: list[Row], missing: list[str]) -> None:
+    """Every variant, what it is, the tests that it failed, and "ok" or what is wrong."""
+    table = Table(title=f"{lab.name}: triad")
+    for column in ("exercise", "variant", "what it is", "killed by", "verdict"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        variant = row.variant
+        killed = ", ".join(row.failed) if variant.kind == "wrong" else ""
+        what = variant.mistake or {"right": "right", "none": "no work"}[variant.kind]
+        name = f"{variant.kind} {variant.name}"
+        table.add_row(variant.exercise, name, what, killed, row.problem or "ok")
+    out = console()
+    out.print(table, markup=False)
+    for line in missing:
+        out.print(line, markup=False)
+    wrong = [row for row in rows if row.variant.kind == "wrong"]
+    killed = sum(not row.problem for row in wrong)
+    bad = sum(bool(row.problem) for row in rows) + len(missing)
+    out.print(f"{killed} of {len(wrong)} wrong variants killed as declared; {bad} problems")

@@ -1,0 +1,73 @@
+"""`python -m autograder.demo`: releases lab01, lets a class of eleven hand in, grades it.
+
+Everything happens in build/demo, a course folder of its own: nothing of the real course is touched.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from autograder.commands import grade_class
+from autograder.demo.make_class import LAB, STUDENTS, make_class, surprises
+from autograder.release import generate
+
+ROOT = Path(__file__).parents[2]
+MADE = ("labs", "submitted", "autograded", "feedback")
+LOOK = """
+Look at (all below {demo}):
+  labs/{lab}/             what students get
+  submitted/<student>/                   what they handed in
+  feedback/<student>/{lab}/   what they get back (HTML), also the rejected one
+  autograded/<student>/{lab}/ what formgrader shows
+  gradebook.db, grades.csv               nbgrader's gradebook, and its export
+
+Go on by hand, in that folder:
+  {bin}/jupyter lab                       menu Nbgrader > Formgrader: grade the written questions
+  {bin}/nbgrader autograde {lab} --force
+  {bin}/nbgrader generate_feedback {lab}
+  {bin}/nbgrader export
+"""
+
+
+def main() -> int:
+    """Exit code: 0 if every student got what make_class.EXPECTED says."""
+    demo = ROOT / "build" / "demo"
+    course = fresh_course(demo)
+    make_class(course, LAB, course / "submitted")
+    print(f"{len(STUDENTS)} students handed in {LAB}:")
+    for student, hand_in in STUDENTS.items():
+        print(f"  {student:16s}{hand_in.__doc__}")
+    results = grade_class(course, LAB, course / "submitted")
+    export(course)
+    shown = demo.relative_to(Path.cwd()) if demo.is_relative_to(Path.cwd()) else demo
+    print(LOOK.format(demo=shown, lab=LAB, bin=Path(sys.executable).parent))
+    wrong = surprises(results)
+    print("\n".join(wrong) or "Every student got what this class is meant to get.")
+    return 1 if wrong else 0
+
+
+def fresh_course(demo: Path) -> Path:
+    """The course folder without an earlier class; stored results of grading stay."""
+    for name in MADE:
+        shutil.rmtree(demo / name, ignore_errors=True)
+    (demo / "gradebook.db").unlink(missing_ok=True)
+    demo.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "nbgrader_config.py", demo)
+    generate(ROOT, LAB, demo)
+    return demo
+
+
+def export(course: Path) -> None:
+    """What `nbgrader export` does."""
+    from nbgrader.api import Gradebook
+    from nbgrader.plugins import CsvExportPlugin
+
+    from autograder.gradebook import course_directory
+
+    coursedir = course_directory(course)
+    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        CsvExportPlugin(to=str(course / "grades.csv")).export(gradebook)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Nine students who mean well: what each of them hands in.
+
+Every function takes a `Kit` and returns the notebook; its docstring says what it is an example of.
+"""
+
+import copy
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
+ENDLESS = '''
+
+
+def levels_between(lo, hi, bits):
+    """How many levels the even start has (never ends where the step is 0)."""
+    step, level, count = (hi - lo) / (2**bits - 1), lo, 0
+    while level <= hi:
+        level, count = level + step, count + 1
+    return count
+
+
+kmeans = kmeans_codebook
+
+
+def kmeans_codebook(values, bits, iterations):
+    assert levels_between(values.min().item(), values.max().item(), bits) >= 2**bits - 1
+    return kmeans(values, bits, iterations)
+'''
+ANSWERS = {
+    "w1": "The codebook is not counted: 16 entries of 16 bits for 32 weights are **8 bits** each.",
+    "w2": "Rounding has slope 0 or none. Over a whole step the slope is 1, so the sign is right.",
+}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a student starts from, and the answers that some of them have found."""
+
+    release: NotebookNode
+    solved: dict[str, str]  # grade_id -> source of the solved cell
+    functions: dict[str, tuple[str, ...]]  # exercise -> names of its functions
+    triad: Path
+
+    def filled(self, **answers: str) -> NotebookNode:
+        """The release with the solved cells and written answers, some of them replaced."""
+        nb, given = copy.deepcopy(self.release), self.solved | ANSWERS | answers
+        for cell in nb.cells:
+            cell.source = given.get(grade_id(cell), cell.source)
+        return nb
+
+    def variant(self, exercise: str, name: str) -> str:
+        """A solution of the triad, behind the canonical one where it needs that."""
+        text = (self.triad / exercise / f"{name}.py").read_text(encoding="utf-8")
+        text = re.sub(r"^FAILS = \[[^]]*\]\n", "", text, flags=re.MULTILINE).strip()
+        whole = all(f"def {function}(" in text for function in self.functions[exercise])
+        return text if whole else f"{self.solved[exercise]}\n\n\n{text}"
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    return cell.metadata.get("nbgrader", {}).get("grade_id")
+
+
+def place(nb: NotebookNode, name: str) -> int:
+    """Index of the cell with this grade_id."""
+    return [grade_id(cell) for cell in nb.cells].index(name)
+
+
+def right(kit: Kit) -> NotebookNode:
+    """Everything right: full points; the written answers wait for a person."""
+    return kit.filled()
+
+
+def right_otherwise(kit: Kit) -> NotebookNode:
+    """Everything right by other algorithms than the reference's: full points as well."""
+    first = {
+        exercise: min((kit.triad / exercise).glob("right_*.py")).stem for exercise in kit.functions
+    }
+    return kit.filled(**{exercise: kit.variant(exercise, name) for exercise, name in first.items()})
+
+
+def partly_right(kit: Kit) -> NotebookNode:
+    """Two exercises with mistakes that people make: only tests that see them cost points."""
+    return kit.filled(
+        ex4=kit.variant("ex4", "wrong_empty_is_zero"),
+        ex5=kit.variant("ex5", "wrong_gradient_everywhere"),
+    )
+
+
+def empty(kit: Kit) -> NotebookNode:
+    """The notebook as it was handed out: no points, and no question for a person."""
+    return copy.deepcopy(kit.release)
+
+
+def helpers(kit: Kit) -> NotebookNode:
+    """Right, in an untidy way: a helper at the end, a scratch cell that raises, magics."""
+    [name] = kit.functions["ex1"]
+    call = f"def {name}(*args, **kwargs):\n    return my_{name}(*args, **kwargs)"
+    helper = re.sub(rf"\b{name}\b", f"my_{name}", kit.solved["ex1"])
+    nb = kit.filled(ex1=f"%matplotlib inline\n{call}")
+    nb.cells.insert(place(nb, "ex2"), new_code_cell("1 / 0  # just trying something"))
+    nb.cells.insert(place(nb, "ex3"), new_code_cell("!pip install left-pad\n%timeit sum(range(9))"))
+    nb.cells.append(new_code_cell(helper))
+    return nb
+
+
+def messy(kit: Kit) -> NotebookNode:
+    """Right, in a damaged notebook: copies, a split cell, a deleted check, points changed."""
+    nb = kit.filled()
+    copied = copy.deepcopy(nb.cells[place(nb, "ex2")])
+    copied.source = kit.release.cells[place(kit.release, "ex2")].source
+    nb.cells.insert(place(nb, "ex2"), copied)  # the stub comes first: the last definition counts
+    whole = nb.cells[place(nb, "ex3")]
+    rest = copy.deepcopy(whole)
+    lines = whole.source.split("\n")
+    half = lines.index("    ") if "    " in lines else len(lines) // 2
+    whole.source, rest.source = "\n".join(lines[:half]), "\n".join(lines[half:])
+    nb.cells.insert(place(nb, "ex3") + 1, rest)
+    del nb.cells[place(nb, "ex1-check")]
+    changed = nb.cells[place(nb, "ex4-check")].metadata.nbgrader
+    changed.points, changed.locked, changed.solution = 100, False, True
+    for number, cell in enumerate(nb.cells):
+        cell.id = f"cell-{number}"  # copies made in Jupyter get ids of their own
+    return nb
+
+
+def endless_loop(kit: Kit) -> NotebookNode:
+    """One function does not end on some inputs: it costs those tests and nothing else."""
+    return kit.filled(ex4=kit.solved["ex4"] + ENDLESS)
+
+
+def not_a_notebook(kit: Kit) -> bytes:
+    """A merge conflict left in the file: 0 points, with a reason."""
+    lines = nbformat.writes(kit.filled()).split("\n")
+    mine, theirs = ["<<<<<<< HEAD", *lines[5:8], "======="], [*lines[5:8], ">>>>>>> main"]
+    return "\n".join([*lines[:5], *mine, *theirs, *lines[8:]]).encode()
+
+
+def zipped(kit: Kit) -> NotebookNode:
+    """Right, and packed into a zip together with other files (see make_class)."""
+    return kit.filled()

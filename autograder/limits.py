@@ -1,0 +1,157 @@
+"""How much memory and how many processes a sandbox may use: a cgroup for each, or rlimits.
+
+bubblewrap limits neither. A cgroup (version 1 or 2) limits the sandbox as a whole. Without one, the
+limits of setrlimit are left: RLIMIT_AS counts per process, and RLIMIT_NPROC does not hold for root.
+So root is refused without a cgroup.
+"""
+
+import contextlib
+import functools
+import itertools
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+PREFIX = "efflib-sandbox"
+FILE_MB, OPEN_FILES = 512, 256
+OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
+COUNTER = itertools.count()
+# What a limit is called: (file, value); memory.* in bytes. Swap files are missing on many kernels.
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    2: ("memory.max", "memory.swap.max"),
+}
+
+
+class SandboxUnavailable(Exception):
+    """No sandbox can be started here; the text says why and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """One sandbox's group: one folder (version 2), or one per controller (version 1)."""
+
+    folders: tuple[Path, ...]
+
+    def remove(self) -> None:
+        """Removes the empty group; a group with processes stays."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def own_cgroups(text: str | None = None) -> dict[str, str]:
+    """{controller: path} of this process, "" for version 2, as /proc/self/cgroup says."""
+    text = Path("/proc/self/cgroup").read_text() if text is None else text
+    paths = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths |= {name: path for name in controllers.split(",")}
+    return paths
+
+
+def parent_sets(root: Path = CGROUP_ROOT, own: dict[str, str] | None = None) -> list[tuple]:
+    """[(version, folders)]: where a group for a sandbox might be made, best first."""
+    try:
+        own = own_cgroups() if own is None else own
+    except OSError:
+        return []
+    found = []
+    if (root / "cgroup.controllers").exists():
+        here = root / own.get("", "/").lstrip("/")
+        for folder in [here, *here.parents]:
+            if not folder.is_relative_to(root):
+                break
+            with contextlib.suppress(OSError):
+                if {"memory", "pids"} <= set(
+                    (folder / "cgroup.subtree_control").read_text().split()
+                ):
+                    found.append((2, (folder,)))
+    elif (root / "memory").is_dir() and (root / "pids").is_dir():
+        inside = [root / name / own.get(name, "/").lstrip("/") for name in ("memory", "pids")]
+        for folders in (inside, [root / "memory", root / "pids"]):
+            if all(folder.is_dir() for folder in folders) and (1, tuple(folders)) not in found:
+                found.append((1, tuple(folders)))
+    return found
+
+
+def make_in(version: int, parents: tuple[Path, ...], memory_mb: int, processes: int) -> Cgroup:
+    """A group with both limits set. Raises OSError."""
+    name = f"{PREFIX}-{os.getpid()}-{next(COUNTER)}"
+    group = Cgroup(tuple(parent / name for parent in parents))
+    try:
+        for folder in group.folders:
+            folder.mkdir()
+        memory, pids = group.folders[0], group.folders[-1]
+        size = str(memory_mb * 2**20)
+        limit, swap = MEMORY_FILES[version]
+        (memory / limit).write_text(size)
+        with contextlib.suppress(OSError):
+            (memory / swap).write_text(size if version == 1 else "0")
+        (pids / "pids.max").write_text(str(processes + OWN_PROCESSES))
+    except OSError:
+        group.remove()
+        raise
+    return group
+
+
+def can_join(group: Cgroup) -> bool:
+    """Whether a process of ours may enter the group: a child tries it."""
+    script = 'for folder; do echo 0 > "$folder/cgroup.procs" || exit 1; done'
+    command = ["/bin/sh", "-c", script, "sh", *map(str, group.folders)]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+@functools.cache
+def usable_parents() -> tuple | None:
+    """The first place where groups can be made and entered, or None."""
+    for version, parents in parent_sets():
+        try:
+            group = make_in(version, parents, 64, 8)
+        except OSError:
+            continue
+        joined = can_join(group)
+        group.remove()
+        if joined:
+            return version, parents
+    return None
+
+
+def make_cgroup(memory_mb: int, processes: int) -> Cgroup | None:
+    """A new group for one sandbox; None: this system lets us make none.
+
+    Raises SandboxUnavailable for root without a group.
+    """
+    usable = usable_parents()
+    if usable is not None:
+        remove_leftovers(usable[1])
+        return make_in(*usable, memory_mb, processes)
+    if os.geteuid() == 0:
+        raise SandboxUnavailable(
+            "root without a writable cgroup: no limit on processes would hold. "
+            "Grade as an ordinary user, or mount /sys/fs/cgroup writable "
+            "(docker run --cgroupns=private -v /sys/fs/cgroup:/sys/fs/cgroup:rw ...)"
+        )
+    return None
+
+
+def remove_leftovers(parents: tuple[Path, ...]) -> None:
+    """Removes empty groups whose grader is gone (it was killed before its keeper started)."""
+    for parent in parents:
+        for folder in parent.glob(f"{PREFIX}-*-*"):
+            owner = folder.name.split("-")[2]
+            if owner.isdigit() and not Path("/proc", owner).exists():
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def worker_limits(memory_mb: int, processes: int | None, cgroup: bool) -> dict[str, int | None]:
+    """What the worker sets on itself before student code runs (worker.set_limits).
+
+    processes: None sets no limit; it counts within a user namespace, without one it would count
+    all of the user's processes. address_mb is added to what Python and torch have mapped by then.
+    """
+    limits = {"file_mb": FILE_MB, "open_files": OPEN_FILES}
+    return limits if cgroup else limits | {"address_mb": memory_mb, "processes": processes}

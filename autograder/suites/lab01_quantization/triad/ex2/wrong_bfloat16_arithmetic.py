@@ -1,0 +1,11 @@
+"""Divides in the dtype of x: bfloat16 holds no code above 256 exactly, and rounds before round."""
+
+import torch
+
+FAILS = ["test_bfloat16_and_scalars"]
+
+
+def quantize(x, scale, zero, bits, symmetric):
+    qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
+    codes = (torch.round(x / scale.to(x.dtype)) + zero).clamp(qmin, qmax)
+    return codes.to(torch.int8 if symmetric else torch.uint8)

@@ -1,0 +1,95 @@
+"""Frames between grader and worker: 4 bytes of length, big-endian, then that many bytes.
+
+Whoever writes on the worker's side may be the student, so reading has a deadline that slow dripping
+does not extend, a cap per frame and a cap per channel, and an answer nobody asked for is a fault.
+"""
+
+import os
+import select
+import time
+
+MAX_FRAME = 64 * 2**20
+MAX_RECEIVED = 2 * 2**30  # bytes that one worker may send in all
+CHUNK = 2**20
+HEADER = 4
+CLOSED = -1
+
+
+class WireError(Exception):
+    """The other side broke the protocol. kind: "late", "closed" or "protocol"."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Channel:
+    """The grader's ends of two pipes, which it owns. Every deadline is a time.monotonic()."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd, self._write_fd, self._received = read_fd, write_fd, 0
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+
+    def close(self) -> None:
+        """Closes the pipes; using them afterwards is a WireError, whoever has their numbers now."""
+        for fd in {self._read_fd, self._write_fd} - {CLOSED}:
+            os.close(fd)
+        self._read_fd = self._write_fd = CLOSED
+
+    def send(self, frame: bytes, deadline: float) -> None:
+        """Raises WireError; ValueError for a frame beyond the cap."""
+        if len(frame) > MAX_FRAME:
+            raise ValueError(f"a frame of {len(frame)} bytes; at most {MAX_FRAME} can be sent")
+        data = memoryview(len(frame).to_bytes(HEADER, "big") + frame)
+        while data:
+            self._wait(self._write_fd, select.POLLOUT, deadline)
+            try:
+                data = data[os.write(self._write_fd, data[:CHUNK]) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise WireError("closed", "it ended its process") from None
+
+    def receive(self, deadline: float) -> bytes:
+        """One frame. Raises WireError."""
+        size = int.from_bytes(self._read(HEADER, deadline), "big")
+        if size > MAX_FRAME:
+            raise WireError("protocol", f"it announced {size} bytes; at most {MAX_FRAME} are read")
+        self._received += size
+        if self._received > MAX_RECEIVED:
+            raise WireError("protocol", f"it sent more than {MAX_RECEIVED} bytes in all")
+        return self._read(size, deadline)
+
+    def check_quiet(self) -> None:
+        """Raises WireError if something arrived that nobody asked for, or the worker has gone."""
+        if self._read_fd == CLOSED:
+            raise WireError("closed", "its sandbox was closed")
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        for _, events in poll.poll(0):
+            if events & select.POLLIN:
+                raise WireError("protocol", "it sent something that nobody asked for")
+            raise WireError("closed", "it ended its process")
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        data, done = bytearray(size), 0
+        while done < size:
+            self._wait(self._read_fd, select.POLLIN, deadline)
+            try:
+                count = os.readv(self._read_fd, [memoryview(data)[done:]])
+            except BlockingIOError:
+                continue
+            if not count:
+                raise WireError("closed", "it ended its process")
+            done += count
+        return bytes(data)
+
+    def _wait(self, fd: int, event: int, deadline: float) -> None:
+        if fd == CLOSED:
+            raise WireError("closed", "its sandbox was closed")
+        left = deadline - time.monotonic()
+        poll = select.poll()
+        poll.register(fd, event)
+        if left <= 0 or not poll.poll(max(1, left * 1000)):
+            raise WireError("late", "no answer in time")

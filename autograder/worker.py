@@ -1,0 +1,238 @@
+"""The one file that runs inside a sandbox: runs cells, calls functions by name, runs drivers.
+
+It reads requests from one pipe and writes answers to another (frames as in wire.py), and knows
+neither tests nor expected values. Student code runs in this process and may do anything to it; so
+the grader takes what comes out as what the student says, and nothing more.
+"""
+
+import ast
+import asyncio
+import builtins
+import fcntl
+import gc
+import inspect
+import json
+import linecache
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+import types
+from functools import partial
+
+__builtins__ = dict(vars(builtins))  # for the functions below: student code may delete builtins
+
+MAX_FRAME = 64 * 2**20
+REPEAT_SECONDS = 0.5  # for code that catches the time limit's exception and goes on
+MEGABYTE = 2**20
+FIRST_FD = 100  # of the pipes: away from 0, 1, 2 and from what student code opens
+
+
+class TimeIsUp(BaseException):
+    """Raised in student code at its time limit; `except Exception` does not catch it."""
+
+
+class Worker:
+    """The pipes, the student's namespace, and the time limit of what is running."""
+
+    def __init__(self, read_fd: int, write_fd: int, codec, calls, shell) -> None:
+        self.read_fd, self.write_fd = read_fd, write_fd
+        self.codec, self.calls, self.new_output = codec, calls, shell.Output
+        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.open, self.armed, self.late, self.seconds, self.cells = [], False, False, 0.0, 0
+        module = sys.modules["__main__"] = types.ModuleType("__main__")
+        self.namespace = vars(module)
+        ipython = shell.Shell(self.namespace)
+        self.namespace["get_ipython"] = lambda: ipython
+        self.namespace["display"] = lambda *_, **__: None
+
+    # ---- frames ----------------------------------------------------------------------------------
+
+    def read(self, size: int) -> bytes:
+        data, done = bytearray(size), 0
+        while done < size:
+            count = os.readv(self.read_fd, [memoryview(data)[done:]])
+            if not count:
+                os._exit(0)
+            done += count
+        return bytes(data)
+
+    def receive(self) -> dict:
+        frame, lent = self.read(int.from_bytes(self.read(4), "big")), []
+        request = self.codec.unpack(frame, partial(self.callback, lent))
+        lent.append(request["nonce"])
+        return request
+
+    def send(self, frame: bytes) -> None:
+        data = memoryview(len(frame).to_bytes(4, "big") + frame)
+        while data:
+            data = data[os.write(self.write_fd, data) :]
+
+    # ---- student code under a time limit ---------------------------------------------------------
+
+    def on_alarm(self, *_) -> None:
+        if self.armed:
+            raise TimeIsUp
+        self.late = True
+
+    def limited(self, seconds: float, work) -> bytes:
+        """The frame that `work` returns, or one that says what went wrong."""
+        outermost, before = len(self.open) == 1, self.armed
+        if outermost:
+            self.seconds, self.late = seconds, False
+            signal.signal(signal.SIGALRM, self.on_alarm)
+            signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
+        try:
+            self.armed = True
+            frame = work()
+            self.armed = before
+            return frame
+        except TimeIsUp:
+            self.armed = before
+            info = self.timeout()
+        except self.codec.CodecError as fault:
+            self.armed = before
+            info = {"kind": "TypeError", "message": str(fault), "line": ""}
+        except BaseException as fault:
+            self.armed = before
+            info = self.describe(fault)
+        finally:
+            if outermost:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if os.getpid() != self.pid:  # student code forked, and the child came back here
+                os._exit(0)
+        return self.codec.pack({"nonce": self.open[-1], "error": info})
+
+    def timeout(self) -> dict:
+        return {"kind": "Timeout", "message": f"stopped after {self.seconds:g} s", "line": ""}
+
+    def describe(self, fault: BaseException) -> dict:
+        try:
+            info = self.calls.describe(fault)
+            self.codec.pack(info)
+            return info
+        except BaseException:
+            return {"kind": "Exception", "message": "", "line": ""}
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        while True:
+            self.answer(self.receive())
+
+    def answer(self, request: dict) -> None:
+        nonce = request["nonce"]
+        self.open.append(nonce)
+        before = sys.stdout, sys.stderr
+        output = sys.stdout = sys.stderr = self.new_output()
+        frame = self.limited(request["seconds"], partial(self.result, request, output))
+        sys.stdout, sys.stderr = before
+        self.open.pop()
+        self.send(frame)
+
+    def result(self, request: dict, output) -> bytes:
+        operation = request["op"]
+        if operation == "cell":
+            value = self.cell(request["source"], output)
+        elif operation == "call":
+            name, args, kwargs = request["name"], request["args"], request["kwargs"]
+            value = self.calls.call(self.namespace, name, args, kwargs)
+        elif operation == "drive":
+            source, name = request["source"], request["name"]
+            args, kwargs = request["args"], request["kwargs"]
+            value = self.calls.drive(self.namespace, source, name, args, kwargs)
+        else:
+            value = "ready"
+        frame = self.codec.pack({"nonce": self.open[-1], "ok": value})
+        if len(frame) > MAX_FRAME:
+            raise self.codec.CodecError(f"{len(frame)} bytes were returned, too many to be sent")
+        return frame
+
+    def cell(self, source: str, output) -> dict:
+        """{"error": description or None, "stdout": text} of a cell run in the namespace."""
+        self.cells += 1
+        name = f"<cell {self.cells}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        try:
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            code = compile(source, name, "exec", flags=flags, dont_inherit=True)
+            waiting = eval(code, self.namespace)
+            if inspect.iscoroutine(waiting):
+                asyncio.run(waiting)
+            info = None
+        except TimeIsUp:
+            info = self.timeout()
+        except BaseException as fault:
+            info = self.describe(fault)
+        return {"error": info, "stdout": output.text()}
+
+    def callback(self, lent: list, index: int, args: tuple, kwargs: dict):
+        """Calls a function of the test, which runs in the grader, and waits for its answer."""
+        if threading.get_ident() != self.thread or os.getpid() != self.pid:
+            raise RuntimeError("a function of the test can be called in the main thread only")
+        if lent[0] not in self.open:
+            raise RuntimeError("a function of the test can be called during its test only")
+        request = {"nonce": lent[0], "callback": index, "args": args, "kwargs": kwargs}
+        frame = self.codec.pack(request)
+        before, self.armed = self.armed, False  # no exception in the middle of a frame
+        self.send(frame)
+        while (reply := self.receive())["op"] != "reply":
+            self.answer(reply)
+        self.armed = before
+        if self.late:
+            raise TimeIsUp
+        if "error" in reply:
+            kind = getattr(builtins, reply["error"], None)
+            known = isinstance(kind, type) and issubclass(kind, Exception)
+            raise (kind if known else RuntimeError)("raised by a function of the test")
+        return reply["ok"]
+
+
+def set_limits(file_mb, open_files, address_mb=None, processes=None) -> None:
+    """Limits of this process and its children; student code cannot raise them again."""
+    # core dumps: 1 keeps the kernel from starting a crash handler outside, 0 would not
+    wanted = {"CORE": 1, "FSIZE": file_mb * MEGABYTE, "NOFILE": open_files, "NPROC": processes}
+    if address_mb is not None:  # on top of what Python and torch have mapped
+        with open("/proc/self/statm") as statm:
+            mapped = int(statm.read().split()[0]) * resource.getpagesize()
+        wanted["AS"] = mapped + address_mb * MEGABYTE
+    for name, limit in wanted.items():
+        if limit is not None:
+            kind = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(kind)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.setrlimit(kind, (limit, limit))
+
+
+def main(read_fd: int, write_fd: int, settings: dict) -> None:
+    os.chdir(os.environ["HOME"])
+    sys.path[:0] = settings["path"]
+    gc.disable()  # a tenth of the time that importing torch takes
+    import student_shell
+    import torch
+
+    from efflib.lab import calls, codec
+
+    gc.freeze()
+    gc.enable()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD) for fd in (read_fd, write_fd)]
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    for low, high in ((3, fds[0]), (fds[0] + 1, fds[1]), (fds[1] + 1, os.sysconf("SC_OPEN_MAX"))):
+        os.closerange(low, high)
+    set_limits(**settings["limits"])
+    sys.argv = [""]
+    Worker(*fds, codec, calls, student_shell).serve()
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)

@@ -1,0 +1,155 @@
+"""Write a trained model's checkpoint, training log and model card.
+
+Every number of a card is measured here, on the weights as they are stored (fp16), or comes from
+the training log; none is typed by hand.
+"""
+
+import json
+import math
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from efflib.models.checkpoint import WEIGHTS_FILE, from_pretrained, save_pretrained
+from efflib.models.llama import Llama
+from efflib.zoo import checkpoints, corpus
+from efflib.zoo.evaluation import (
+    SAMPLE_TOKENS,
+    count_bytes,
+    held_out_segments,
+    perplexity,
+    token_losses,
+)
+from efflib.zoo.probe import begin_attention
+from efflib.zoo.tokenizer import BEGIN_ID
+from efflib.zoo.training import CONTEXT, Run
+
+STRIDE = 128
+PACKAGES = ("torch", "tokenizers", "safetensors")
+
+
+def flops_per_token(model: Llama) -> int:
+    """Multiply-adds of a token's matrix products, twice, the head included, attention not.
+
+    Attention adds 4 S H d for each layer, for S keys.
+    """
+    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
+    return 2 * matrices
+
+
+def evaluate(model: Llama) -> dict:
+    """The figures of the card, on all of the held-out text."""
+    figures = {"context": CONTEXT, "stride": STRIDE, "sample_tokens": SAMPLE_TOKENS}
+    for split in corpus.SPLITS:
+        text = held_out_segments(split)
+        losses = token_losses(model, text, CONTEXT, STRIDE).double()
+        figures[split] = {
+            "held_out_tokens": text.numel(),
+            "perplexity": round(losses.mean().exp().item(), 4),
+            "bits_per_byte": round(losses.sum().item() / math.log(2) / count_bytes(text), 4),
+            "sample_perplexity": round(perplexity(model, split, SAMPLE_TOKENS, CONTEXT, STRIDE), 4),
+        }
+    ids = held_out_segments("code", 16 * CONTEXT)
+    ids[:, 0] = BEGIN_ID
+    sinks = begin_attention(model, ids)  # [L, H]
+    return figures | {"begin_attention": [[round(p, 3) for p in row] for row in sinks.tolist()]}
+
+
+def export(run: Run, name: str, command: str, folder: Path) -> None:
+    """Write folder/name/{config.json, model.safetensors, training.json, card.md}."""
+    target = folder / name
+    save_pretrained(run.model, target, torch.float16)
+    stored = from_pretrained(target)
+    batch_tokens = run.recipe.batch * CONTEXT
+    report = {
+        "name": name,
+        "command": command,
+        "recipe": asdict(run.recipe),
+        "finished": run.step == run.recipe.steps,
+        "step": run.step,
+        "tokens": run.step * batch_tokens,
+        "epochs": round(run.step * batch_tokens / len(run.text), 2),
+        "text_tokens": len(run.text),
+        "parameters": sum(p.numel() for p in stored.parameters()),
+        "flops_per_token": flops_per_token(stored),
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
+        "digests": {
+            f"{s} {kind}": corpus.digest(s, kind == "held-out")
+            for s in corpus.SPLITS
+            for kind in ("training", "held-out")
+        },
+        **evaluate(stored),
+        "log": run.log,
+    }
+    text = json.dumps(report, indent=1) + "\n"
+    (target / "training.json").write_text(text, encoding="utf-8")
+    size = (target / WEIGHTS_FILE).stat().st_size
+    (target / "card.md").write_text(card(report, size), encoding="utf-8")
+    checkpoints.record(folder)
+
+
+CARD = """# {name}
+
+A Llama of {parameters:,} parameters ({size:.1f} MB in fp16), trained from nothing on text that
+every Python carries. It is made for demonstrations: it knows the look of Python source and of
+the language reference, and nothing else.
+
+| | code | prose |
+|---|---|---|
+| held-out perplexity | {code[perplexity]:.2f} | {prose[perplexity]:.2f} |
+| on a sample | {code[sample_perplexity]:.2f} | {prose[sample_perplexity]:.2f} |
+| bits per byte | {code[bits_per_byte]:.3f} | {prose[bits_per_byte]:.3f} |
+| held-out tokens | {code[held_out_tokens]:,} | {prose[held_out_tokens]:,} |
+
+- Perplexities: `zoo.perplexity` with context {context} and stride {stride}, on all of the
+  held-out text, and on the {sample_tokens:,} tokens of `tokens={sample_tokens}`.
+- Shape: {layers} layers, width {width}, {heads} heads of {head_dim}, feed-forward {inner},
+  vocabulary {vocab}, tied embeddings, trained on windows of {context} tokens.
+- Compute: {flops:,} FLOPs for each token in matrix products, the head included.
+- Data: the standard library's source and `pydoc_data.topics`, without the held-out names of
+  `efflib/zoo/corpus.py`; {text_tokens:,} tokens, prose twice, {epochs} passes.
+- Training: {steps:,} steps of {batch} samples, {tokens:,} tokens{unfinished}; Muon at
+  {matrix_lr} for the layers' matrices, AdamW at {vector_lr} for the rest; warm-up, constant,
+  linear decay; seed {seed}.
+- Every sample starts with `<s>`. The head that attends to it most gives it {sink:.2f} of its
+  attention on held-out code (layer {sink_layer}, head {sink_head}, counted from 0).
+- Versions: {versions}.
+- Command: `{command}` (resumes after a kill).
+
+The text differs slightly between Python versions; the figures are those of Python {python}, and
+`training.json` holds the digests of its text, the training log and all settings.
+"""
+
+
+COPIED = "name parameters context stride command tokens text_tokens epochs sample_tokens".split()
+
+
+def card(report: dict, size: int) -> str:
+    """The model card, in Markdown, from a training report and the weights' size in bytes."""
+    recipe, model = report["recipe"], report["recipe"]["model"]
+    sinks = torch.tensor(report["begin_attention"])  # [L, H]
+    layer, head = divmod(int(sinks.argmax()), sinks.shape[1])
+    return CARD.format(
+        **{k: report[k] for k in COPIED},
+        size=size / 1e6,
+        code=report["code"],
+        prose=report["prose"],
+        layers=model["num_hidden_layers"],
+        width=model["hidden_size"],
+        heads=model["num_attention_heads"],
+        head_dim=model["head_dim"],
+        inner=model["intermediate_size"],
+        vocab=model["vocab_size"],
+        flops=report["flops_per_token"],
+        steps=report["step"],
+        unfinished="" if report["finished"] else f", unfinished (of {recipe['steps']:,} steps)",
+        **{k: recipe[k] for k in ("batch", "matrix_lr", "vector_lr", "seed")},
+        sink=sinks.max().item(),
+        sink_layer=layer,
+        sink_head=head,
+        versions=", ".join(f"{k} {v}" for k, v in report["versions"].items()),
+        python=report["versions"]["python"],
+    )

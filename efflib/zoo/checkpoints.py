@@ -1,0 +1,89 @@
+"""The shipped checkpoints: where they are, and a load that notices a damaged file.
+
+``checkpoints/hashes.json`` holds the sha256 of every shipped file; `load` compares before it
+reads, so a truncated download or a half-written file is named instead of giving a broken model.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from efflib.models.checkpoint import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
+
+FOLDER = Path(__file__).parent / "checkpoints"
+HASHES = "hashes.json"
+CHECKED = (CONFIG_FILE, WEIGHTS_FILE)
+
+
+class CorruptCheckpoint(RuntimeError):
+    """A shipped file is missing or is not the one that was shipped."""
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The names that `load` knows without a network."""
+    hashes = json.loads((folder / HASHES).read_text(encoding="utf-8"))
+    return sorted({key.split("/")[0] for key in hashes if "/" in key})
+
+
+def verify(name: str, folder: Path = FOLDER) -> None:
+    """Compare a checkpoint's files with the recorded hashes.
+
+    Raises:
+        CorruptCheckpoint: names the file and says what is wrong with it.
+    """
+    hashes = json.loads((folder / HASHES).read_text(encoding="utf-8"))
+    for key in (f"{name}/{file}" for file in CHECKED):
+        path = folder / key
+        if not path.is_file():
+            raise CorruptCheckpoint(f"{path} is missing; reinstall efflib")
+        actual, expected = sha256(path), hashes[key]
+        if actual != expected:
+            raise CorruptCheckpoint(
+                f"{path} is damaged: its sha256 is {actual[:12]}..., {HASHES} has "
+                f"{expected[:12]}...; reinstall efflib"
+            )
+
+
+def record(folder: Path = FOLDER) -> None:
+    """Write hashes.json for the tokenizer and for every checkpoint under `folder`."""
+    files = [folder / "tokenizer.json"]
+    files += [p.parent / n for p in sorted(folder.glob(f"*/{CONFIG_FILE}")) for n in CHECKED]
+    hashes = {p.relative_to(folder).as_posix(): sha256(p) for p in files}
+    text = json.dumps(hashes, indent=2) + "\n"
+    (folder / HASHES).write_text(text, encoding="utf-8")
+
+
+def load(name: str, folder: Path = FOLDER) -> nn.Module:
+    """A model by name, in fp32 and eval mode; a fresh one at every call.
+
+    A name of the zoo ("target", "draft") gives our `Llama`. Any other name goes to
+    ``transformers``: a local folder in Hugging Face's layout, or a hub name where there is a
+    network; its forward returns an object with ``.logits``.
+
+    Raises:
+        CorruptCheckpoint: a shipped file is missing or damaged.
+        ValueError: nothing of that name, here or at the hub.
+    """
+    if name in names(folder):
+        verify(name, folder)
+        return from_pretrained(folder / name)
+    return _load_with_transformers(name, folder)
+
+
+def _load_with_transformers(name: str, folder: Path) -> nn.Module:
+    missing = f"no model {name!r} in the zoo ({', '.join(names(folder))})"
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        raise ValueError(f"{missing}, and transformers is not installed") from error
+    try:
+        return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{missing}, and transformers could not load it: {error}") from error

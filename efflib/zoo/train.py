@@ -1,0 +1,158 @@
+"""Train what the zoo ships.
+
+    python -m efflib.zoo.train tokenizer
+    python -m efflib.zoo.train target --workers 2    # resumes where a killed run stopped
+    python -m efflib.zoo.train draft --device cuda
+    python -m efflib.zoo.train target --export       # put the unfinished run's weights in place
+
+A run keeps its state in ``build/zoo/<name>.pt``. When it ends, the checkpoint, its training log
+and its model card are written under ``efflib/zoo/checkpoints/<name>/``. Until its learning rate
+decays (the last 40 % of the steps), a run may be resumed with another number of steps and ends
+as if it had been started with it.
+
+On a CPU, workers with one thread each share the cores with other programs better than threads
+do: they wait for one another once in a step, not in every matrix product.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from efflib.models.llama import LlamaConfig
+from efflib.zoo import corpus
+from efflib.zoo.cards import export
+from efflib.zoo.checkpoints import FOLDER
+from efflib.zoo.evaluation import held_out_segments, perplexity
+from efflib.zoo.probe import begin_attention
+from efflib.zoo.tokenizer import BEGIN_ID, TOKENIZER_FILE, VOCAB_SIZE, text_ids, train_and_save
+from efflib.zoo.training import CONTEXT, Recipe, Run, explicit_attention, loss_function
+
+PROSE_REPEATS = 2  # the prose is 5 % of the text; twice in an epoch makes it 9 %
+LOG_STEPS = 250
+LOG_TOKENS = 16384  # held-out tokens for the perplexities in the log
+SAVE_SECONDS = 60.0
+PRINT_STEPS = 20
+
+
+def llama(width: int, layers: int, intermediate: int) -> LlamaConfig:
+    """A small Llama over the zoo's vocabulary with heads of 32, one key head per query head."""
+    return LlamaConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=width,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        num_key_value_heads=width // 32,
+        head_dim=32,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=BEGIN_ID,
+    )
+
+
+RECIPES = {
+    "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=3200),
+    "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=2500),
+}
+
+
+def training_text() -> Tensor:
+    """The ids of every training document, code then prose. [N]"""
+    return torch.cat([text_ids("code", False)] + PROSE_REPEATS * [text_ids("prose", False)])
+
+
+def measure(run: Run) -> dict[str, float]:
+    """Held-out perplexities on part of the text, and the largest attention to the begin token."""
+    run.model.eval()
+    ids = held_out_segments("code", 16 * CONTEXT).to(run.device)
+    ids[:, 0] = BEGIN_ID
+    figures = {
+        f"{split}_perplexity": round(perplexity(run.model, split, LOG_TOKENS, CONTEXT, CONTEXT), 3)
+        for split in corpus.SPLITS
+    }
+    figures["sink"] = round(begin_attention(run.model, ids).max().item(), 3)
+    run.model.train()
+    return figures
+
+
+def train(run: Run, compiled: bool) -> None:
+    """Run to the recipe's last step, saving and logging on the way (the first worker does)."""
+    first_worker = not dist.is_initialized() or dist.get_rank() == 0
+    loss = loss_function(run.model, run.device)
+    loss = torch.compile(loss) if compiled else loss
+    first, start, saved, losses = run.step, time.monotonic(), 0.0, []
+    while run.step < run.recipe.steps:
+        losses.append(run.update(loss))
+        if not first_worker:
+            continue
+        elapsed = time.monotonic() - start
+        if run.step % LOG_STEPS == 0 or run.step == run.recipe.steps:
+            mean = round(sum(losses) / len(losses), 4)
+            tokens = run.step * run.recipe.batch * CONTEXT
+            run.log.append({"step": run.step, "tokens": tokens, "loss": mean} | measure(run))
+            losses = []
+            print(run.log[-1], flush=True)
+        if run.step % PRINT_STEPS == 0:
+            pace = elapsed / (run.step - first)
+            print(
+                f"step {run.step}/{run.recipe.steps}  loss {losses[-1] if losses else mean:.3f}  "
+                f"{run.recipe.batch * CONTEXT / pace:.0f} tokens/s  "
+                f"{pace * (run.recipe.steps - run.step) / 60:.1f} min left",
+                flush=True,
+            )
+        if elapsed - saved > SAVE_SECONDS or run.step == run.recipe.steps:
+            saved = elapsed
+            run.save()
+
+
+def work(rank: int, options: argparse.Namespace) -> None:
+    """One worker: all hold the same weights, each computes the gradient of its samples."""
+    torch.set_num_threads(options.threads)
+    if options.workers > 1:
+        store = f"file://{options.state.absolute()}/{options.what}.rendezvous"
+        dist.init_process_group("gloo", store, rank=rank, world_size=options.workers)
+    run = Run(options.recipe, training_text(), state_file(options), options.device)
+    run.model.set_attention(explicit_attention)
+    train(run, compiled=not options.eager)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def state_file(options: argparse.Namespace) -> Path:
+    return options.state / f"{options.what}.pt"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m efflib.zoo.train", description=__doc__)
+    parser.add_argument("what", choices=["tokenizer", *RECIPES])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--steps", type=int, help="instead of the recipe's")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share a batch")
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
+    parser.add_argument("--eager", action="store_true", help="without torch.compile")
+    parser.add_argument("--state", type=Path, default=Path("build/zoo"), help="folder of the state")
+    parser.add_argument("--export", action="store_true", help="only write the checkpoint")
+    options = parser.parse_args()
+    if options.what == "tokenizer":
+        train_and_save(TOKENIZER_FILE)
+        return
+    options.recipe = RECIPES[options.what]
+    if options.steps is not None:
+        options.recipe = replace(options.recipe, steps=options.steps)
+    options.state.mkdir(parents=True, exist_ok=True)
+    if not options.export:
+        (options.state / f"{options.what}.rendezvous").unlink(missing_ok=True)
+        torch.multiprocessing.spawn(work, (options,), nprocs=options.workers)
+    run = Run(options.recipe, training_text(), state_file(options))
+    command = f"python -m efflib.zoo.train {options.what}"
+    command += f" --steps {options.recipe.steps} --workers {options.workers}"
+    export(run, options.what, command, FOLDER)
+
+
+if __name__ == "__main__":
+    main()

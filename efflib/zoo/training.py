@@ -1,0 +1,183 @@
+"""The training loop of the zoo's models: seeded, resumable, CPU or GPU.
+
+Every sample is ``<s>`` followed by `CONTEXT` tokens of text, so that the begin token is always
+there to receive the attention that a head has no better use for (an attention sink: Xiao et al.,
+2023, section 3.1).
+
+Optimizer: Muon (Jordan et al., 2024) for the matrices inside the layers, AdamW for the embedding
+and the norms. Muon replaces each momentum matrix M = U S V^T by about U V^T, so every direction
+of a weight matrix learns at the same rate; at this size it needs clearly fewer tokens than AdamW.
+Schedule: linear warm-up, constant, linear decay to zero over the last `DECAY` of the steps.
+
+A step depends only on the state and the step's number (the order of the samples is a function of
+seed and epoch), so a run that was killed and resumed ends with the same weights.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from efflib.models.llama import Llama, LlamaConfig
+from efflib.zoo.tokenizer import BEGIN_ID
+
+CONTEXT = 256  # tokens that the model sees at once, the begin token included
+WARMUP = 100  # steps
+DECAY = 0.4  # share of the steps
+MUON_DECAY = 0.1  # weight decay of the matrices
+CLIP = 1.0  # largest norm of the gradient
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights, beside the text and the versions."""
+
+    model: LlamaConfig
+    steps: int
+    batch: int = 24
+    matrix_lr: float = 0.006  # Muon, with the update's RMS matched to AdamW's
+    vector_lr: float = 0.003  # AdamW: embedding and norms
+    seed: int = 0
+
+
+def initialize(config: LlamaConfig, seed: int) -> Llama:
+    """Normal weights of deviation 0.02, those that write to the residual stream less.
+
+    The residual stream sums 2 L writes, so those get 0.02 / sqrt(2 L) (GPT-2, section 2.3).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    model = Llama(config)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2:
+            writes = name.endswith(("o_proj.weight", "down_proj.weight"))
+            std = 0.02 / math.sqrt(2 * config.num_hidden_layers) if writes else 0.02
+            nn.init.normal_(parameter, std=std, generator=generator)
+    return model
+
+
+def optimizers(model: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Muon for the layers' matrices, AdamW for the embedding and every vector."""
+    named = dict(model.named_parameters())
+    matrices = [p for n, p in named.items() if p.ndim == 2 and "layers" in n]
+    others = [p for n, p in named.items() if not (p.ndim == 2 and "layers" in n)]
+    muon = torch.optim.Muon(
+        matrices,
+        lr=recipe.matrix_lr,
+        weight_decay=MUON_DECAY,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    adamw = torch.optim.AdamW(others, lr=recipe.vector_lr, betas=(0.9, 0.95), weight_decay=0.0)
+    return [muon, adamw]
+
+
+def rate(step: int, steps: int) -> float:
+    """The learning rate's factor at a step: warm-up, 1, then linearly to 0 at `steps`."""
+    warm = (step + 1) / min(WARMUP, max(1, steps // 10))
+    cool = (steps - step) / (DECAY * steps)
+    return min(1.0, warm, cool)
+
+
+def sample(text: Tensor, step: int, batch: int, seed: int) -> Tensor:
+    """The samples of one step: begin token and CONTEXT tokens of text. [B, 1 + CONTEXT]
+
+    An epoch cuts the text into windows at an offset of its own and visits them in an order of its
+    own; both come from (seed, epoch).
+    """
+    per_epoch = (len(text) - CONTEXT) // CONTEXT // batch
+    epoch, i = divmod(step, per_epoch)
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    offset = int(torch.randint(CONTEXT, (1,), generator=generator))
+    order = torch.randperm(per_epoch * batch, generator=generator)
+    starts = offset + CONTEXT * order[i * batch : (i + 1) * batch]
+    windows = text[starts[:, None] + torch.arange(CONTEXT)]
+    return torch.cat([torch.full((batch, 1), BEGIN_ID), windows], dim=1)
+
+
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Attention with its scores in memory: at T = 256, compiled, faster than the fused kernel."""
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # [B, H, T, T]
+    p = scores.masked_fill(~mask, float("-inf")).softmax(-1, dtype=torch.float32)
+    return p.to(q.dtype) @ v
+
+
+def average_gradients(model: nn.Module) -> None:
+    """Replace every gradient by its mean over the workers, in one message."""
+    gradients = [p.grad for p in model.parameters()]
+    flat = torch.cat([g.flatten() for g in gradients])
+    dist.all_reduce(flat)
+    flat /= dist.get_world_size()
+    for g, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        g.copy_(mean.view_as(g))
+
+
+def loss_function(model: Llama, device: str) -> Callable[[Tensor], Tensor]:
+    """Mean cross-entropy of samples [B, 1 + T] in nats, in bf16 autocast, compiled."""
+
+    def loss(ids: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            logits = model(ids[:, :-1])  # [B, T, V]
+        return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+
+    return loss
+
+
+class Run:
+    """A training run: weights, optimizer states, step and log, and where they are kept."""
+
+    def __init__(self, recipe: Recipe, text: Tensor, file: Path, device: str = "cpu") -> None:
+        self.recipe, self.text, self.file, self.device = recipe, text, file, device
+        self.model = initialize(recipe.model, recipe.seed).to(device)
+        self.optimizers = optimizers(self.model, recipe)
+        self.step, self.log = 0, []
+        if file.exists():
+            self._resume()
+
+    def _resume(self) -> None:
+        state = torch.load(self.file, map_location=self.device, weights_only=True)
+        recipe, saved = asdict(self.recipe), state.get("recipe", asdict(self.recipe))
+        other = [k for k in recipe if k != "steps" and recipe[k] != saved[k]]
+        if other:
+            raise ValueError(f"{self.file} is of another recipe: {', '.join(other)} differ")
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.log = state["step"], state["log"]
+
+    def save(self) -> None:
+        """Write the state beside its file and move it there, so a kill leaves one or the other."""
+        state = {
+            "recipe": asdict(self.recipe),
+            "model": self.model.state_dict(),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+            "step": self.step,
+            "log": self.log,
+        }
+        partial = self.file.with_suffix(".partial")
+        torch.save(state, partial)
+        os.replace(partial, self.file)
+
+    def update(self, loss: Callable[[Tensor], Tensor]) -> float:
+        """One step of the optimizers; returns the loss before it, in nats per token."""
+        factor = rate(self.step, self.recipe.steps)
+        rates = (self.recipe.matrix_lr, self.recipe.vector_lr)
+        for optimizer, lr in zip(self.optimizers, rates, strict=True):
+            optimizer.zero_grad(set_to_none=True)
+            optimizer.param_groups[0]["lr"] = lr * factor
+        ids = sample(self.text, self.step, self.recipe.batch, self.recipe.seed)
+        if dist.is_initialized():
+            ids = ids[dist.get_rank() :: dist.get_world_size()]
+        value = loss(ids.to(self.device))
+        value.backward()
+        if dist.is_initialized():
+            average_gradients(self.model)
+        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step += 1
+        return value.item()

@@ -1,0 +1,30 @@
+"""Sandboxes that tests share where one test cannot disturb the next."""
+
+import pytest
+from victims import WITHHELD, Victim
+
+from autograder.session import SandboxSpec
+
+
+@pytest.fixture(scope="session")
+def victim():
+    """One sandbox for all attacks; who kills it gets a new one at the next call."""
+    student = Victim(SandboxSpec(withhold=WITHHELD))
+    yield student
+    student.close()
+
+
+@pytest.fixture(scope="session")
+def small():
+    """A sandbox with little memory and few processes, for bombs."""
+    student = Victim(SandboxSpec(memory_mb=640, processes=40))
+    yield student
+    student.close()
+
+
+@pytest.fixture(scope="session")
+def fragile():
+    """A sandbox whose interpreter tests damage; what it defines is there again after its death."""
+    student = Victim(SandboxSpec(), ["def attack(): return 8"])
+    yield student
+    student.close()

@@ -1,0 +1,263 @@
+"""Cells, calls, drivers and callbacks of a session; RemoteStudent's restarts."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from victims import BUDGET, Victim
+
+from autograder.session import RemoteStudent, SandboxDied, SandboxSpec, Session
+from efflib.lab.calls import Undefined
+from efflib.lab.codec import CodecError
+from efflib.lab.student import LocalStudent, StudentError
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_cell_reports_output_and_error(victim):
+    report = victim.cell("print('hello')\nimport sys; print('warning', file=sys.stderr)")
+    assert (report.error, report.stdout) == (None, "hello\nwarning\n")
+    report = victim.cell("x = 1\n1 / 0")
+    assert report.error == "ZeroDivisionError: division by zero (line 2 of <module>: 1 / 0)"
+    assert "SyntaxError" in victim.cell("def f(:").error
+    assert "source code" in victim.cell("x = 1\0").error
+
+
+def test_cells_share_a_namespace_that_looks_like_a_notebook(victim):
+    victim.cell("from __future__ import annotations\nfrom dataclasses import dataclass")
+    victim.cell("@dataclass\nclass Config:\n    width: int = 3\nimport __main__")
+    victim.cell("import inspect, pickle\ndef attack():\n    'doc'\n    return Config().width")
+    assert victim.attack() == 3
+    assert victim.cell("assert __main__.attack is attack and __name__ == '__main__'").error is None
+    assert victim.cell("assert \"'doc'\" in inspect.getsource(attack)").error is None
+    assert victim.cell("assert pickle.loads(pickle.dumps(Config())) == Config()").error is None
+
+
+def test_top_level_await_runs(victim):
+    assert victim.cell("import asyncio\nawait asyncio.sleep(0)\nprint('awaited')").stdout == (
+        "awaited\n"
+    )
+
+
+def test_the_stub_of_ipython(victim):
+    cell = """
+shell = get_ipython()
+shell.run_line_magic("timeit", "x = 1")
+shell.run_line_magic("time", "y = 2")
+shell.run_cell_magic("time", "", "z = 3")
+shell.run_cell_magic("capture", "out", "w = 4")
+shell.run_cell_magic("bash", "", "rm -rf /")
+shell.run_line_magic("matplotlib", "inline")
+shell.system("pip install x"); shell.getoutput("ls")
+shell.events.register; display(3)
+def attack(): return [x, y, z, w]
+"""
+    report = victim.cell(cell)
+    assert report.error is None and "%%bash" in report.stdout and victim.attack() == [1, 2, 3, 4]
+
+
+def driver_with_gradients(student, x):
+
+    x = x.clone().requires_grad_()
+    student.attack(x).sum().backward()
+    return x.grad
+
+
+def test_a_driver_runs_beside_the_functions(victim):
+    victim.cell("def attack(x): return x ** 2")
+    assert torch.equal(victim.drive(driver_with_gradients, torch.ones(2)), 2 * torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "cell, args, expected",
+    [
+        ("def attack(x, k=1): return x * k", (torch.arange(3.0),), torch.arange(3.0)),
+        ("def attack(f): return f(2) + 1", (lambda x: x * 10,), 21),
+        ("def attack(fs): return [f(1) for f in fs]", ([abs, float],), [1, 1.0]),
+        ("def attack(f):\n try: f(1)\n except ValueError as e: return 'caught'", (None,), "caught"),
+        ("def attack(d): return d[1][0].dtype", ({1: (torch.zeros(1),)},), torch.float32),
+    ],
+)
+def test_remote_and_local_students_agree(victim, cell, args, expected):
+    def raises(x):
+        raise ValueError("the text stays here")
+
+    args = tuple(raises if value is None else value for value in args)
+    namespace = {}
+    exec(cell, namespace)
+    for value in (victim.run(cell, *args), LocalStudent(namespace).attack(*args)):
+        assert type(value) is type(expected)
+        same = torch.equal(value, expected) if torch.is_tensor(value) else value == expected
+        assert same
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["def attack(): raise KeyError('a')", "attack = 3", "def attack(x): pass", "attack = int"],
+)
+def test_errors_agree_with_a_local_student(victim, cell):
+    namespace = {}
+    exec(cell, namespace)
+    args = ("no number",) if "int" in cell else ()
+    with pytest.raises(StudentError) as here:
+        LocalStudent(namespace).attack(*args)
+    with pytest.raises(StudentError) as there:
+        victim.run(cell, *args)
+    assert (here.value.kind, here.value.message) == (there.value.kind, there.value.message)
+
+
+def test_an_undefined_name(victim):
+    with pytest.raises(StudentError) as caught:
+        victim.nothing_of_that_name()
+    assert caught.value.kind == Undefined.__name__
+
+
+def test_a_builtin_exception_keeps_its_type(victim):
+    with pytest.raises(ValueError, match="bits"):
+        victim.run("def attack(): raise ValueError('bits must be positive')")
+
+
+def test_calls_nest(victim):
+    """A function of the test may call the student, whose function calls the test, and so on."""
+    victim.cell("def attack(f, n): return f(n) + 1\ndef down(n): return n - 1")
+
+    def function(n):
+        return 0 if n == 0 else victim.attack(function, victim.down(n))
+
+    assert victim.attack(function, 4) == 5
+    with pytest.raises(StudentError, match="RecursionError"):
+        victim.attack(function, 40)
+    assert victim.attack(lambda n: n, 1) == 2
+
+
+def test_a_kept_function_cannot_be_called_later(victim):
+    victim.cell("kept = []\ndef attack(f=None):\n    kept.append(f)\n    return kept[0](1)")
+    assert victim.attack(lambda x: x) == 1
+    with pytest.raises(StudentError, match="during its test"):
+        victim.attack()
+
+
+def test_a_function_cannot_be_called_from_a_thread(victim):
+    cell = """
+import threading
+def attack(f):
+    said = []
+    def call():
+        try: f(1)
+        except RuntimeError as fault: said.append(str(fault))
+    thread = threading.Thread(target=call); thread.start(); thread.join()
+    return said[0]
+"""
+    assert "main thread" in victim.run(cell, lambda x: x)
+
+
+def test_an_assertion_in_a_function_of_the_test_counts(victim):
+    def function(x):
+        assert x == 1, "called with the wrong number"
+
+    cell = "def attack(f):\n try: f(2)\n except AssertionError: pass\n return 1"
+    with pytest.raises(AssertionError, match="wrong number"):
+        victim.run(cell, function)
+
+
+def test_the_time_of_functions_of_the_test_counts_but_does_not_break_frames(victim):
+    import time
+
+    cell = "def attack(f):\n for _ in range(50): f(1)"
+    with pytest.raises(StudentError) as caught:
+        victim.run(cell, lambda x: time.sleep(0.05), seconds=0.2)
+    assert caught.value.kind == "Timeout"
+    assert victim.run("def attack(f): return f(3)", lambda x: x) == 3
+
+
+def test_arguments_that_cannot_travel_are_the_tests_fault(victim):
+    victim.cell("def attack(x): return 1")
+    with pytest.raises(CodecError):
+        victim.attack(object())
+    assert victim.attack(1) == 1
+
+
+def test_ctrl_c_in_a_function_of_the_test_ends_the_session():
+    def function(x):
+        raise KeyboardInterrupt
+
+    with Session(SandboxSpec()) as session:
+        session.run_cell("def attack(f): return f(1)")
+        with pytest.raises(KeyboardInterrupt):
+            session.call("attack", (function,))
+        with pytest.raises(SandboxDied):
+            session.call("attack", (abs,))
+
+
+def test_a_killed_cell_is_left_out_and_restarts_are_limited(monkeypatch):
+    monkeypatch.setattr("autograder.session.MAX_STARTS", 3)
+    cells = [
+        "a = 1",
+        SimpleNamespace(source="import os; os._exit(1)"),
+        "1 / 0",
+        "def attack(): return a",
+        "def end(): import os; os._exit(1)",
+    ]
+    with Session(SandboxSpec()) as ahead:
+        student = RemoteStudent(SandboxSpec(), cells, BUDGET, session=ahead)
+        errors = [report.error for report in student.cell_reports]
+        assert errors[0] is errors[3] is errors[4] is None
+        assert errors[1] == "Exit: it ended its process" and errors[2].startswith("ZeroDiv")
+        assert student.notes == ["code cell 2 was left out: it ended its process"]
+        assert student.attack() == 1
+        for _ in range(2):
+            with pytest.raises(SandboxDied, match="ended its process"):
+                student.end()
+        with pytest.raises(SandboxDied, match="no new sandbox after 3"):
+            student.attack()
+        assert len(student.cell_reports) == 5
+
+
+def test_a_sandbox_that_dies_inside_a_function_of_the_test():
+    """The function goes on with a new sandbox; the call that lent it has died with the old one."""
+    student = Victim(SandboxSpec(), ["def ask(f): return f()", "def end(): import os; os._exit(1)"])
+    later = []
+
+    def function():
+        with pytest.raises(SandboxDied):
+            student.end()
+        later.append(student.ask(lambda: 5))
+
+    with pytest.raises(SandboxDied, match="ended its process"):
+        student.ask(function)
+    assert later == [5] and student.ask(lambda: 6) == 6 and student._starts == 2
+    student.close()
+
+
+def test_a_cell_that_is_no_text_is_reported(victim):
+    assert "cannot travel" in victim.cell("x = '\ud800'").error
+
+
+def test_the_time_of_a_notebook_is_limited(fragile):
+    student = object.__new__(Victim)
+    vars(student).update(
+        _budget=SimpleNamespace(cell_seconds=0.2, notebook_seconds=0.3, call_seconds=9),
+        _cells=["import time; time.sleep(9)"] * 2 + ["late = 1"],
+        _left_out=set(),
+        _seconds=0.0,
+        cell_reports=[],
+        notes=[],
+    )
+    assert fragile.attack() == 8
+    assert student._run_cells(fragile._session)
+    errors = [report.error for report in student.cell_reports]
+    assert errors[0] == "Timeout: stopped after 0.2 s" and errors[1].startswith("Timeout")
+    assert errors[2] == "not run: the notebook's time was used up"
+
+
+def test_unsafe_mode_runs_the_same_worker():
+    spec = SandboxSpec(withhold=("efflib.quantization",), unsafe=True)
+    with Session(spec) as session:
+        assert (
+            session.run_cell("def f(x): return x + 1\nimport os; print(len(os.environ))").error
+            is None
+        )
+        assert session.call("f", (torch.ones(2),)).tolist() == [2, 2]
+        assert "ImportError" in session.run_cell("import efflib.quantization as q; q.x").error
+        with pytest.raises(SandboxDied):
+            session.run_cell("os._exit(0)")

@@ -1,0 +1,130 @@
+"""Figures come out, say what they should, and need nothing but the package."""
+
+import re
+import subprocess
+import sys
+
+import ipywidgets
+import pytest
+import torch
+
+from efflib.plots import explorer, grid, matrices, pareto, style
+from efflib.plots.pareto import Point
+
+POINTS = [
+    Point("linear", "tensor", 2, 2.0, 90.0),
+    Point("linear", "channel", 2, 2.5, 20.0),
+    Point("linear", "tensor", 3, 3.0, 25.0),
+    Point("k-means", "tensor", 3, 3.0, 12.0),
+    Point("k-means", "channel", 3, 4.0, 12.0),
+]
+
+
+def test_front_holds_what_nothing_beats():
+    kept = pareto.front(POINTS)
+    assert kept == [POINTS[0], POINTS[1], POINTS[3]]
+    for p in POINTS:
+        beaten = any(
+            (q.size <= p.size and q.cost <= p.cost) and (q.size, q.cost) != (p.size, p.cost)
+            for q in POINTS
+        )
+        assert beaten == (p not in kept)
+    assert pareto.front([]) == []
+
+
+def texts(fig) -> list[str]:
+    return [text.get_text() for ax in fig.axes for text in ax.texts]
+
+
+def test_tradeoff_labels_every_point_and_keeps_ruined_ones_in_sight():
+    fig = pareto.tradeoff(POINTS, "t", "x", "y", reference=(16, 10), ceiling=50)
+    assert sorted(texts(fig)) == ["2", "2 (↑ 90)", "3", "3", "3"]
+    drawn = [y for c in fig.axes[0].collections for y in c.get_offsets()[:, 1].tolist()]
+    assert max(drawn) == 50
+    names = [t.get_text() for t in fig.axes[0].get_legend().get_texts()]
+    assert {"linear, tensor", "k-means, channel", "before"} <= set(names)
+
+
+def test_settings_differ_without_colour():
+    fig = pareto.tradeoff(POINTS, "t", "x", "y")
+    looks = set()
+    for c in fig.axes[0].collections:
+        path = c.get_paths()[0].vertices.round(3).tobytes()
+        looks.add((path, tuple(c.get_facecolor()[0].round(3)) == (1, 1, 1, 1)))
+    assert len(looks) == 4  # four pairs of method and granularity
+
+
+def test_matrices_write_numbers_only_where_they_fit():
+    w = torch.arange(6.0).reshape(2, 3) - 2
+    fig = matrices.before_after(w, w.round(), "t")
+    assert texts(fig)[:6] == ["-2.00", "-1.00", "0.00", "1.00", "2.00", "3.00"]
+    large = torch.randn(20, 20)
+    assert texts(matrices.before_after(large, large, "t")) == []
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(3, 2\)"):
+        matrices.before_after(w, w.T, "t")
+
+
+def test_row_ranges_draws_every_row_in_order_of_width():
+    w = torch.tensor([[-1.0, 5.0], [0.0, 1.0], [-2.0, 0.5]])
+    heights = [bar.get_height() for bar in matrices.row_ranges(w, "t").axes[0].patches]
+    assert heights == [1.0, 2.5, 6.0]
+
+
+def test_histogram_counts_levels():
+    fig = grid.histogram_with_grid(torch.randn(50), {"a": torch.tensor([0.0, 1.0, 1.0])}, "t")
+    assert fig.axes[0].get_title() == "a: 2 levels"
+
+
+def test_curves_differ_without_colour():
+    x = torch.linspace(0, 1, 5)
+    fig = grid.lines(x, [{"a": x, "b": -x}], "t", "x", ["y"])
+    assert len({line.get_linestyle() for line in fig.axes[0].lines[:2]}) == 2
+
+
+def test_images_carry_an_escaped_alt_text():
+    fig, _ = style.figure()
+    page = style.to_html(fig, 'a < b & "c"')
+    assert 'alt="a &lt; b &amp; &quot;c&quot;"' in page
+    assert re.search(r'src="data:image/png;base64,iVBOR', page)
+
+
+def test_files_are_the_same_for_the_same_figure(tmp_path):
+    for name in ("a", "b"):
+        style.save(grid.bars({"x": 1.0}, "t", "y"), tmp_path / name / "figure.svg", "what it shows")
+    first = (tmp_path / "a" / "figure.svg").read_bytes()
+    assert first == (tmp_path / "b" / "figure.svg").read_bytes()
+    assert b"what it shows" in first
+
+
+def test_explorer_shows_a_widget_and_a_static_figure(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+    menus, dropdown = [], ipywidgets.Dropdown
+
+    def keep(**kwargs):
+        menus.append(dropdown(**kwargs))
+        return menus[-1]
+
+    monkeypatch.setattr("ipywidgets.Dropdown", keep)
+    asked = []
+
+    def draw(bits, kind):
+        asked.append((bits, kind))
+        return grid.bars({"x": bits}, kind, "y"), f"{bits} {kind}"
+
+    explorer.explorer(draw, {"bits": [2, 3], "kind": ["a", "b"]})
+    (data,) = shown
+    assert asked == [(2, "a")]
+    assert 'alt="2 a"' in data["text/html"] and data["text/plain"] == "2 a"
+    assert "application/vnd.jupyter.widget-view+json" in data
+    menus[1].value = "b"
+    assert asked == [(2, "a"), (2, "b")]
+
+
+def test_importing_the_modules_does_not_load_matplotlib():
+    code = (
+        "import sys; from efflib.plots import explorer, grid, matrices, pareto, style; "
+        "print([m for m in sys.modules if m.startswith(('matplotlib', 'ipywidgets', 'IPython'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

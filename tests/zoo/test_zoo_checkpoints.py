@@ -1,0 +1,159 @@
+"""What is shipped: loads, is undamaged, small enough, and as good as its card says."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from efflib import zoo
+from efflib.models import Llama, from_pretrained, save_pretrained
+from efflib.zoo import cards, checkpoints, corpus
+from efflib.zoo.checkpoints import CHECKED, FOLDER, CorruptCheckpoint, load, names, record, verify
+from efflib.zoo.train import RECIPES
+
+SHIPPED = sorted(RECIPES)
+LIMIT = 20_000_000  # bytes
+
+
+def report_of(name: str) -> dict:
+    return json.loads((FOLDER / name / "training.json").read_text())
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of the smallest checkpoint that may be damaged."""
+    shutil.copy(FOLDER / "tokenizer.json", tmp_path)
+    shutil.copytree(FOLDER / "draft", tmp_path / "draft")
+    record(tmp_path)
+    return tmp_path
+
+
+def test_the_zoo_has_what_the_recipes_make():
+    assert names() == SHIPPED == zoo.names()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_checkpoint_is_what_its_recipe_says(name):
+    verify(name)
+    model, report = zoo.load(name), report_of(name)
+    assert isinstance(model, Llama) and not model.training
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert model.config == RECIPES[name].model
+    assert report["finished"] and report["step"] == report["recipe"]["steps"]
+    assert report["tokens"] == report["step"] * report["recipe"]["batch"] * cards.CONTEXT
+    assert report["parameters"] == sum(p.numel() for p in model.parameters())
+    assert [e["step"] for e in report["log"]] == sorted(e["step"] for e in report["log"])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_transformers_gives_the_same_logits(name):
+    from transformers import LlamaForCausalLM
+
+    ids = zoo.calibration("code", n=2, length=100)
+    theirs = LlamaForCausalLM.from_pretrained(FOLDER / name, dtype=torch.float32)
+    with torch.no_grad():
+        # Logits of order 10 from some six layers of fp32 sums: 1e-4 is ten roundings of 10.
+        torch.testing.assert_close(load(name)(ids), theirs(ids).logits, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("split", corpus.SPLITS)
+def test_the_card_holds_what_is_measured(name, split):
+    report = report_of(name)
+    tokens = report["sample_tokens"]
+    measured = zoo.perplexity(zoo.load(name), split, tokens, report["context"], report["stride"])
+    same_text = report["digests"][f"{split} held-out"] == corpus.digest(split, True)
+    # fp32 on another processor moves a loss by some 1e-5; another Python's text is other text,
+    # of which one module in thirty may have changed much.
+    assert measured == pytest.approx(
+        report[split]["sample_perplexity"], rel=1e-3 if same_text else 0.1
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_card_holds_what_is_measured_on_all_of_the_text(name):
+    report = report_of(name)
+    if any(report["digests"][f"{s} held-out"] != corpus.digest(s, True) for s in corpus.SPLITS):
+        pytest.skip("another Python's text")
+    measured = cards.evaluate(zoo.load(name))
+    for split in corpus.SPLITS:
+        assert measured[split] == pytest.approx(report[split], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_card_is_written_from_the_report(name):
+    size = (FOLDER / name / "model.safetensors").stat().st_size
+    assert (FOLDER / name / "card.md").read_text() == cards.card(report_of(name), size)
+
+
+def test_the_draft_costs_at_most_an_eighth_of_the_target():
+    draft, target = zoo.load("draft"), zoo.load("target")
+    for keys in (0, 64, 256):  # attention over S keys adds 4 S H d FLOPs in every layer
+        cost = [
+            cards.flops_per_token(m) + 4 * keys * m.config.hidden_size * m.config.num_hidden_layers
+            for m in (draft, target)
+        ]
+        assert 8 * cost[0] <= cost[1]
+
+
+def test_the_target_has_an_attention_sink_and_beats_the_draft():
+    draft, target = report_of("draft"), report_of("target")
+    assert max(max(row) for row in target["begin_attention"]) > 0.1
+    for split in corpus.SPLITS:
+        assert target[split]["perplexity"] < draft[split]["perplexity"]
+
+
+def test_all_that_is_shipped_is_small():
+    assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) <= LIMIT
+
+
+def test_hashes_are_those_of_the_files():
+    before = (FOLDER / checkpoints.HASHES).read_text()
+    hashes = json.loads(before)
+    assert hashes == {key: checkpoints.sha256(FOLDER / key) for key in hashes}
+    assert set(hashes) == {"tokenizer.json"} | {f"{n}/{f}" for n in SHIPPED for f in CHECKED}
+
+
+@pytest.mark.parametrize("file", CHECKED)
+def test_a_damaged_file_is_named(copied, file):
+    assert isinstance(load("draft", copied), Llama)
+    path = copied / "draft" / file
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptCheckpoint, match=f"draft/{file} is damaged"):
+        load("draft", copied)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(CorruptCheckpoint, match=f"draft/{file} is damaged"):
+        load("draft", copied)
+    path.unlink()
+    with pytest.raises(CorruptCheckpoint, match=f"draft/{file} is missing"):
+        load("draft", copied)
+
+
+def test_a_local_folder_goes_through_transformers(tmp_path):
+    from transformers import LlamaForCausalLM
+
+    save_pretrained(from_pretrained(FOLDER / "draft"), tmp_path / "mine")
+    model = zoo.load(str(tmp_path / "mine"))
+    assert isinstance(model, LlamaForCausalLM) and not model.training
+    ours = zoo.perplexity(zoo.load("draft"), "prose", tokens=320)
+    assert zoo.perplexity(model, "prose", tokens=320) == pytest.approx(ours, rel=1e-4)
+
+
+def test_an_unknown_name_lists_the_zoo():
+    with pytest.raises(ValueError, match=r"'./no-such-folder' in the zoo \(draft, target\)"):
+        zoo.load("./no-such-folder")
+
+
+def test_importing_the_zoo_loads_nothing_and_unknown_attributes_fail():
+    code = "import sys; from efflib import zoo; print('torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
+    with pytest.raises(AttributeError, match="no attribute 'zebra'"):
+        zoo.zebra  # noqa: B018
+    assert all(callable(getattr(zoo, n)) or n == "BEGIN_ID" for n in zoo.__all__)
