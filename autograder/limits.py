@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 PREFIX = "efflib-sandbox"
 FILE_MB, OPEN_FILES = 512, 256
 OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
+LEFTOVER_SECONDS = 300  # an empty group may be one that is just being started
 COUNTER = itertools.count()
 # What a limit is called: (file, value); memory.* in bytes. Swap files are missing on many kernels.
 MEMORY_FILES = {
@@ -142,8 +144,9 @@ def remove_leftovers(parents: tuple[Path, ...]) -> None:
     for parent in parents:
         for folder in parent.glob(f"{PREFIX}-*-*"):
             owner = folder.name.split("-")[2]
-            if owner.isdigit() and not Path("/proc", owner).exists():
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                old = time.time() - folder.stat().st_mtime > LEFTOVER_SECONDS
+                if old and owner.isdigit() and not Path("/proc", owner).exists():
                     folder.rmdir()
 
 

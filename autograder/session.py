@@ -89,14 +89,7 @@ class Session:
         request = {"op": "call", "name": name, "args": tuple(args), "kwargs": kwargs or {}}
         return self._ask(request, seconds)
 
-    def drive(
-        self,
-        source: str,
-        name: str,
-        args: tuple = (),
-        kwargs: dict | None = None,
-        seconds: float = 10.0,
-    ):
+    def drive(self, source: str, name: str, args: tuple = (), kwargs=None, seconds: float = 10.0):
         """The value of the driver `name` of `source`. Raises StudentError, SandboxDied."""
         request = {"op": "drive", "source": source, "name": name}
         return self._ask(request | {"args": tuple(args), "kwargs": kwargs or {}}, seconds)

@@ -31,7 +31,7 @@ WIDTHS = (8, 4, 3, 2)
 GRANULARITIES = {"tensor": "tensor", "channel": "channel", "group 32": 32}
 METHODS = {"linear": "linear", "k-means": "kmeans"}
 CLOSE = (1.02, 1.05, 1.10)  # "as good as fp16": at most this times its perplexity
-STEPS, RATE = 150, 0.003  # of training through the rounding; the rate in standard deviations
+STEPS, RATES = 150, (0.003, 0.03)  # of training through the rounding, see train_layer
 
 
 def perplexity(model: nn.Module, split: str = "code") -> float:
@@ -74,9 +74,7 @@ def table(points: list[pareto.Point], reference: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def findings(
-    model: nn.Module, points: list[pareto.Point], reference: float, left: tuple[float, float]
-) -> str:
+def findings(model: nn.Module, points: list[pareto.Point], reference: float, trained: dict) -> str:
     """The sentences of the chapter that hold measured numbers."""
     parameters = sum(p.numel() for p in model.parameters())
     layers = quantizable_linears(model)
@@ -95,11 +93,13 @@ def findings(
                 f"- Smallest setting at most {limit - 1:.0%} worse than fp16: {p.bits} bits, "
                 f"{p.method}, per {p.granularity}: {p.size:.2f} bits a parameter."
             )
-    rounded, tuned = left
+    rounded = next(iter(trained.values()))[0]
+    after = " and ".join(f"{error:.3f} at rate {rate}" for rate, (_, error) in trained.items())
     lines.append(
-        f"- One attention output layer at 2 bits per channel: relative squared output error "
-        f"{rounded:.3f} after rounding, {tuned:.3f} after {STEPS} steps of training through the "
-        "rounding, both on inputs not used for training."
+        f"- One attention output layer at 2 bits per channel, relative squared output error on "
+        f"inputs not used for training: {rounded:.3f} after rounding; after {STEPS} steps of "
+        f"training through the rounding {after} (in standard deviations of the weights, falling "
+        "to 0)."
     )
     return "\n".join(lines) + "\n"
 
@@ -116,8 +116,12 @@ def inputs_of(model: nn.Module, layer: nn.Linear) -> Tensor:
     return torch.cat([part.flatten(0, -2) for part in seen])
 
 
-def train_layer(w: Tensor, inputs: Tensor) -> tuple[float, float]:
-    """Relative output error of w [N, K] at 2 bits: rounded, and trained through the rounding."""
+def train_layer(w: Tensor, inputs: Tensor, rate: float) -> tuple[float, float]:
+    """Relative output error of w [N, K] at 2 bits: rounded, and trained through the rounding.
+
+    rate: learning rate at the start, in standard deviations of w.  Half of the inputs train, the
+    other half measures.
+    """
     scale, zero = affine_parameters(*w.aminmax(dim=1, keepdim=True), 2, symmetric=False)
 
     def error(v: Tensor, x: Tensor) -> Tensor:
@@ -125,7 +129,7 @@ def train_layer(w: Tensor, inputs: Tensor) -> tuple[float, float]:
         return ((v_hat - w) @ x.T).square().mean() / (w @ x.T).square().mean()
 
     trained = w.clone().requires_grad_(True)
-    optimizer = torch.optim.Adam([trained], lr=RATE * w.std().item())
+    optimizer = torch.optim.Adam([trained], lr=rate * w.std().item())
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=STEPS)
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -172,7 +176,7 @@ def save_figures(model: nn.Module, points: list[pareto.Point], reference: float)
             "total bits per parameter, metadata and embedding included",
             "perplexity on held-out code",
             reference=(16, reference),
-            ceiling=2.5 * reference,
+            ceiling=1.5 * reference,
         ),
         FIGURES / "pareto.svg",
         "Perplexity against total bits per parameter for linear and k-means quantization",
@@ -211,9 +215,10 @@ def main() -> None:
     points = sweep(model)
     outputs = [m for name, m in quantizable_linears(model).items() if name.endswith("o_proj")]
     layer = outputs[len(outputs) // 2]
-    left = train_layer(layer.weight.detach(), inputs_of(model, layer))
+    w, inputs = layer.weight.detach(), inputs_of(model, layer)
+    trained = {rate: train_layer(w, inputs, rate) for rate in RATES}
     write(GENERATED / "lab01_table.md", table(points, reference))
-    write(GENERATED / "lab01_findings.md", findings(model, points, reference, left))
+    write(GENERATED / "lab01_findings.md", findings(model, points, reference, trained))
     save_figures(model, points, reference)
 
 

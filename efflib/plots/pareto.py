@@ -65,9 +65,11 @@ def tradeoff(
     """Cost (log scale) against size: colour and fill tell the method, marker the granularity, and
     the number at a point its bits.  The grey line joins the front.
 
-    reference: (size, cost) of the model before; ceiling: costs above it are drawn at it, with an
-    arrow and the number, so that ruined settings do not squeeze the others.
+    reference: (size, cost) of the model before, a dotted line; ceiling: costs above it are drawn
+    at it, with an arrow and the number, so that ruined settings do not squeeze the others.
     """
+    from matplotlib.ticker import LogFormatter
+
     methods = list(dict.fromkeys(p.method for p in points))
     granularities = list(dict.fromkeys(p.granularity for p in points))
     fig, (ax,) = figure(width=8.0, height=4.6)
@@ -86,12 +88,14 @@ def tradeoff(
             edgecolors=colour,
             facecolors=colour if i == 0 else "white",
         )
-    if reference is not None:
-        ax.axhline(reference[1], color=BLACK, linestyle=":", linewidth=1)
-        ax.scatter(*reference, marker="*", s=110, color=BLACK, zorder=3, label="before")
+    if reference is not None:  # far to the right: a point there would squeeze all others
+        size, cost = reference
+        ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
+        text = f"before: {cost:.3g} at {size:g}"
+        ax.annotate(text, (1, cost), xycoords=ax.get_yaxis_transform(), ha="right", va="bottom")
     ax.set_yscale("log")
-    ax.yaxis.set_major_formatter("{x:.3g}")
-    ax.yaxis.set_minor_formatter("{x:.3g}")
+    ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
+    ax.yaxis.set_minor_formatter(LogFormatter())
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.set_title(title, fontsize=11)
     ax.legend(frameon=False, fontsize=8)

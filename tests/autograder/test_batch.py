@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -187,6 +188,10 @@ def test_ctrl_c_keeps_what_is_graded_and_leaves_no_process(tmp_path):
     assert [(path.parent.name, json.loads(path.read_bytes())["score"]) for path in stored] == [
         ("a", 90)
     ]
+    for _ in range(600):  # keepers and trackers end on their own once the grader has gone
+        if not processes_of_session(process.pid):
+            break
+        time.sleep(0.1)
     assert processes_of_session(process.pid) == []
 
 

@@ -18,7 +18,6 @@ from toylab import (
     release,
 )
 
-from autograder.magics import to_python
 from autograder.notebook import parse_notebook
 from autograder.rebuild import bare_check, rebuild
 
@@ -205,107 +204,7 @@ def test_flags_and_points_of_the_submission_count_for_nothing():
     assert built(nb) == built(answered())
 
 
-# ---- split cells --------------------------------------------------------------------------------
-
-LINES = [
-    "def scale(numbers, factor):",
-    "    out = []",
-    "    for x in numbers:",
-    "        out.append(x * factor)",
-    "    return out",
-]
-LONG = "\n".join(LINES)
-
-
-@pytest.mark.parametrize("cut", range(1, len(LINES)))
-@pytest.mark.parametrize("keeps_id", [True, False])
-def test_a_cell_split_anywhere_is_joined(cut, keeps_id):
-    first, second = "\n".join(LINES[:cut]), "\n".join(LINES[cut:])
-    other = cell("code", second, "ex1" if keeps_id else None, "s", cell_id="new")
-    result = built(edited(lambda c: c.insert(3, other), ex1=first))
-    joined = [c.source for c in result.cells if c.source == LONG]
-    if keeps_id or not parses_alone(second):
-        assert joined == [LONG]
-        assert "Cells 3 and 4 are parts of one cell: they were joined." in result.notes
-
-
-def parses_alone(source):
-    """Python without its indentation: such a cell of the student's own is left as it is."""
-    try:
-        compile(to_python(source)[0], "x", "exec")
-    except SyntaxError:
-        return False
-    return True
-
-
-def test_split_in_three_with_text_between():
-    parts = ["\n".join(LINES[:2]), "\n".join(LINES[2:4]), "\n".join(LINES[4:])]
-
-    def edit(c):
-        c[2:3] = [cell("code", part, "ex1", "s", cell_id=f"p{i}") for i, part in enumerate(parts)]
-        c.insert(4, cell("markdown", "between"))
-
-    assert LONG in sources(edited(edit))
-
-
-def test_a_broken_scratch_cell_stays_apart():
-    nb = edited(lambda c: c.insert(3, cell("code", "def broken(")))
-    assert sources(nb) == [SETUP, RIGHT1, "def broken(", RIGHT2]
-    assert built(nb).notes == ()
-
-
-# ---- IPython's syntax ---------------------------------------------------------------------------
-
-MAGICS = {
-    "x = 1\n%time y = 2": "x = 1\ny = 2",
-    "%timeit -n 10 -r 3 f(-n)": "f(-n)",
-    "y = %timeit -o f(2)": "y = f(2)",
-    "for i in a:\n    %time f(i)": "for i in a:\n    f(i)",
-    "%matplotlib inline\nx = 1": "pass\nx = 1",
-    "scale?": "pass",
-    "%%time\ndef f():\n    return 1": "# %%time\ndef f():\n    return 1",
-    "# fast\n%%capture out\n%time x = 1": "# fast\n# %%capture out\nx = 1",
-    "    indented = 1": "indented = 1",
-    ">>> x = 1": "x = 1",
-    "x = '%time'  # %pip": "x = '%time'  # %pip",
-}
-
-
-@pytest.mark.parametrize("source, python", MAGICS.items())
-def test_magics_become_python(source, python):
-    assert to_python(source) == (python, ())
-
-
-@pytest.mark.parametrize(
-    "source, python, note",
-    [
-        ("!pip install x", "pass", "`!pip install x` was not run"),
-        ("files = !ls", "files = None", "`!ls` was not run"),
-        ("%pip install x", "pass", "`%pip install x` was not run"),
-        ("if a:\n    !rm -rf /", "if a:\n    pass", "`!rm -rf /` was not run"),
-        ("%%bash\nrm -rf /", "", "%%bash"),
-        ("%%writefile x.py\nx", "", "%%writefile"),
-        ("%%", "", "%%"),
-    ],
-)
-def test_what_is_not_run_says_so(source, python, note):
-    result, notes = to_python(source)
-    assert result == python and note in notes[0]
-
-
-@pytest.mark.parametrize(
-    "source", ["x = 1\x00", "def f(:", "(" * 5000, "%time " * 5000, "%\n" * 50_000, "x?" * 10_000]
-)
-def test_hostile_text_comes_back(source):
-    assert isinstance(to_python(source)[0], str)
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.text(alphabet="ab=%!?\"'#() \n\t\\:{", max_size=60))
-def test_any_text_comes_back(source):
-    python, notes = to_python(source)
-    assert isinstance(python, str) and all(isinstance(note, str) for note in notes)
-
+# ---- any notebook --------------------------------------------------------------------------------
 
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["drop", "copy", "swap", "strip", "markdown"]), st.integers(0, 7)),

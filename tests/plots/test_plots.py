@@ -38,11 +38,11 @@ def texts(fig) -> list[str]:
 
 def test_tradeoff_labels_every_point_and_keeps_ruined_ones_in_sight():
     fig = pareto.tradeoff(POINTS, "t", "x", "y", reference=(16, 10), ceiling=50)
-    assert sorted(texts(fig)) == ["2", "2 (↑ 90)", "3", "3", "3"]
+    assert sorted(texts(fig)) == ["2", "2 (↑ 90)", "3", "3", "3", "before: 10 at 16"]
     drawn = [y for c in fig.axes[0].collections for y in c.get_offsets()[:, 1].tolist()]
     assert max(drawn) == 50
     names = [t.get_text() for t in fig.axes[0].get_legend().get_texts()]
-    assert {"linear, tensor", "k-means, channel", "before"} <= set(names)
+    assert {"linear, tensor", "k-means, channel", "front"} <= set(names)
 
 
 def test_settings_differ_without_colour():

@@ -115,19 +115,19 @@ def test_an_epoch_visits_every_place_once(epoch, seed):
     assert seen.max() - seen.min() == len(seen) - 1  # no place between is left out
 
 
-@given(st.integers(10, 5000))
-def test_the_rate_warms_up_stays_and_decays_to_nothing(steps):
-    rates = [rate(i, steps) for i in range(steps)]
-    assert max(rates) == 1.0 and 0 < rates[0] and 0 < rates[-1] <= 1 / (0.4 * steps) + 1e-9
+@given(st.integers(10, 5000), st.floats(0.1, 0.5))
+def test_the_rate_warms_up_stays_and_decays_to_nothing(steps, decay):
+    rates = [rate(i, steps, decay) for i in range(steps)]
+    assert max(rates) == 1.0 and 0 < rates[0] and 0 < rates[-1] <= 1 / (decay * steps) + 1e-9
     top = rates.index(1.0)
     assert rates[: top + 1] == sorted(rates[: top + 1])
     assert rates[top:] == sorted(rates[top:], reverse=True)
-    assert rate(steps, steps) == 0.0
+    assert rate(steps, steps, decay) == 0.0
 
 
 @given(st.integers(1000, 5000), st.integers(0, 5000), st.integers(0, 599))
 def test_a_longer_run_is_the_same_until_the_decay(steps, more, step):
-    assert rate(step, steps) == rate(step, steps + more)
+    assert rate(step, steps, 0.4) == rate(step, steps + more, 0.4)
 
 
 def test_explicit_attention_equals_sdpa():

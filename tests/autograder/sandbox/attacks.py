@@ -1,5 +1,6 @@
 """Attack cells that leave the sandbox intact: each defines `attack`, and what it must return.
 
+COURSE in a cell stands for the course's folder on the host.
 row: in the list of attacks that the course was designed against; 0 for one that came later.
 """
 
@@ -53,7 +54,7 @@ def attack():
         try: seen += [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
         except OSError: pass
     assert len(seen) > 8
-    return len(processes), [s for s in seen if "autograder" in s or "main" in s or "suites" in s]
+    return len(processes), [s for s in seen if "autograder" in s or COURSE in s or "suites" in s]
 """,
         (2, []),
     ),
@@ -63,11 +64,11 @@ def attack():
         """
 import os
 def attack():
-    found = []
+    found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try: found += os.listdir(f"/proc/{pid}/root")
+        try: found |= set(os.listdir(f"/proc/{pid}/root"))
         except OSError: pass
-    return sorted(set(found) & {"home", "work", "mnt", "srv", "opt", "boot", "media", "run", "var"})
+    return sorted(found - set(os.listdir("/")))
 """,
         [],
     ),

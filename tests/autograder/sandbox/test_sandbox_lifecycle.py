@@ -93,10 +93,13 @@ def test_leftover_groups_of_dead_graders_go(tmp_path):
     dead.wait()
     old = tmp_path / f"{limits.PREFIX}-{dead.pid}-0"
     own = tmp_path / f"{limits.PREFIX}-{os.getpid()}-0"
-    old.mkdir()
-    own.mkdir()
+    new = tmp_path / f"{limits.PREFIX}-{dead.pid}-1"
+    for folder in (old, own, new):
+        folder.mkdir()
+    for folder in (old, own):
+        os.utime(folder, (0, 0))
     limits.remove_leftovers((tmp_path,))
-    assert own.is_dir() and not old.exists()
+    assert own.is_dir() and new.is_dir() and not old.exists()
 
 
 # ---- no sandbox, no grading ----------------------------------------------------------------------

@@ -3,71 +3,19 @@
 import os
 import threading
 import time
-from contextlib import contextmanager
 
 import msgpack
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peers import frame, nonce_of, peer, says
 
 from autograder import wire
-from autograder.exchange import MAX_CALLBACKS, Exchange, reported
+from autograder.exchange import reported
 from autograder.wire import Channel, WireError
-from efflib.lab.codec import pack, unpack
+from efflib.lab.codec import pack
 from efflib.lab.student import KEPT, StudentError
-
-
-class Peer:
-    """A worker made of one function: bytes of a request in, bytes to write out, or None to end."""
-
-    def __init__(self, answers) -> None:
-        self.read_fd, there = os.pipe()
-        here, self.write_fd = os.pipe()
-        self.channel = Channel(here, there)
-        self.thread = threading.Thread(target=self.work, args=(answers,))
-        self.thread.start()
-
-    def work(self, answers) -> None:
-        while header := os.read(self.read_fd, 4):
-            data = b""
-            while len(data) < int.from_bytes(header, "big"):
-                data += os.read(self.read_fd, int.from_bytes(header, "big") - len(data))
-            for part in answers(data):
-                if part is None:
-                    os.close(self.write_fd)
-                    self.write_fd = -1
-                    break
-                os.write(self.write_fd, part)
-
-    def close(self) -> None:
-        self.channel.close()
-        self.thread.join(10)
-        for fd in (self.read_fd, self.write_fd):
-            if fd >= 0:
-                os.close(fd)
-
-
-@contextmanager
-def peer(answers):
-    made = Peer(answers)
-    try:
-        yield Exchange(made.channel)
-    finally:
-        made.close()
-
-
-def frame(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-def nonce_of(data: bytes) -> bytes:
-    return unpack(data, lambda *_: None)["nonce"]
-
-
-def says(make):
-    """A peer that answers each request with the dict that `make` makes from its nonce."""
-    return lambda data: [frame(pack(make(nonce_of(data))))]
 
 
 def test_values_pass():
@@ -202,64 +150,6 @@ def test_the_sum_of_bytes_is_limited(monkeypatch):
         assert exchange.ask({"op": "call"}, 10) == b"x" * 40
         with pytest.raises(WireError, match="in all"):
             exchange.ask({"op": "call"}, 10)
-
-
-# ---- callbacks ----------------------------------------------------------------------------------
-
-
-def calls_back(times):
-    """A peer that calls function 0 with its running number `times` times, then returns the sum."""
-    state = {"left": times, "sum": 0, "nonce": b""}
-
-    def answers(data):
-        request = unpack(data, lambda *_: None)
-        state["nonce"] = request["nonce"]
-        state["sum"] += request.get("ok", 0) if "error" not in request else 1000
-        if state["left"] == 0:
-            return [frame(pack({"nonce": request["nonce"], "ok": state["sum"]}))]
-        state["left"] -= 1
-        call = {"nonce": request["nonce"], "callback": 0, "args": (state["left"],), "kwargs": {}}
-        return [frame(pack(call))]
-
-    return answers
-
-
-def test_callbacks_run_here():
-    seen = []
-    with peer(calls_back(3)) as exchange:
-        assert exchange.ask({"op": "call", "args": (lambda n: seen.append(n) or n,)}, 10) == 3
-    assert seen == [2, 1, 0]
-
-
-def test_callbacks_are_counted(monkeypatch):
-    monkeypatch.setattr("autograder.exchange.MAX_CALLBACKS", 5)
-    assert MAX_CALLBACKS > 5
-    with peer(calls_back(6)) as exchange, pytest.raises(WireError, match="more than 5 times"):
-        exchange.ask({"op": "call", "args": (lambda n: n,)}, 10)
-
-
-def test_what_a_callback_raises_is_sent_as_its_kind_only():
-    texts = []
-
-    def answers(data):
-        texts.append(data)
-        return inner(data)
-
-    def function(n):
-        raise ValueError("the expected value is 42")
-
-    inner = calls_back(1)
-    with peer(answers) as exchange:
-        assert exchange.ask({"op": "call", "args": (function,)}, 10) == 1000
-    assert b"ValueError" in texts[-1] and not any(b"expected value" in text for text in texts)
-
-
-def test_a_failed_assertion_in_a_callback_fails_the_request():
-    def function(n):
-        assert n > 5, "called with too small a number"
-
-    with peer(calls_back(1)) as exchange, pytest.raises(AssertionError, match="too small"):
-        exchange.ask({"op": "call", "args": (function,)}, 10)
 
 
 # ---- errors -------------------------------------------------------------------------------------
