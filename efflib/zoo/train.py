@@ -6,9 +6,9 @@
     python -m efflib.zoo.train target --export       # put the unfinished run's weights in place
 
 A run keeps its state in ``build/zoo/<name>.pt``. When it ends, the checkpoint, its training log
-and its model card are written under ``efflib/zoo/checkpoints/<name>/``. Until its learning rate
-decays (the last 40 % of the steps), a run may be resumed with another number of steps and ends
-as if it had been started with it.
+and its model card are written under ``efflib/zoo/checkpoints/<name>/``. Until its learning
+rates decay, a run may be resumed with another number of steps and ends as if it had been started
+with it.
 
 On a CPU, workers with one thread each share the cores with other programs better than threads
 do: they wait for one another once in a step, not in every matrix product.
@@ -56,7 +56,7 @@ def llama(width: int, layers: int, intermediate: int) -> LlamaConfig:
 
 
 RECIPES = {
-    "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=3200),
+    "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=2125, decay=0.2),
     "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=2500),
 }
 

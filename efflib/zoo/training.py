@@ -7,7 +7,7 @@ there to receive the attention that a head has no better use for (an attention s
 Optimizer: Muon (Jordan et al., 2024) for the matrices inside the layers, AdamW for the embedding
 and the norms. Muon replaces each momentum matrix M = U S V^T by about U V^T, so every direction
 of a weight matrix learns at the same rate; at this size it needs clearly fewer tokens than AdamW.
-Schedule: linear warm-up, constant, linear decay to zero over the last `DECAY` of the steps.
+Schedule: linear warm-up, constant, linear decay to zero.
 
 A step depends only on the state and the step's number (the order of the samples is a function of
 seed and epoch), so a run that was killed and resumed ends with the same weights.
@@ -29,9 +29,9 @@ from efflib.zoo.tokenizer import BEGIN_ID
 
 CONTEXT = 256  # tokens that the model sees at once, the begin token included
 WARMUP = 100  # steps
-DECAY = 0.4  # share of the steps
 MUON_DECAY = 0.1  # weight decay of the matrices
 CLIP = 1.0  # largest norm of the gradient
+RESUMABLE = ("steps", "decay")  # what a resumed run may change: only the schedule's end
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Recipe:
     batch: int = 24
     matrix_lr: float = 0.006  # Muon, with the update's RMS matched to AdamW's
     vector_lr: float = 0.003  # AdamW: embedding and norms
+    decay: float = 0.4  # share of the steps in which the learning rates fall to zero
     seed: int = 0
 
 
@@ -76,10 +77,10 @@ def optimizers(model: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
     return [muon, adamw]
 
 
-def rate(step: int, steps: int) -> float:
+def rate(step: int, steps: int, decay: float) -> float:
     """The learning rate's factor at a step: warm-up, 1, then linearly to 0 at `steps`."""
     warm = (step + 1) / min(WARMUP, max(1, steps // 10))
-    cool = (steps - step) / (DECAY * steps)
+    cool = (steps - step) / (decay * steps)
     return min(1.0, warm, cool)
 
 
@@ -140,8 +141,8 @@ class Run:
 
     def _resume(self) -> None:
         state = torch.load(self.file, map_location=self.device, weights_only=True)
-        recipe, saved = asdict(self.recipe), state.get("recipe", asdict(self.recipe))
-        other = [k for k in recipe if k != "steps" and recipe[k] != saved[k]]
+        recipe = asdict(self.recipe)
+        other = [k for k in recipe if k not in RESUMABLE and recipe[k] != state["recipe"][k]]
         if other:
             raise ValueError(f"{self.file} is of another recipe: {', '.join(other)} differ")
         self.model.load_state_dict(state["model"])
@@ -164,7 +165,7 @@ class Run:
 
     def update(self, loss: Callable[[Tensor], Tensor]) -> float:
         """One step of the optimizers; returns the loss before it, in nats per token."""
-        factor = rate(self.step, self.recipe.steps)
+        factor = rate(self.step, self.recipe.steps, self.recipe.decay)
         rates = (self.recipe.matrix_lr, self.recipe.vector_lr)
         for optimizer, lr in zip(self.optimizers, rates, strict=True):
             optimizer.zero_grad(set_to_none=True)

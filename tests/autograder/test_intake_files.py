@@ -1,4 +1,4 @@
-"""Files that are no notebook, links, devices, damaged and hostile zips: a reason for that student."""
+"""Files that are no notebook, links, devices, hostile zips: a reason for that one student."""
 
 import json
 import os

@@ -98,7 +98,7 @@ def test_save_and_load_keep_every_weight(tmp_path, dtype):
         assert torch.equal(loaded.state_dict()[name], weight.to(dtype).float()), name
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 2**31))
 def test_cached_decoding_equals_recomputing(chunks, seed):
     model, ids = tiny(6).double(), ids_of(seed, 2, sum(chunks))

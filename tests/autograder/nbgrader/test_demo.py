@@ -1,0 +1,138 @@
+"""The demonstration class gets what it is meant to get, and the hostile ones get nothing more."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+
+import nbcourse
+import nbformat
+import pytest
+
+from autograder.batch import grade_many
+from autograder.demo.hostile import READ_ON, READER
+from autograder.demo.make_class import EXPECTED, LAB, STUDENTS, make_class, surprises
+from autograder.feedback import write_feedback
+from autograder.gradebook import write_results
+from autograder.intake import discover
+from autograder.manifest import load_lab
+from autograder.release import generate
+
+pytestmark = pytest.mark.slow
+MIN_SECRET = 40  # shorter lines of the hidden tests stand in anybody's code
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """(course, lab, results by student) of the whole class, with gradebook and feedback."""
+    course = tmp_path_factory.mktemp("demo")
+    generate(nbcourse.ROOT, LAB, course)
+    make_class(course, LAB, course / "submitted")
+    lab = load_lab(LAB, course)
+    rows = discover(course / "submitted", lab)
+    results = list(grade_many(lab, rows, jobs=2))
+    write_results(course, lab, rows, results)
+    write_feedback(course, lab, rows, results)
+    return course, lab, {result.student: result for result in results}
+
+
+def test_everyone_gets_what_the_class_is_made_for(graded):
+    _, _, results = graded
+    assert surprises(list(results.values())) == []
+
+
+def test_points_lost_are_those_of_the_tests_that_failed(graded):
+    _, lab, results = graded
+    for student, expected in EXPECTED.items():
+        lost = {
+            part.exercise: part.max_points - part.points
+            for part in results[student].exercises
+            if part.points < part.max_points
+        }
+        assert lost.keys() == (expected or {}).keys(), student
+        assert results[student].score == (0 if expected is None else 90 - sum(lost.values()))
+        for part in results[student].exercises:
+            passed = sum(test.max_points for test in part.tests if test.outcome == "passed")
+            assert part.points == pytest.approx(passed)
+
+
+def test_the_class_has_one_of_each_kind():
+    assert len(STUDENTS) == 11 and STUDENTS.keys() == EXPECTED.keys()
+    assert all(hand_in.__doc__ for hand_in in STUDENTS.values())
+
+
+def test_surprises_are_found(graded):
+    _, _, results = graded
+    swapped = dict(results)
+    swapped["right"] = nbcourse.changed(results["partly_right"], student="right")
+    swapped["partly_right"] = nbcourse.changed(results["right"], student="partly_right")
+    swapped["empty"] = nbcourse.changed(results["not_a_notebook"], student="empty")
+    del swapped["zipped"]
+    found = "\n".join(surprises(list(swapped.values())))
+    for text in ("right, ex4", "partly_right, ex4", "empty is rejected", "zipped has no result"):
+        assert text in found
+
+
+def test_the_reader_found_nothing(graded):
+    _, _, results = graded
+    [part] = [e for e in results["hostile_reader"].exercises if e.exercise == "ex2"]
+    said = [test.message for test in part.tests if test.kind == "public"]
+    assert said and all("LOOT []" in message for message in said)
+
+
+def test_the_reader_would_find_what_is_there(tmp_path):
+    """Its hunts work: beside a hidden test, a secret and a gradebook they bring them home."""
+    (tmp_path / "test_hidden.py").touch()
+    with sqlite3.connect(tmp_path / "gradebook.db") as connection:
+        connection.execute("create table grade (manual_score)")
+        connection.execute("insert into grade values (0)")
+    (tmp_path / "below").mkdir()
+    hunt = READER.replace('os.walk("/")', f"os.walk({str(tmp_path)!r})")
+    hunt = hunt.replace("/proc/[0-9]*/cmdline", "/proc/self/cmdline").replace("1.1.1.1", "::1")
+    hunt += "\nexpected = 3\nimport pytest" + READ_ON.replace("NAME", "read_on") + "\nread_on()"
+    done = subprocess.run(
+        [sys.executable, "-c", hunt, "jupyter"],
+        cwd=tmp_path / "below",
+        env=os.environ | {"API_KEY": "x"},
+        capture_output=True,
+        text=True,
+    )
+    told = done.stderr.rpartition("LOOT ")[2]
+    for what in ("files: ", "secrets: API_KEY", "others: ", "frames: expected", "tests: pytest"):
+        assert what in told
+    assert "gradebook: ../gradebook.db" in told
+    with sqlite3.connect(tmp_path / "gradebook.db") as connection:
+        assert connection.execute("select manual_score from grade").fetchall() == [(100,)]
+
+
+def test_nothing_of_the_hidden_tests_is_told(graded):
+    course, lab, _ = graded
+    text = lab.test_files["hidden"].read_text()
+    stated = {test.invariant for test in lab.tests} | {test.cause for test in lab.tests}
+    lines = {line.strip() for line in text.splitlines() if len(line.strip()) >= MIN_SECRET}
+    source = nbcourse.ROOT / "solutions" / LAB
+    given_away = "".join(path.read_text() for path in source.glob("*.py"))
+    secret = [s for s in lines if s not in given_away and not any(quoted(s, t) for t in stated)]
+    assert len(secret) > 50
+    for folder in ("labs", "autograded", "feedback"):
+        for path in (course / folder).rglob("*.*"):
+            told = path.read_text() if path.is_file() else ""
+            assert not [line for line in secret if line in told], path
+
+
+def quoted(line: str, text: str) -> bool:
+    """Whether a line of a test file holds what feedback says anyway."""
+    parts = re.findall(r'"([^"]{10,})"', line)
+    return any(part in text for part in parts)
+
+
+def test_every_student_has_a_page_and_a_notebook_for_formgrader(graded):
+    course, lab, _ = graded
+    for student in STUDENTS:
+        page = (course / "feedback" / student / LAB / f"{lab.notebook}.html").read_text()
+        shown = course / "autograded" / student / LAB / f"{lab.notebook}.ipynb"
+        nbformat.validate(nbformat.read(shown, as_version=4))
+        assert "<script" not in page and "<img" not in page
+    reader = (course / "feedback" / "hostile_reader" / LAB / f"{lab.notebook}.html").read_text()
+    assert "&lt;\u200bscript&gt;document.title" in reader
