@@ -25,7 +25,7 @@ system-packages:
 $(VENV)/.installed: pyproject.toml constraints.txt | system-packages
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,cluster]'
 	@touch $@
 
 demo: setup

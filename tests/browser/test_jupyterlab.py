@@ -3,6 +3,7 @@
 `make test-browser` (needs the system's Chromium); screenshots land in build/screenshots/.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -25,6 +26,11 @@ TOPIC = "quantization.ipynb"
 SHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SECONDS = 120
+SETTINGS = {
+    # all cells in the page, also those that are scrolled away
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
 
 
 def free_port() -> int:
@@ -39,7 +45,12 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("student") / LAB
     shutil.copytree(ROOT / "labs" / LAB, folder)
     port, home = free_port(), tmp_path_factory.mktemp("home")
-    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(home), "JUPYTER_DATA_DIR": str(home / "data")}
+    for plugin, settings in SETTINGS.items():
+        path = home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings))
+    folders = {"JUPYTER_CONFIG_DIR": home, "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
+    env = {**os.environ, **{k: str(v) for k, v in folders.items()}}
     options = ["--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token="]
     process = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", *options, f"--ServerApp.root_dir={folder}"],
@@ -86,7 +97,9 @@ def open_and_run_all(browser, url: str, shot: str) -> Page:
 
 def edit_solution(folder: Path, grade_id: str, source: str) -> None:
     notebook = nbformat.read(folder / TOPIC, as_version=4)
-    [cell] = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
+    [cell] = [
+        c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
+    ]
     cell.source = source
     nbformat.write(notebook, folder / TOPIC)
 
