@@ -31,7 +31,8 @@ CONFIG = "c = get_config()\nc.CourseDirectory.course_id = 'bench'\n"
 def run(arguments: list[str], folder: Path) -> float:
     """Wall seconds of a command, which must succeed."""
     started = time.perf_counter()
-    env = {**os.environ, "USER": os.environ.get("USER", "bench")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader runs alembic
+    env = {**os.environ, "USER": os.environ.get("USER", "bench"), "PATH": path}
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, env=env)
     if done.returncode:
         raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")

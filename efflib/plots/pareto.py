@@ -32,22 +32,26 @@ def front(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _draw_setting(ax, points: list[Point], ceiling: float, label: str, **look) -> None:
-    """The points of one method and granularity, each with its bits; above the ceiling: on it."""
+def _draw_setting(ax, points: list[Point], ceiling: float, above: list, **look) -> None:
+    """The points of one method and granularity, each with its bits; above the ceiling: on it.
+
+    above: all points above the ceiling, so that their labels can stand below one another.
+    """
     ax.scatter(
         [p.size for p in points],
         [min(p.cost, ceiling) for p in points],
         s=55,
         zorder=3,
-        label=label,
         **look,
     )
     for p in points:
-        text = f"{p.bits}" if p.cost <= ceiling else f"{p.bits} (\u2191 {p.cost:.3g})"
+        text, drop = f"{p.bits}", 0
+        if p in above:
+            text, drop = f"{p.bits} (\u2191 {p.cost:.4g})", 11 * above.index(p)
         ax.annotate(
             text,
             (p.size, min(p.cost, ceiling)),
-            xytext=(5, 4),
+            xytext=(5, 4 - drop),
             textcoords="offset points",
             fontsize=8,
             color=look["edgecolors"],
@@ -75,6 +79,7 @@ def tradeoff(
     fig, (ax,) = figure(width=8.0, height=4.6)
     best = front(points)
     heights = [min(p.cost, ceiling) for p in best]
+    above = sorted(p for p in points if p.cost > ceiling)
     ax.plot([p.size for p in best], heights, color=GREY, linewidth=4, alpha=0.35, label="front")
     for method, granularity in dict.fromkeys((p.method, p.granularity) for p in points):
         i, j = methods.index(method), granularities.index(granularity)
@@ -83,7 +88,8 @@ def tradeoff(
             ax,
             [p for p in points if (p.method, p.granularity) == (method, granularity)],
             ceiling,
-            f"{method}, {granularity}",
+            above,
+            label=f"{method}, {granularity}",
             marker=MARKERS[j % len(MARKERS)],
             edgecolors=colour,
             facecolors=colour if i == 0 else "white",
@@ -92,7 +98,7 @@ def tradeoff(
         size, cost = reference
         ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
         text = f"before: {cost:.3g} at {size:g}"
-        ax.annotate(text, (1, cost), xycoords=ax.get_yaxis_transform(), ha="right", va="bottom")
+        ax.annotate(text, (0.01, cost), xycoords=ax.get_yaxis_transform(), va="bottom", fontsize=8)
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
     ax.yaxis.set_minor_formatter(LogFormatter())

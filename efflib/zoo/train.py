@@ -55,6 +55,9 @@ def llama(width: int, layers: int, intermediate: int) -> LlamaConfig:
     )
 
 
+# The text is small, 2.7 M tokens with the prose twice, and a longer run learns it by heart: 3200
+# steps with decay=0.4 end at 12.15 (code) and 21.95 (prose) on the held-out text, these at 11.58
+# and 17.75, with a training loss of 1.90 instead of 1.58.
 RECIPES = {
     "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=2125, decay=0.2),
     "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=2500),
