@@ -298,9 +298,10 @@ style.show(
     alt="Two histograms of the same bell-shaped weights with the 4-bit levels as vertical lines: "
     "many levels cover the bell as trained, only a few fall into it with the outlier.",
 )
+corner, corner_hat = w[:6, :8], w_hats["as trained"][:6, :8]
 style.show(
     matrices.before_after(
-        w[:6, :8], w_hats["as trained"][:6, :8], "A corner of it: 4 bits leave few values", 3
+        corner, corner_hat, f"48 of these weights at 4 bits: {len(corner_hat.unique())} values left"
     ),
     alt="A corner of 6 by 8 weights, their values after quantization, and the errors.",
 )
