@@ -45,17 +45,25 @@ def _draw_setting(ax, points: list[Point], ceiling: float, above: list, **look) 
         **look,
     )
     for p in points:
-        text, drop = f"{p.bits}", 0
+        text, right, drop = f"{p.bits}", 5, 0
         if p in above:
-            text, drop = f"{p.bits} (\u2191 {p.cost:.4g})", 11 * above.index(p)
+            text, right = f"{p.bits} (\u2191 {p.cost:.4g})", 12
+            drop = 11 * above.index(p)
         ax.annotate(
             text,
             (p.size, min(p.cost, ceiling)),
-            xytext=(5, 4 - drop),
+            xytext=(right, 4 - drop),
             textcoords="offset points",
             fontsize=8,
             color=look["edgecolors"],
         )
+
+
+def _draw_reference(ax, size: float, cost: float) -> None:
+    """A dotted line at the cost; the size, far to the right, would squeeze all points."""
+    ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
+    text = f"before: {cost:.3g} at {size:g}"
+    ax.annotate(text, (0.01, cost), xycoords=ax.get_yaxis_transform(), va="bottom", fontsize=8)
 
 
 def tradeoff(
@@ -94,11 +102,8 @@ def tradeoff(
             edgecolors=colour,
             facecolors=colour if i == 0 else "white",
         )
-    if reference is not None:  # far to the right: a point there would squeeze all others
-        size, cost = reference
-        ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
-        text = f"before: {cost:.3g} at {size:g}"
-        ax.annotate(text, (0.01, cost), xycoords=ax.get_yaxis_transform(), va="bottom", fontsize=8)
+    if reference is not None:
+        _draw_reference(ax, *reference)
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
     ax.yaxis.set_minor_formatter(LogFormatter())

@@ -15,6 +15,7 @@ from efflib.models.checkpoint import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
 
 FOLDER = Path(__file__).parent / "checkpoints"
 HASHES = "hashes.json"
+TOKENIZER = "tokenizer.json"
 CHECKED = (CONFIG_FILE, WEIGHTS_FILE)
 
 
@@ -32,28 +33,28 @@ def names(folder: Path = FOLDER) -> list[str]:
     return sorted({key.split("/")[0] for key in hashes if "/" in key})
 
 
-def verify(name: str, folder: Path = FOLDER) -> None:
-    """Compare a checkpoint's files with the recorded hashes.
+def verify(key: str, folder: Path = FOLDER) -> Path:
+    """The path of a shipped file ("draft/config.json"), after comparing it with its hash.
 
     Raises:
         CorruptCheckpoint: names the file and says what is wrong with it.
     """
-    hashes = json.loads((folder / HASHES).read_text(encoding="utf-8"))
-    for key in (f"{name}/{file}" for file in CHECKED):
-        path = folder / key
-        if not path.is_file():
-            raise CorruptCheckpoint(f"{path} is missing; reinstall efflib")
-        actual, expected = sha256(path), hashes[key]
-        if actual != expected:
-            raise CorruptCheckpoint(
-                f"{path} is damaged: its sha256 is {actual[:12]}..., {HASHES} has "
-                f"{expected[:12]}...; reinstall efflib"
-            )
+    path = folder / key
+    if not path.is_file():
+        raise CorruptCheckpoint(f"{path} is missing; reinstall efflib")
+    actual = sha256(path)
+    expected = json.loads((folder / HASHES).read_text(encoding="utf-8"))[key]
+    if actual != expected:
+        raise CorruptCheckpoint(
+            f"{path} is damaged: its sha256 is {actual[:12]}..., {HASHES} has "
+            f"{expected[:12]}...; reinstall efflib"
+        )
+    return path
 
 
 def record(folder: Path = FOLDER) -> None:
     """Write hashes.json for the tokenizer and for every checkpoint under `folder`."""
-    files = [folder / "tokenizer.json"]
+    files = [folder / TOKENIZER]
     files += [p.parent / n for p in sorted(folder.glob(f"*/{CONFIG_FILE}")) for n in CHECKED]
     hashes = {p.relative_to(folder).as_posix(): sha256(p) for p in files}
     text = json.dumps(hashes, indent=2) + "\n"
@@ -72,7 +73,8 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
         ValueError: nothing of that name, here or at the hub.
     """
     if name in names(folder):
-        verify(name, folder)
+        for file in CHECKED:
+            verify(f"{name}/{file}", folder)
         return from_pretrained(folder / name)
     return _load_with_transformers(name, folder)
 

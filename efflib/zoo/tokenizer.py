@@ -13,10 +13,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 
 from efflib.zoo import corpus
+from efflib.zoo.checkpoints import FOLDER, TOKENIZER, record, verify
 
 BEGIN, BEGIN_ID = "<s>", 0
 VOCAB_SIZE = 2048
-TOKENIZER_FILE = Path(__file__).parent / "checkpoints" / "tokenizer.json"
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
@@ -34,19 +34,23 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Token
     return tokenizer
 
 
-def train_and_save(path: Path) -> None:
-    """Train the zoo's tokenizer on both splits and write `path`."""
+def train_and_save(folder: Path = FOLDER) -> None:
+    """Train the zoo's tokenizer on both splits, write it into `folder` and record its hash."""
     texts = [t for split in corpus.SPLITS for t in corpus.documents(split, False).values()]
-    train_tokenizer(texts).save(str(path))
+    train_tokenizer(texts).save(str(folder / TOKENIZER))
+    record(folder)
 
 
 @cache
-def load_tokenizer() -> Tokenizer:
+def load_tokenizer(folder: Path = FOLDER) -> Tokenizer:
     """The zoo's tokenizer; ``encode(text).ids`` has no begin token: prepend `BEGIN_ID`.
 
     A text that spells "<s>" is encoded letter by letter, so only code puts a begin token.
+
+    Raises:
+        CorruptCheckpoint: the shipped file is missing or damaged.
     """
-    tokenizer = Tokenizer.from_file(str(TOKENIZER_FILE))
+    tokenizer = Tokenizer.from_file(str(verify(TOKENIZER, folder)))
     tokenizer.encode_special_tokens = True
     return tokenizer
 

@@ -29,7 +29,7 @@ from efflib.zoo.cards import export
 from efflib.zoo.checkpoints import FOLDER
 from efflib.zoo.evaluation import held_out_segments, perplexity
 from efflib.zoo.probe import begin_attention
-from efflib.zoo.tokenizer import BEGIN_ID, TOKENIZER_FILE, VOCAB_SIZE, text_ids, train_and_save
+from efflib.zoo.tokenizer import BEGIN_ID, VOCAB_SIZE, text_ids, train_and_save
 from efflib.zoo.training import CONTEXT, Recipe, Run, explicit_attention, loss_function
 
 PROSE_REPEATS = 2  # the prose is 5 % of the text; twice in an epoch makes it 9 %
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--export", action="store_true", help="only write the checkpoint")
     options = parser.parse_args()
     if options.what == "tokenizer":
-        train_and_save(TOKENIZER_FILE)
+        train_and_save()
         return
     options.recipe = RECIPES[options.what]
     if options.steps is not None:

@@ -6,7 +6,7 @@ there to receive the attention that a head has no better use for (an attention s
 
 Optimizer: Muon (Jordan et al., 2024) for the matrices inside the layers, AdamW for the embedding
 and the norms. Muon replaces each momentum matrix M = U S V^T by about U V^T, so every direction
-of a weight matrix learns at the same rate; at this size it needs clearly fewer tokens than AdamW.
+of a weight matrix learns at the same rate.
 Schedule: linear warm-up, constant, linear decay to zero.
 
 A step depends only on the state and the step's number (the order of the samples is a function of

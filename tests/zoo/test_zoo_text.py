@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from efflib.zoo import corpus
+from efflib.zoo.checkpoints import FOLDER, TOKENIZER, CorruptCheckpoint
 from efflib.zoo.samples import calibration
 from efflib.zoo.tokenizer import (
     BEGIN,
     BEGIN_ID,
-    TOKENIZER_FILE,
     VOCAB_SIZE,
     load_tokenizer,
     text_ids,
@@ -106,8 +106,12 @@ def test_training_a_tokenizer_is_deterministic():
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="trained on Python 3.11's text")
 def test_the_command_trains_the_shipped_tokenizer(tmp_path):
-    train_and_save(tmp_path / "tokenizer.json")
-    assert (tmp_path / "tokenizer.json").read_bytes() == TOKENIZER_FILE.read_bytes()
+    train_and_save(tmp_path)
+    assert (tmp_path / TOKENIZER).read_bytes() == (FOLDER / TOKENIZER).read_bytes()
+    damaged = (tmp_path / TOKENIZER).read_text().replace("def", "fed", 1)
+    (tmp_path / TOKENIZER).write_text(damaged)
+    with pytest.raises(CorruptCheckpoint, match="tokenizer.json is damaged"):
+        load_tokenizer(tmp_path)
 
 
 def as_bytes(ids: torch.Tensor) -> bytes:
