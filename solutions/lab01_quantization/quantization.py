@@ -884,12 +884,6 @@ print(f"2-bit model: {in_memory:.1f} MB in memory, {total / 8e6:.2f} MB as a pac
 # and which comparison would be fair?
 # *Rubric:* total bits per weight of both formats, with the calculation (2); what has to be held
 # equal, or how to compare if it cannot (2); one number of your own plots that supports it (1).
-#
-# **Question 2.** The gradient of exercise 5 is not the derivative of the function. Why does
-# training with it work all the same, and what does it cost compared with rounding alone?
-# *Rubric:* what the true derivative is and what follows from it (1); what happens to the float
-# weights and to the codes during training, and why the estimate points in a useful direction (3);
-# one cost or risk, with your result of section 3 (1).
 
 # %% [markdown] written="w1"
 # A codebook of 16 entries of 16 bits for every 32 weights costs 256 / 32 = 8 bits a weight, so the
@@ -898,6 +892,13 @@ print(f"2-bit model: {in_memory:.1f} MB in memory, {total / 8e6:.2f} MB as a pac
 # or, where sizes do not meet, the fronts of error against total bits compared: at 12 bits a linear
 # grid is nearly lossless. In my plot k-means does well with one codebook per tensor, whose table
 # costs almost nothing: it has less error there than linear at the same bits per tensor.
+
+# %% [markdown]
+# **Question 2.** The gradient of exercise 5 is not the derivative of the function. Why does
+# training with it work all the same, and what does it cost compared with rounding alone?
+# *Rubric:* what the true derivative is and what follows from it (1); what happens to the float
+# weights and to the codes during training, and why the estimate points in a useful direction (3);
+# one cost or risk, with your result of section 3 (1).
 
 # %% [markdown] written="w2"
 # The true derivative of the staircase is 0 except at the jumps, where it does not exist: gradient
