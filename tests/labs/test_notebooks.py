@@ -1,4 +1,4 @@
-"""Every lab as students and instructors meet it: the solved notebook runs, labs/ is up to date."""
+"""Every lab as students meet it: the solved notebook runs, the release gives nothing away."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import nbclient
 import nbformat
 import pytest
 
-from autograder.release import build_source, check_released, lab_sources
+from autograder.release import build_source, lab_sources
 
 ROOT = Path(__file__).parents[2]
 LABS = lab_sources(ROOT)
@@ -28,10 +28,6 @@ def test_the_solved_notebook_runs_headless(lab, tmp_path):
     client.execute()  # raises at the first cell that fails, checks included
     ran = [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
     assert all(c.execution_count for c in ran)
-
-
-def test_labs_are_what_solutions_generate():
-    assert check_released(ROOT) == [], "labs/ is out of date: run `make release` and commit"
 
 
 @pytest.mark.parametrize("lab", LABS)

@@ -164,4 +164,4 @@ def test_nbgrader_generate_assignment_makes_the_same_file(course, tmp_path, nbgr
 @pytest.mark.slow
 def test_labs_is_what_solutions_generates():
     assert lab_sources(ROOT), "no lab has a source"
-    assert check_released(ROOT) == []
+    assert check_released(ROOT) == [], "labs/ is out of date: run `make release` and commit"
