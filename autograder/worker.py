@@ -109,12 +109,15 @@ class Worker:
         return {"kind": "Timeout", "message": f"stopped after {self.seconds:g} s", "line": ""}
 
     def describe(self, fault: BaseException) -> dict:
+        full = isinstance(fault, MemoryError)
+        if full:  # the student's variables go first: describing needs memory too
+            traceback.clear_frames(fault.__traceback__)
         try:
             info = self.calls.describe(fault)
             self.codec.pack(info)
             return info
         except BaseException:
-            return {"kind": "Exception", "message": "", "line": ""}
+            return {"kind": "MemoryError" if full else "Exception", "message": "", "line": ""}
 
     # ---- requests --------------------------------------------------------------------------------
 
