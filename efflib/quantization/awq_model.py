@@ -1,0 +1,222 @@
+"""AWQ on a whole model: search, fold the scales away, clip, round.
+
+    calibration = record(model, ids)                  one run of the float model
+    searches = search_model(model, calibration, ...)  scales for every input of linears
+    folded = fold(model, searches)                    the same function, larger salient weights
+    codes = quantized_weights(folded, ...)            Q(clip(folded weights))
+
+`awq` does all four and returns the simulation, `packing.w4a16` stores the codes.
+Where the factor 1 / s of the inputs goes:
+
+    q, k, v and gate, up   share the input, so one search; folded into the norm's gain and bias, as
+                           in SmoothQuant.  Loss: the output of the attention or of the MLP.
+    o_proj, down_proj      own searches, loss their own output; folded into the rows of the linear
+                           before them, v_proj and up_proj.
+
+Both of the last keep the function, because attention is linear in v, and silu(gate) * up in up.
+They also cost nothing: a factor on a whole row changes the steps of its groups and not their codes.
+With grouped-query attention one row of v_proj feeds several inputs of o_proj, which want different
+factors: there o_proj is not scaled, as in the authors' code.
+Searches see the float model's activations, not those after rounding earlier layers, again as there.
+
+W_q and W_k are not clipped: their outputs meet in a product before the softmax, and an error there
+is not what the clipping search measures.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from efflib.models.groups import norm_groups
+from efflib.quantization.awq import ScaleSearch, clip_weight, search_clip, search_scales
+from efflib.quantization.linear import QuantizedWeight, dequantize_weight, quantize_weight
+from efflib.quantization.size import quantizable_linears
+
+# linear -> the linear before it whose rows can take the factor, as last parts of their names
+ROW_PAIRS = {"self_attn.o_proj": "self_attn.v_proj", "mlp.down_proj": "mlp.up_proj"}
+NOT_CLIPPED = ("q_proj", "k_proj")
+
+
+class Call(NamedTuple):
+    """The arguments that a module was called with."""
+
+    args: tuple
+    kwargs: dict
+
+
+class Calibration(NamedTuple):
+    """What the float model computed on the calibration text."""
+
+    inputs: dict[str, Tensor]  # of every linear but the skipped ones, [B, T, K]
+    blocks: dict[str, Call]  # of the modules that hold linears: attention and MLP
+
+
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = ("lm_head",)) -> Calibration:
+    """Run the model once on ids [B, T] and keep the inputs of linears and of their parents."""
+    calls: dict[str, Call] = {}
+    names = list(quantizable_linears(model, skip))
+    hooks = []
+    for name in dict.fromkeys(names + [_parent(name) for name in names]):
+
+        def remember(module: nn.Module, args: tuple, kwargs: dict, name: str = name) -> None:
+            calls[name] = Call(args, kwargs)
+
+        module = model.get_submodule(name)
+        hooks.append(module.register_forward_pre_hook(remember, with_kwargs=True))
+    try:
+        with torch.no_grad():
+            model(ids)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    inputs = {name: calls.pop(name).args[0] for name in names}
+    return Calibration(inputs, calls)
+
+
+def row_pairs(model: nn.Module, skip: tuple[str, ...] = ("lm_head",)) -> dict[str, str]:
+    """{linear: the linear before it whose row i makes its input i}, full names."""
+    linears = quantizable_linears(model, skip)
+    pairs = {}
+    for name in linears:
+        for last, before in ROW_PAIRS.items():
+            if f".{name}".endswith(f".{last}"):
+                source = name.removesuffix(last) + before
+                fits = source in linears
+                if fits and linears[source].out_features == linears[name].in_features:
+                    pairs[name] = source
+    return pairs
+
+
+def _search_group(
+    model: nn.Module, names: list[str], calibration: Calibration, bits: int, group_size: int
+) -> ScaleSearch:
+    """Search the scales of linears that share an input, by the output of the block they are in."""
+    parent = _parent(names[0])
+    block, call = model.get_submodule(parent), calibration.blocks[parent]
+
+    def output(weights) -> Tensor:
+        swapped = {
+            f"{name.removeprefix(parent + '.')}.weight": w
+            for name, w in zip(names, weights, strict=True)
+        }
+        out = functional_call(block, swapped, call.args, call.kwargs)
+        return out if isinstance(out, Tensor) else out[0]
+
+    weights = [model.get_submodule(name).weight for name in names]
+    return search_scales(calibration.inputs[names[0]], weights, bits, group_size, output)
+
+
+def search_model(
+    model: nn.Module,
+    calibration: Calibration,
+    bits: int,
+    group_size: int,
+    skip: tuple[str, ...] = ("lm_head",),
+) -> dict[str, ScaleSearch]:
+    """{norm or linear whose input is scaled: its search}.
+
+    Keys: the name of each norm that linears read, and of each linear of `row_pairs`.  A norm with
+    a skipped reader is left out.  calibration: of `record`, same model and skip.
+    Raises ValueError as `norm_groups` and `search_scales`.
+    """
+    searches = {}
+    for group in norm_groups(model):
+        names = list(group.linears)
+        if all(name in calibration.inputs for name in names):
+            searches[group.name] = _search_group(model, names, calibration, bits, group_size)
+    for name in row_pairs(model, skip):
+        weight = model.get_submodule(name).weight
+        searches[name] = search_scales(calibration.inputs[name], [weight], bits, group_size)
+    return searches
+
+
+def _divide_rows(module: nn.Module, s: Tensor) -> None:
+    """Divide what a norm or a linear puts out by s, in its weight and bias."""
+    module.weight.div_(s if module.weight.dim() == 1 else s[:, None])
+    if getattr(module, "bias", None) is not None:
+        module.bias.div_(s)
+
+
+def input_scales(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> dict[str, Tensor]:
+    """{linear: s [K]} of the linears whose weights are multiplied by s."""
+    scales = {name: searches[name].scales for name in row_pairs(model, ()) if name in searches}
+    for group in norm_groups(model):
+        if group.name in searches:
+            scales |= dict.fromkeys(group.linears, searches[group.name].scales)
+    return scales
+
+
+def fold(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> nn.Module:
+    """A copy of the model with the same function, W diag(s) for W, and 1 / s put in before it."""
+    folded = copy.deepcopy(model)
+    before = row_pairs(folded, ())
+    with torch.no_grad():
+        for name, s in input_scales(folded, searches).items():
+            folded.get_submodule(name).weight.mul_(s)
+        for name, search in searches.items():
+            _divide_rows(folded.get_submodule(before.get(name, name)), search.scales)
+    return folded
+
+
+def quantized_weights(
+    folded: nn.Module,
+    calibration: Calibration,
+    searches: Mapping[str, ScaleSearch],
+    bits: int,
+    group_size: int,
+    clip: bool,
+    skip: tuple[str, ...] = ("lm_head",),
+) -> dict[str, QuantizedWeight]:
+    """{linear: codes of its weight in the folded model, clipped before if `clip`}.
+
+    folded, calibration, searches: of `fold`, `record` and `search_model` with the same skip.
+    """
+    scales = input_scales(folded, searches)
+    codes = {}
+    for name, linear in quantizable_linears(folded, skip).items():
+        w = linear.weight
+        if clip and not name.endswith(NOT_CLIPPED):
+            x = calibration.inputs[name]
+            x = x / scales[name] if name in scales else x
+            w = clip_weight(w, search_clip(x, w, bits, group_size), group_size)
+        codes[name] = quantize_weight(w, bits, group_size)
+    return codes
+
+
+def with_values(model: nn.Module, weights: Mapping[str, QuantizedWeight]) -> nn.Module:
+    """A copy of the model whose linears hold the values that weights {name: codes} stand for."""
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, qw in weights.items():
+            model.get_submodule(name).weight.copy_(dequantize_weight(qw))
+    return model
+
+
+def awq(
+    model: nn.Module,
+    ids: Tensor,
+    bits: int,
+    group_size: int,
+    clip: bool = True,
+    skip: tuple[str, ...] = ("lm_head",),
+) -> nn.Module:
+    """A copy of the model whose linears hold values of a b-bit grid, quantized by AWQ.
+
+    ids [B, T]: calibration text; clip: also search the clipping of each group.  As `quantize_model`
+    this simulates: weights keep their dtype, and the packed size is that of plain rounding,
+    `model_bits(model, bits, group_size)`, as the scales are folded away.
+    Raises ValueError for a model of unknown layout or arguments that do not fit.
+    """
+    calibration = record(model, ids, skip)
+    searches = search_model(model, calibration, bits, group_size, skip)
+    folded = fold(model, searches)
+    codes = quantized_weights(folded, calibration, searches, bits, group_size, clip, skip)
+    return with_values(folded, codes)
