@@ -1,0 +1,10 @@
+"""Fine-tuning: adapt a trained model to new text, with few trainable parameters.
+
+Modules are loaded when they are named, e.g. `from efflib.finetuning.lora import add_lora`.
+
+    lora      a low-rank update beside each frozen linear; merging; what training keeps in memory
+    qlora     LoRA beside linears that are stored in NF4
+    training  the loop: AdamW on the parameters that are not frozen
+
+Notation: W [N, K] is the frozen weight of nn.Linear, A [r, K] and B [N, r] its update, r the rank.
+"""

@@ -1,0 +1,56 @@
+"""The fine-tuning loop: AdamW on the parameters that are not frozen.
+
+    for each batch:  loss = mean of -ln p(token | those before it);  gradient;  clip;  AdamW
+
+The learning rate warms up over the first tenth of the steps and falls linearly to 0.  AdamW
+(Loshchilov and Hutter 2019, arXiv:1711.05101) without weight decay: pulling a trained weight
+towards 0 is not what adapting it means.  One function for full fine-tuning, LoRA and QLoRA: what
+is trained is what `requires_grad`.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from efflib.zoo.evaluation import logits_of
+
+CLIP = 1.0  # largest norm of the gradient
+WARM_UP = 0.1  # share of the steps
+
+
+def rate(step: int, steps: int) -> float:
+    """The learning rate's factor at a step 0 .. steps - 1: up to 1, then linearly towards 0."""
+    warm = (step + 1) / max(1, round(WARM_UP * steps))
+    return min(1.0, warm, (steps - step) / steps)
+
+
+def finetune(
+    model: nn.Module, batches: Sequence[Tensor], lr: float, seed: int = 0
+) -> tuple[nn.Module, list[float]]:
+    """(trained copy of the model in eval mode, loss before every step in nats).
+
+    batches: ids [B, 1 + T], one for each step; lr: the highest learning rate; seed: of dropout.
+    The same arguments give the same weights.  The model given is not changed.
+    Raises ValueError if every parameter is frozen or there is no batch.
+    """
+    model = copy.deepcopy(model).train()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if not trained or not len(batches):
+        raise ValueError(f"nothing to do: {len(trained)} trainable tensors, {len(batches)} batches")
+    optimizer = torch.optim.AdamW(trained, lr=lr, weight_decay=0.0)
+    losses = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for step, ids in enumerate(batches):
+            optimizer.param_groups[0]["lr"] = lr * rate(step, len(batches))
+            logits = logits_of(model, ids[:, :-1])  # [B, T, V]
+            loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(trained, CLIP)
+            optimizer.step()
+            losses.append(loss.item())
+    return model.eval(), losses
