@@ -5,7 +5,9 @@
     logits = model(next_ids, cache=cache)      # decode: one or more new tokens
 
 Feeding the tokens in any chunks gives the logits of feeding them at once (to rounding). Other
-caches (windows, eviction, quantized, paged) are objects with the same two names.
+caches (windows, eviction, quantized, paged) are objects with the same two names. One that has an
+attribute ``keeps_raw_keys = True`` is given the keys before the rotary embedding, and rotates
+what it returns itself: `efflib.attention.streaming` chooses positions that way.
 """
 
 from typing import Protocol
@@ -19,9 +21,9 @@ class Cache(Protocol):
 
     @property
     def length(self) -> int:
-        """How many tokens have been seen: the position of the next one.
+        """The position of the next token: how many tokens have been seen.
 
-        More than the keys that `append` returns, where a cache evicts.
+        More than the keys that are kept, where a cache evicts, unless it chooses positions.
         """
         ...
 
@@ -57,3 +59,8 @@ class KVCache:
         """Forget every token from position `length` on."""
         self.keys = [k[:, :, :length] for k in self.keys]
         self.values = [v[:, :, :length] for v in self.values]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i of the batch becomes what row ``rows[i]`` was; rows [B'] may repeat and drop."""
+        self.keys = [k[rows] for k in self.keys]
+        self.values = [v[rows] for v in self.values]

@@ -164,7 +164,8 @@ class LlamaAttention(nn.Module):
         k = self.k_proj(x).view(heads).transpose(1, 2)  # [B, Hkv, T, d]
         v = self.v_proj(x).view(heads).transpose(1, 2)  # [B, Hkv, T, d]
         q = rotate(q, positions, self.config.rope_theta)
-        k = rotate(k, positions, self.config.rope_theta)
+        if not getattr(cache, "keeps_raw_keys", False):
+            k = rotate(k, positions, self.config.rope_theta)
         if cache is not None:
             k, v = cache.append(self.layer, k, v)  # [B, Hkv, S, d]
         if mask is None:
