@@ -6,7 +6,9 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     matrices  a weight before and after, as a matrix of values; the range of every row
     grid      a histogram with the levels that values round to; the staircase and its gradient
     pareto    quality against size: every setting a point, the best ones joined
-    explorer  a figure with drop-down menus, and the same figure without where nothing can move
+    channels  the largest magnitude of every channel; quality against migration strength
+    salience  what a factor on salient channels does; tokens per second against the batch
+    explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the
 figure shows, so the caller writes them, with numbers it has computed.  Colour is never the only

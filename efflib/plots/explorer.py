@@ -1,4 +1,4 @@
-"""A figure that follows drop-down menus.
+"""A figure that follows drop-down menus and sliders.
 
 The notebook output holds both the live widget and the first figure as a plain image.  A front end
 that can run widgets takes the widget; a printed page, a web view or a headless run the image.
@@ -21,14 +21,16 @@ def explorer(
     """Display draw(**choice) under one menu per option; it redraws at every change.
 
     draw returns (figure, alt text).  options: {argument name: choices}, at first the first ones.
+    Choices that are all float get a slider, others a drop-down menu.
     """
     import ipywidgets
     from IPython.display import display
 
-    menus = {
-        name: ipywidgets.Dropdown(options=list(choices), description=name)
-        for name, choices in options.items()
-    }
+    menus = {}
+    for name, choices in options.items():
+        numbers = all(isinstance(choice, float) for choice in choices)
+        kind = ipywidgets.SelectionSlider if numbers else ipywidgets.Dropdown
+        menus[name] = kind(options=list(choices), description=name)
     fig, text = draw(**{name: menu.value for name, menu in menus.items()})
     first = to_html(fig, alt or text)
     image = ipywidgets.HTML(value=first)

@@ -6,6 +6,9 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     kmeans   a codebook per tensor, channel or group, fitted by 1-D k-means
     size     total bits with all metadata (scales, zero points, codebooks)
     ptq      post-training quantization of every nn.Linear of a model
+    smoothquant  outliers moved from activations into weights; simulated 8-bit W8A8
+    w8a8     the same with a real integer product
+    llm_int8 outlier columns in floating point, all others as integers
 
 Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), G the group size,
 b the bits of a code, q a code, s a scale, z a zero point.

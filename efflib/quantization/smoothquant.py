@@ -116,31 +116,36 @@ class W8A8Linear(nn.Module):
             raise ValueError(f'activations is "token", "tensor" or "static", got {activations!r}')
         w = linear.weight.detach()
         self.activations = activations
-        self.register_buffer("weight", fake_quantize_rows(w, w.abs().amax()))
+        self.register_buffer("weight", fake_quantize_rows(w, w.abs().amax()).to(w.dtype))
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().clone())
         self.register_buffer("x_max", None if x_max is None else x_max.amax())
 
+    def largest(self, x: Tensor) -> Tensor:
+        """max|x| of what shares a scale: [..., 1] for "token", else []."""
+        if self.activations == "token":
+            return x.abs().amax(-1, keepdim=True)
+        return x.abs().amax() if self.activations == "tensor" else self.x_max
+
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] -> [..., N]."""
-        if self.activations == "token":
-            x_max = x.abs().amax(-1, keepdim=True)  # [..., 1]
-        elif self.activations == "tensor":
-            x_max = x.abs().amax()
-        else:
-            x_max = self.x_max
-        return nn.functional.linear(fake_quantize_rows(x, x_max), self.weight, self.bias)
+        x_hat = fake_quantize_rows(x, self.largest(x)).to(x.dtype)
+        return nn.functional.linear(x_hat, self.weight, self.bias)
 
 
 def w8a8(
-    model: nn.Module, activations: Activations, maxima: dict[str, Tensor] | None = None
+    model: nn.Module,
+    activations: Activations,
+    maxima: dict[str, Tensor] | None = None,
+    kind: type[W8A8Linear] = W8A8Linear,
 ) -> nn.Module:
     """A copy of the model with every linear but lm_head as a `W8A8Linear`.
 
     maxima: of `channel_maxima` on the model that is given, for "static" activations.
+    kind: `w8a8.Int8Linear` computes with integers.
     """
     model = copy.deepcopy(model)
     for name, linear in quantizable_linears(model, skip=("lm_head",)).items():
         x_max = None if maxima is None else maxima[name]
         parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, W8A8Linear(linear, activations, x_max))
+        setattr(model.get_submodule(parent), last, kind(linear, activations, x_max))
     return model

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from efflib.models.checkpoint import WEIGHTS_FILE, from_pretrained, save_pretrained
+from efflib.models.checkpoint import WEIGHTS_FILE, save_pretrained
 from efflib.models.llama import Llama
-from efflib.zoo import checkpoints, corpus
+from efflib.zoo import checkpoints, corpus, packages
 from efflib.zoo.evaluation import (
     SAMPLE_TOKENS,
     count_bytes,
@@ -58,11 +58,16 @@ def evaluate(model: Llama) -> dict:
     return figures | {"begin_attention": [[round(p, 3) for p in row] for row in sinks.tolist()]}
 
 
-def export(run: Run, name: str, command: str, folder: Path) -> None:
-    """Write folder/name/{config.json, model.safetensors, training.json, card.md}."""
+def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: Path) -> None:
+    """Write folder/name/{config.json, model.safetensors, training.json, card.md}.
+
+    repeats: how often each split stands in the training text.
+    """
     target = folder / name
     save_pretrained(run.model, target, torch.float16)
-    stored = from_pretrained(target)
+    if run.recipe.zero_sink:
+        checkpoints.mark_zero_sink(target)
+    stored = checkpoints.load_unchecked(target)
     batch_tokens = run.recipe.batch * CONTEXT
     report = {
         "name": name,
@@ -73,9 +78,11 @@ def export(run: Run, name: str, command: str, folder: Path) -> None:
         "tokens": run.step * batch_tokens,
         "epochs": round(run.step * batch_tokens / len(run.text), 2),
         "text_tokens": len(run.text),
+        "repeats": repeats,
         "parameters": sum(p.numel() for p in stored.parameters()),
         "flops_per_token": flops_per_token(stored),
         "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
+        "packages": packages.provenance(),
         "digests": {
             f"{s} {kind}": corpus.digest(s, kind == "held-out")
             for s in corpus.SPLITS
@@ -93,8 +100,8 @@ def export(run: Run, name: str, command: str, folder: Path) -> None:
 
 CARD = """# {name}
 
-A Llama of {parameters:,} parameters ({size:.1f} MB in fp16), trained from nothing on text that
-every Python carries. It is made for demonstrations: it knows the look of Python source and of
+A Llama of {parameters:,} parameters ({size:.1f} MB in fp16), trained from nothing on the text of a
+Python installation. It is made for demonstrations: it knows the look of Python source and of
 the language reference, and nothing else.
 
 | | code | prose |
@@ -109,13 +116,15 @@ the language reference, and nothing else.
 - Shape: {layers} layers, width {width}, {heads} heads of {head_dim}, feed-forward {inner},
   vocabulary {vocab}, tied embeddings, trained on windows of {context} tokens.
 - Compute: {flops:,} FLOPs for each token in matrix products, the head included.
-- Data: the standard library's source and `pydoc_data.topics`, without the held-out names of
-  `efflib/zoo/corpus.py`; {text_tokens:,} tokens, prose twice, {epochs} passes.
+- Data: the standard library's source ({code_repeats} times) and `pydoc_data.topics`
+  ({prose_repeats} times), without the held-out names of `efflib/zoo/corpus.py`, and {files:,} files
+  of the packages in `efflib/zoo/packages.py`; {text_tokens:,} tokens, {epochs} passes.
 - Training: {steps:,} steps of {batch} samples, {tokens:,} tokens{unfinished}; Muon at
   {matrix_lr} for the layers' matrices, AdamW at {vector_lr} for the rest; warm-up, constant,
   linear decay; seed {seed}.
-- Every sample starts with `<s>`. The head that attends to it most gives it {sink:.2f} of its
-  attention on held-out code (layer {sink_layer}, head {sink_head}, counted from 0).
+- {begin} The head that attends to the first key most gives it
+  {sink:.2f} of its attention on held-out code (layer {sink_layer}, head {sink_head}, counted
+  from 0).
 - Versions: {versions}.
 - Command: `{command}` (resumes after a kill).
 
@@ -124,6 +133,12 @@ The text differs slightly between Python versions; the figures are those of Pyth
 """
 
 
+BEGIN_TEXT = {
+    (True, False): "Every sample starts with `<s>`.",
+    (False, False): "No sample starts with `<s>`, which this model has never seen.",
+    (False, True): "No sample starts with `<s>`; the softmax has an extra zero, here key 0.",
+    (True, True): "Every sample starts with `<s>`; the softmax has an extra zero, here key 0.",
+}
 COPIED = "name parameters context stride command tokens text_tokens epochs sample_tokens".split()
 
 
@@ -145,6 +160,10 @@ def card(report: dict, size: int) -> str:
         vocab=model["vocab_size"],
         flops=report["flops_per_token"],
         steps=report["step"],
+        code_repeats=report["repeats"]["code"],
+        prose_repeats=report["repeats"]["prose"],
+        files=report["packages"]["files"],
+        begin=BEGIN_TEXT[recipe["begin"], recipe["zero_sink"]],
         unfinished="" if report["finished"] else f", unfinished (of {recipe['steps']:,} steps)",
         **{k: recipe[k] for k in ("batch", "matrix_lr", "vector_lr", "seed")},
         sink=sinks.max().item(),

@@ -11,11 +11,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from efflib.attention.zero_sink import with_zero
 from efflib.models.checkpoint import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
+from efflib.models.llama import Llama, sdpa
 
 FOLDER = Path(__file__).parent / "checkpoints"
 HASHES = "hashes.json"
 TOKENIZER = "tokenizer.json"
+ZERO_SINK = "zero_sink"  # key of config.json that only this package knows
 CHECKED = (CONFIG_FILE, WEIGHTS_FILE)
 
 
@@ -61,6 +64,21 @@ def record(folder: Path = FOLDER) -> None:
     (folder / HASHES).write_text(text, encoding="utf-8")
 
 
+def mark_zero_sink(folder: Path) -> None:
+    """Note in a checkpoint's config.json that its softmax has an extra zero, for `load`."""
+    file = folder / CONFIG_FILE
+    config = json.loads(file.read_text(encoding="utf-8")) | {ZERO_SINK: True}
+    file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def load_unchecked(folder: Path) -> Llama:
+    """The model of one folder as it is, with the extra zero where its config.json asks for it."""
+    model = from_pretrained(folder)
+    if json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")).get(ZERO_SINK):
+        model.set_attention(with_zero(sdpa))
+    return model
+
+
 def load(name: str, folder: Path = FOLDER) -> nn.Module:
     """A model by name, in fp32 and eval mode; a fresh one at every call.
 
@@ -75,7 +93,7 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
     if name in names(folder):
         for file in CHECKED:
             verify(f"{name}/{file}", folder)
-        return from_pretrained(folder / name)
+        return load_unchecked(folder / name)
     return _load_with_transformers(name, folder)
 
 

@@ -2,7 +2,8 @@
 
 Every sample is ``<s>`` followed by `CONTEXT` tokens of text, so that the begin token is always
 there to receive the attention that a head has no better use for (an attention sink: Xiao et al.,
-2023, section 3.1).
+2023, section 3.1). Two variants train without that place: `begin=False`, and a model whose
+softmax has an extra zero (`zero_sink`).
 
 Optimizer: Muon (Jordan et al., 2024) for the matrices inside the layers, AdamW for the embedding
 and the norms. Muon replaces each momentum matrix M = U S V^T by about U V^T, so every direction
@@ -24,6 +25,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.attention.zero_sink import with_zero
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.zoo.tokenizer import BEGIN_ID
 
@@ -44,6 +46,8 @@ class Recipe:
     matrix_lr: float = 0.006  # Muon, with the update's RMS matched to AdamW's
     vector_lr: float = 0.003  # AdamW: embedding and norms
     decay: float = 0.4  # share of the steps in which the learning rates fall to zero
+    begin: bool = True  # whether the begin token stands before every sample
+    zero_sink: bool = False  # whether the softmax has an extra zero
     seed: int = 0
 
 
@@ -84,20 +88,24 @@ def rate(step: int, steps: int, decay: float) -> float:
     return min(1.0, warm, cool)
 
 
-def sample(text: Tensor, step: int, batch: int, seed: int) -> Tensor:
+def sample(text: Tensor, step: int, batch: int, seed: int, begin: bool = True) -> Tensor:
     """The samples of one step: begin token and CONTEXT tokens of text. [B, 1 + CONTEXT]
+
+    Without `begin`, the token of the text that stands before each window is in its place.
 
     An epoch cuts the text into windows at an offset of its own and visits them in an order of its
     own; both come from (seed, epoch).
     """
-    per_epoch = (len(text) - CONTEXT) // CONTEXT // batch
+    per_epoch = (len(text) - CONTEXT - 1) // CONTEXT // batch
     epoch, i = divmod(step, per_epoch)
     generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
     offset = int(torch.randint(CONTEXT, (1,), generator=generator))
     order = torch.randperm(per_epoch * batch, generator=generator)
     starts = offset + CONTEXT * order[i * batch : (i + 1) * batch]
-    windows = text[starts[:, None] + torch.arange(CONTEXT)]
-    return torch.cat([torch.full((batch, 1), BEGIN_ID), windows], dim=1)
+    samples = text[starts[:, None] + torch.arange(1 + CONTEXT)]
+    if begin:
+        samples[:, 0] = BEGIN_ID
+    return samples
 
 
 def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -134,6 +142,8 @@ class Run:
     def __init__(self, recipe: Recipe, text: Tensor, file: Path, device: str = "cpu") -> None:
         self.recipe, self.text, self.file, self.device = recipe, text, file, device
         self.model = initialize(recipe.model, recipe.seed).to(device)
+        attention = with_zero(explicit_attention) if recipe.zero_sink else explicit_attention
+        self.model.set_attention(attention)
         self.optimizers = optimizers(self.model, recipe)
         self.step, self.log = 0, []
         if file.exists():
@@ -170,7 +180,8 @@ class Run:
         for optimizer, lr in zip(self.optimizers, rates, strict=True):
             optimizer.zero_grad(set_to_none=True)
             optimizer.param_groups[0]["lr"] = lr * factor
-        ids = sample(self.text, self.step, self.recipe.batch, self.recipe.seed)
+        recipe = self.recipe
+        ids = sample(self.text, self.step, recipe.batch, recipe.seed, recipe.begin)
         if dist.is_initialized():
             ids = ids[dist.get_rank() :: dist.get_world_size()]
         value = loss(ids.to(self.device))

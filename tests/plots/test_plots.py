@@ -8,7 +8,7 @@ import ipywidgets
 import pytest
 import torch
 
-from efflib.plots import explorer, grid, matrices, pareto, style
+from efflib.plots import channels, explorer, grid, matrices, pareto, style
 from efflib.plots.pareto import Point
 
 POINTS = [
@@ -121,9 +121,48 @@ def test_explorer_shows_a_widget_and_a_static_figure(monkeypatch):
     assert asked == [(2, "a"), (2, "b")]
 
 
+def test_explorer_has_sliders_for_numbers(monkeypatch):
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: None)
+    sliders, slider = [], ipywidgets.SelectionSlider
+
+    def keep(**kwargs):
+        sliders.append(slider(**kwargs))
+        return sliders[-1]
+
+    monkeypatch.setattr("ipywidgets.SelectionSlider", keep)
+    asked = []
+
+    def draw(alpha, kind):
+        asked.append((alpha, kind))
+        return grid.bars({"x": alpha}, kind, "y"), kind
+
+    explorer.explorer(draw, {"alpha": [0.0, 0.5], "kind": ["a", "b"]})
+    (moved,) = sliders
+    moved.value = 0.5
+    assert asked == [(0.0, "a"), (0.5, "a")]
+
+
+def test_channels_draw_every_channel_and_mark_the_outliers():
+    x_max = torch.tensor([1.0, 50.0, 2.0, 0.0])
+    fig = channels.magnitudes({"a": x_max, "b": x_max / 2}, "t", "max |x|", marked=[1])
+    heights = [[bar.get_height() for bar in ax.patches] for ax in fig.axes]
+    assert heights == [[1.0, 50.0, 2.0, 0.0], [0.5, 25.0, 1.0, 0.0]]
+    assert all(ax.get_yscale() == "log" for ax in fig.axes)
+    assert texts(fig) == ["1", "1"]  # the marked channel has its number, not only a colour
+
+
+def test_the_sweep_marks_one_choice():
+    fig = channels.sweep(
+        [0.0, 0.5, 1.0], {"a": [9, 3, 8], "b": [2, 2, 2]}, "t", reference=1.5, at=0.5
+    )
+    (ax,) = fig.axes
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "fp32: 1.5"]
+    assert texts(fig) == ["3", "2"]
+
+
 def test_importing_the_modules_does_not_load_matplotlib():
     code = (
-        "import sys; from efflib.plots import explorer, grid, matrices, pareto, style; "
+        "import sys; from efflib.plots import channels, explorer, grid, matrices, pareto, style; "
         "print([m for m in sys.modules if m.startswith(('matplotlib', 'ipywidgets', 'IPython'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

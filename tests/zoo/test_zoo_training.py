@@ -105,10 +105,24 @@ def test_a_sample_is_the_begin_token_and_consecutive_text():
     assert (ids[:, 2:] - ids[:, 1:-1] == 1).all()
 
 
+def test_a_sample_without_the_begin_token_starts_with_text():
+    ids = sample(torch.arange(1, 10 * CONTEXT), step=0, batch=3, seed=0, begin=False)
+    assert ids.shape == (3, 1 + CONTEXT)
+    assert (ids[:, 1:] - ids[:, :-1] == 1).all()
+
+
+def test_a_run_with_a_zero_sink_trains_with_it(tmp_path):
+    plain = Run(RECIPE, TEXT, tmp_path / "plain.pt")
+    zero = Run(Recipe(TINY, steps=8, batch=2, zero_sink=True), TEXT, tmp_path / "zero.pt")
+    ids = sample(TEXT, 0, 2, 0)
+    assert not torch.allclose(plain.model(ids), zero.model(ids))
+    assert advance(zero, 1) != advance(plain, 1)
+
+
 @given(st.integers(0, 2), st.integers(0, 1000))
 def test_an_epoch_visits_every_place_once(epoch, seed):
     text, batch = torch.arange(1, 9 * CONTEXT), 2
-    steps = (len(text) - CONTEXT) // CONTEXT // batch
+    steps = (len(text) - CONTEXT - 1) // CONTEXT // batch
     ids = [sample(text, epoch * steps + i, batch, seed)[:, 1:] for i in range(steps)]
     seen = torch.cat(ids).flatten()
     assert len(seen.unique()) == len(seen) == steps * batch * CONTEXT

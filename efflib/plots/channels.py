@@ -1,0 +1,111 @@
+"""Channels of activations and weights: how large each one gets, and what smoothing does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from efflib.plots.style import BLACK, BLUE, COLOURS, GREY, MARKERS, ORANGE, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FLOOR = 1e-2  # the log axis starts here or at the smallest value drawn, whichever is larger
+
+
+def draw_magnitudes(ax, values: Tensor, title: str, marked: Sequence[int] = ()) -> None:
+    """One bar per channel [K] on a log axis; marked channels in another colour, with numbers."""
+    from matplotlib.ticker import LogFormatter
+
+    values = values.detach().float()
+    ax.bar(range(len(values)), values.tolist(), width=1.0, color=BLUE)
+    for j in marked:
+        ax.patches[j].set_color(ORANGE)
+        ax.patches[j].set_width(max(1.0, len(values) / 100))
+        ax.annotate(str(j), (j, values[j].item()), ha="center", va="bottom", fontsize=8)
+    ax.set_yscale("log")
+    positive = values[values > 0]
+    if len(positive):
+        ax.set_ylim(bottom=max(FLOOR, positive.min().item() / 2), top=2 * positive.max().item())
+    ax.yaxis.set_major_formatter(LogFormatter())
+    ax.yaxis.set_minor_formatter(LogFormatter())
+    ax.set_xlabel("channel j")
+    ax.set_title(title, fontsize=10)
+
+
+def magnitudes(
+    panels: dict[str, Tensor], title: str, ylabel: str, marked: Sequence[int] = ()
+) -> Figure:
+    """The largest magnitude of every channel, a panel per entry {title: values [K]}, one scale."""
+    fig, axes = figure(columns=len(panels), width=max(7.0, 4.2 * len(panels)))
+    for ax, (name, values) in zip(axes, panels.items(), strict=True):
+        draw_magnitudes(ax, values, name, marked)
+    limits = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        ax.set_ylim(min(lo for lo, _ in limits), max(hi for _, hi in limits))
+    axes[0].set_ylabel(ylabel)
+    fig.suptitle(title, fontsize=11)
+    return fig
+
+
+def draw_sweep(
+    ax, alphas: Sequence[float], curves: dict[str, Sequence[float]], at: float | None = None
+) -> None:
+    """A line per entry {label: value at every alpha}; `at` is marked, with its numbers."""
+    from matplotlib.ticker import LogFormatter
+
+    for i, (label, values) in enumerate(curves.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        ax.plot(alphas, list(values), color=colour, marker=MARKERS[i], label=label)
+        if at is not None:
+            value = values[list(alphas).index(at)]
+            ax.annotate(f"{value:.3g}", (at, value), xytext=(4, 5), textcoords="offset points")
+    if at is not None:
+        ax.axvline(at, color=GREY, linestyle="--", linewidth=1)
+    ax.set(yscale="log", xlabel="migration strength alpha")
+    ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
+    ax.yaxis.set_minor_formatter(LogFormatter())
+
+
+def sweep(
+    alphas: Sequence[float],
+    curves: dict[str, Sequence[float]],
+    title: str,
+    ylabel: str = "perplexity on held-out code",
+    reference: float | None = None,
+    at: float | None = None,
+) -> Figure:
+    """Quality against alpha; reference: the model before quantization, a dotted line."""
+    fig, (ax,) = figure(height=3.8)
+    draw_sweep(ax, alphas, curves, at)
+    if reference is not None:
+        ax.axhline(reference, color=BLACK, linestyle=":", label=f"fp32: {reference:.3g}")
+    ax.set_ylabel(ylabel)
+    ax.set_title(title, fontsize=11)
+    ax.legend(frameon=False, fontsize=8)
+    return fig
+
+
+def smoothing(
+    x_max: Tensor,
+    w_max: Tensor,
+    alphas: Sequence[float],
+    curves: dict[str, Sequence[float]],
+    at: float,
+    title: str,
+    marked: Sequence[int] = (),
+) -> Figure:
+    """One choice of alpha: channels of X / s, channels of W s, and where it stands in the sweep.
+
+    x_max, w_max [K]: largest magnitudes after smoothing.
+    """
+    fig, axes = figure(columns=3, width=11.0)
+    draw_magnitudes(axes[0], x_max, "activations: max |X_j| / s_j", marked)
+    draw_magnitudes(axes[1], w_max, "weights: max |W_:j| s_j", marked)
+    draw_sweep(axes[2], alphas, curves, at)
+    axes[2].set_title("perplexity of W8A8", fontsize=10)
+    axes[2].legend(frameon=False, fontsize=8)
+    fig.suptitle(title, fontsize=11)
+    return fig

@@ -1,0 +1,74 @@
+"""What a story of the table is made of: figures that are measured, and claims about them.
+
+A story is a module of this package with three functions:
+
+    measure(scale, seed) -> dict[str, float]     the figures; `seed` picks the slices of text
+    claims(figures)      -> list[Claim]          what the course says about them
+    plot(figures, axes)                          the chapter's figure, on two axes side by side
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from efflib.zoo import corpus
+from efflib.zoo.evaluation import logits_of
+from efflib.zoo.tokenizer import BEGIN_ID, text_ids
+
+
+class Scale(NamedTuple):
+    """How much text a story reads: windows of LENGTH tokens."""
+
+    windows: int  # held-out windows that perplexities are measured on
+    calibration: int  # training windows that a technique may look at
+    steps: int  # of fine-tuning, or tokens to generate
+    length: int = 256
+
+
+FULL = Scale(windows=64, calibration=32, steps=400)
+QUICK = Scale(windows=12, calibration=8, steps=100)
+
+
+class Claim(NamedTuple):
+    """`value` (a ratio, a share, a difference) is at least `bar`, or the claim does not hold."""
+
+    text: str
+    value: float
+    bar: float
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bar
+
+
+def windows(split: corpus.Split, held_out: bool, scale: Scale, seed: int) -> Tensor:
+    """Evenly spaced windows of text, begin token first; each seed reads other ones.
+
+    As many as `scale.windows` (held out) or `scale.calibration` (training text). [n, 1 + length]
+    """
+    text = text_ids(split, held_out)
+    n = scale.windows if held_out else scale.calibration
+    generator = torch.Generator().manual_seed(seed)
+    room = (len(text) - scale.length) / n
+    shift = torch.rand(1, generator=generator)
+    starts = ((torch.arange(n) + shift) * room).long()
+    pieces = text[starts[:, None] + torch.arange(scale.length)]
+    return torch.cat([torch.full((n, 1), BEGIN_ID), pieces], dim=1)
+
+
+@torch.no_grad()
+def losses(model: nn.Module, ids: Tensor, batch: int = 16) -> Tensor:
+    """-ln p of every token of ids [n, 1 + T] given those before it. [n, T] float32"""
+    parts = []
+    for piece in ids.split(batch):
+        logits = logits_of(model, piece[:, :-1]).float()  # [b, T, V]
+        loss = F.cross_entropy(logits.flatten(0, 1), piece[:, 1:].flatten(), reduction="none")
+        parts.append(loss.view(len(piece), -1))
+    return torch.cat(parts)
+
+
+def perplexity(model: nn.Module, ids: Tensor) -> float:
+    """exp of the mean loss over the windows ids [n, 1 + T]."""
+    return losses(model, ids).mean().exp().item()
