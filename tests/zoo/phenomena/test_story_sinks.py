@@ -13,12 +13,13 @@ def figures():
     return story.measure(QUICK, 0)
 
 
-def test_orderings_in_a_cache_of_16(figures):
+def test_orderings_in_small_caches(figures):
     f = figures
     best = min(f[f"sinks {n} @16"] for n in (1, 2, 4))
-    assert f["window @16"] > 1.05 * best  # seen ratios: 1.16, 1.26, 1.11
-    assert f["random 4 @16"] > 1.1 * f["sinks 4 @16"]  # seen ratios: 1.33, 1.40, 1.23
-    assert f["recompute @16"] > 1.1 * f["recompute s @16"]  # seen ratios: 1.24, 1.31, 1.22
+    assert f["window @16"] > 1.15 * best  # seen ratios: 1.38, 1.45, 1.27
+    assert f["window @32"] > 1.08 * f["sinks 1 @32"]  # seen ratios: 1.17, 1.15, 1.16
+    assert f["random 4 @16"] > 1.15 * f["sinks 4 @16"]  # seen ratios: 1.42, 1.49, 1.37
+    assert f["recompute @16"] > 1.15 * f["recompute s @16"]  # seen ratios: 1.40, 1.47, 1.39
     assert f["dense"] < min(v for k, v in f.items() if k.endswith(("@16", "@32")))
 
 
