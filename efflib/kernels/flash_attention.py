@@ -46,6 +46,19 @@ SMALLEST_BLOCK = 16  # of tl.dot on tensor cores
 
 
 @triton.jit
+def attend_scores(acc, total, m, s, v):
+    """Go on with scores s [BM, BN], in units of log2 and -inf where masked, and v [BN, D]."""
+    m_new = tl.maximum(m, tl.max(s, 1))  # [BM]
+    # a row that has seen no key yet: -inf - (-inf) would be NaN
+    m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
+    p = tl.exp2(s - m_safe[:, None])  # [BM, BN]
+    correction = tl.exp2(m - m_safe)  # [BM]
+    total = total * correction + tl.sum(p, 1)
+    acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None], input_precision="ieee")
+    return acc, total, m_new
+
+
+@triton.jit
 def _attend(
     acc, total, m, q, K, V, row_k, row_v, start, stop, rows, S, shift, scale_log2,
     D: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
@@ -56,26 +69,17 @@ def _attend(
         n = first + tl.arange(0, BN)
         if MASKED:
             k = tl.load(K + n[None, :] * row_k + d[:, None], mask=n[None, :] < S, other=0.0)
+            v = tl.load(V + n[:, None] * row_v + d[None, :], mask=n[:, None] < S, other=0.0)
         else:
             k = tl.load(K + n[None, :] * row_k + d[:, None])  # [D, BN]
+            v = tl.load(V + n[:, None] * row_v + d[None, :])  # [BN, D]
         s = tl.dot(q, k, input_precision="ieee") * scale_log2  # [BM, BN], in units of log2
         if MASKED:
             seen = n[None, :] < S
             if CAUSAL:
                 seen = seen & (n[None, :] <= rows[:, None] + shift)
             s = tl.where(seen, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))  # [BM]
-        # a row that has seen no key yet: -inf - (-inf) would be NaN
-        m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
-        p = tl.exp2(s - m_safe[:, None])  # [BM, BN]
-        correction = tl.exp2(m - m_safe)  # [BM]
-        total = total * correction + tl.sum(p, 1)
-        if MASKED:
-            v = tl.load(V + n[:, None] * row_v + d[None, :], mask=n[:, None] < S, other=0.0)
-        else:
-            v = tl.load(V + n[:, None] * row_v + d[None, :])  # [BN, D]
-        acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None], input_precision="ieee")
-        m = m_new
+        acc, total, m = attend_scores(acc, total, m, s, v)
     return acc, total, m
 
 
@@ -142,6 +146,19 @@ def check(q: Tensor, k: Tensor, v: Tensor, block_m: int, block_n: int) -> None:
             raise ValueError(f"{name} must be a power of two from {SMALLEST_BLOCK} on, got {size}")
 
 
+def check_device(kernel, tensor: Tensor) -> None:
+    """Raises RuntimeError for a kernel that was compiled for a GPU and a tensor that is not there.
+
+    Triton's own "Pointer argument cannot be accessed from Triton" does not say what to do.
+    """
+    if isinstance(kernel, triton.JITFunction) and tensor.device.type == "cpu":
+        raise RuntimeError(
+            f"{kernel.__name__} was compiled for a GPU and got a tensor on the CPU: move the "
+            "tensors to the GPU (.cuda()), or interpret kernels: set TRITON_INTERPRET=1 in the "
+            "environment, or import efflib.meter before anything that imports triton"
+        )
+
+
 def flash_attention(
     q: Tensor,
     k: Tensor,
@@ -157,9 +174,11 @@ def flash_attention(
 
     q: [B, H, T, d]; k, v: [B, Hkv, S, d] with H a multiple of Hkv (query head h uses h // (H/Hkv));
     fp16, bf16 or fp32, d a power of two.  causal: None, "top_left" or "bottom_right".
-    scale: 1 / sqrt(d) if None.  Raises ValueError for what does not fit.
+    scale: 1 / sqrt(d) if None.
+    Raises ValueError for what does not fit, RuntimeError for CPU tensors without the interpreter.
     """
     check(q, k, v, block_m, block_n)
+    check_device(flash_attention_kernel, q)
     (B, H, T, d), (_, Hkv, S, _) = q.shape, k.shape
     shift = alignment_shift(T, S, causal)
     scale_log2 = (1 / math.sqrt(d) if scale is None else scale) * LOG2_E

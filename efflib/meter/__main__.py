@@ -12,7 +12,15 @@ from importlib import import_module
 
 from efflib.meter.compiling import SHARED_LIMIT, Case, CompileReport, compile_for_targets
 
-CATALOGUE = ["efflib.meter.sample_kernel", "efflib.kernels.flash_attention"]
+CATALOGUE = [
+    "efflib.meter.sample_kernel",
+    "efflib.kernels.flash_attention",
+    "efflib.kernels.flash_decoding",
+    "efflib.kernels.paged_attention",
+    "efflib.kernels.w4a16",
+    "efflib.kernels.w8a8",
+    "efflib.kernels.nf4",
+]
 COLUMNS = ("kernel", "target", "warps", "registers", "stack", "shared", "tensor cores", "TMA", "")
 
 

@@ -1,0 +1,307 @@
+"""Windowed attention and the backward pass: right to rounding, and what the paper count says."""
+
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from efflib.kernels.attention_autograd import attention
+from efflib.kernels.attention_backward import attention_backward
+from efflib.kernels.backward_cost import (
+    Masks,
+    Walk,
+    attention_backward_cost,
+    walk_of_keys,
+    walk_of_queries,
+    windowed_attention_cost,
+)
+from efflib.kernels.flash_attention import ALIGNMENTS, flash_attention
+from efflib.kernels.tiled_gradients import tiled_attention_backward, tiled_windowed_attention
+from efflib.kernels.windowed_attention import windowed_attention
+from efflib.meter import Meter, guarded
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+BLOCKS = {"block_m": 32, "block_n": 16}
+BACKWARD_BLOCKS = {"block": 32, "step": 16}
+
+
+def visible(T, S, masks):
+    """[T, S], by definition: query i sees key j."""
+    shift = {None: 0, "top_left": 0, "bottom_right": S - T}[masks.causal]
+    window = T + S if masks.window is None else masks.window
+    return torch.tensor(
+        [
+            [
+                masks.causal is None
+                or (j <= i + shift and (j > i + shift - window or j < masks.sinks))
+                for j in range(S)
+            ]
+            for i in range(T)
+        ]
+    )
+
+
+def inputs(T, S, H=2, Hkv=2, d=16, dtype=torch.float32, B=1, seed=0):
+    """q, k, v and the gradient of o."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (B, H, T, d), (B, Hkv, S, d), (B, Hkv, S, d), (B, H, T, d)
+    return tuple(torch.randn(s, generator=generator).to(dtype) for s in shapes)
+
+
+def gradients(q, k, v, do, seen, dlse=None):
+    """(o, lse, dq, dk, dv) in float64 by autograd through the definition.
+
+    A query that sees nothing: o = 0, lse = -inf, and it gives no gradients.
+    """
+    some, group = seen.any(1), q.shape[1] // k.shape[1]
+    leaves = [t.double().requires_grad_() for t in (q, k, v)]
+    wide = [t.repeat_interleave(group, dim=1) for t in leaves[1:]]
+    s = leaves[0][:, :, some] @ wide[0].mT / math.sqrt(q.shape[-1])
+    s = s.masked_fill(~seen[some], -math.inf)
+    part, sums = torch.softmax(s, -1) @ wide[1], torch.logsumexp(s, -1)
+    loss = (part * do[:, :, some].double()).sum()
+    if dlse is not None:
+        loss = loss + (sums * dlse[:, :, some].double()).sum()
+    o = torch.zeros(q.shape, dtype=torch.float64)
+    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64)
+    o[:, :, some], lse[:, :, some] = part.detach(), sums.detach()
+    return o, lse, *torch.autograd.grad(loss, leaves)
+
+
+def torch_gradients(q, k, v, do, seen):
+    """(o, dq, dk, dv) of torch in q's dtype, for the queries that see a key."""
+    some, group = seen.any(1), q.shape[1] // k.shape[1]
+    leaves = [t.clone().requires_grad_() for t in (q, k, v)]
+    wide = [t.repeat_interleave(group, dim=1) for t in leaves[1:]]
+    part = F.scaled_dot_product_attention(leaves[0][:, :, some], *wide, attn_mask=seen[some])
+    o = torch.zeros_like(q)
+    o[:, :, some] = part.detach()
+    return o, *torch.autograd.grad(part, leaves, do[:, :, some])
+
+
+def rms(x, exact):
+    return (x.double() - exact).pow(2).mean().sqrt()
+
+
+SHAPES = [  # T, S, H, Hkv, masks
+    (33, 50, 4, 2, Masks()),
+    (17, 1, 1, 1, Masks()),
+    (33, 33, 2, 2, Masks("bottom_right")),
+    (20, 40, 4, 1, Masks("bottom_right")),
+    (20, 40, 2, 2, Masks("top_left")),  # keys that no query sees
+    (50, 30, 2, 1, Masks("bottom_right")),  # 20 queries see no key
+    (1, 37, 4, 2, Masks("bottom_right")),
+    (50, 50, 2, 1, Masks("bottom_right", 7, 3)),
+    (40, 60, 2, 2, Masks("bottom_right", 20)),
+    (60, 20, 2, 2, Masks("top_left", 5, 2)),  # late queries see the sinks only
+    (60, 20, 2, 2, Masks("top_left", 5)),  # and here nothing
+    (20, 20, 1, 1, Masks("top_left", 1)),
+    (30, 20, 1, 1, Masks("bottom_right", 4, 50)),  # more sinks than keys: causal
+]
+
+
+def forward(q, k, v, masks):
+    if masks.window is None:
+        return flash_attention(q, k, v, masks.causal, **BLOCKS)
+    return windowed_attention(q, k, v, masks.window, masks.sinks, masks.causal, **BLOCKS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("T, S, H, Hkv, masks", SHAPES)
+def test_kernels_and_twins_against_float64_and_torch(T, S, H, Hkv, masks, dtype):
+    q, k, v, do = inputs(T, S, H, Hkv, dtype=dtype)
+    seen = visible(T, S, masks)
+    o, lse, *exact = gradients(q, k, v, do, seen)
+    torch_o, *torch_grads = torch_gradients(q, k, v, do, seen)
+    with Meter() as m:
+        got_o, got_lse = forward(guarded(q), guarded(k), guarded(v), masks)
+        given = guarded(q), guarded(k), guarded(v), got_o, got_lse, guarded(do), None
+        options = masks.causal, None, masks.window, masks.sinks
+        kernel = attention_backward(*given, *options, **BACKWARD_BLOCKS)
+    assert not m.unfilled
+    assert got_lse.dtype == torch.float32 and torch.equal(got_lse.isneginf(), lse.isneginf())
+    assert torch.allclose(got_lse.double(), lse, rtol=1e-5, atol=1e-5)
+    assert rms(got_o, o) <= 2 * rms(torch_o, o)
+    assert (got_o[:, :, ~seen.any(1)] == 0).all()
+    if masks.window is not None:
+        twin_o, twin_lse = tiled_windowed_attention(
+            q, k, v, masks.window, masks.sinks, masks.causal, **BLOCKS
+        )
+        assert rms(twin_o, o) <= 2 * rms(torch_o, o)
+        assert torch.allclose(twin_lse, got_lse, rtol=1e-5, atol=1e-5)
+    twin = tiled_attention_backward(q, k, v, got_o, got_lse, do, None, *options, **BLOCKS)
+    # torch keeps P; here lse was rounded, which multiplies all p of a row, and so dq, by 1 + slack
+    slack = 3 * 2.0**-24 * got_lse[got_lse.isfinite()].abs().max()  # stored, in log2, subtracted
+    floors = [slack * rms(0 * x, x) for x in exact]
+    if seen.sum(1).max() == 1:  # ds is exactly 0; torch may find that, here it is a difference
+        floors = error_bounds(q, k, v, do)
+    for results in (kernel, twin):
+        for got, right, other, floor in zip(results, exact, torch_grads, floors, strict=True):
+            assert got.dtype == dtype and got.shape == right.shape
+            assert rms(got, right) <= 2 * rms(other, right) + floor
+    dq, dk, dv = kernel
+    assert (dq[:, :, ~seen.any(1)] == 0).all()
+    assert (dk[:, :, ~seen.any(0)] == 0).all() and (dv[:, :, ~seen.any(0)] == 0).all()
+
+
+masks_drawn = st.one_of(
+    st.sampled_from(ALIGNMENTS).map(Masks),
+    st.tuples(st.sampled_from(ALIGNMENTS[1:]), st.integers(1, 40), st.integers(0, 20)).map(
+        lambda drawn: Masks(*drawn)
+    ),
+)
+
+
+def error_bounds(q, k, v, do):
+    """Largest possible errors of (dq, dk, dv) in float32.
+
+    A score is off by at most (d + 4) u B, B >= sum |q_d k_d| scale, lse by that and its sum of S
+    terms, so p by a factor 1 + r; dp and delta (both at most A) by their sums of d terms.  Then
+    ds is off by 2 A r p, and dq adds it up with sum_j p = 1; dk and dv with sum_i p <= T.
+    """
+    (T, d), S, u, scale = q.shape[2:], k.shape[2], 2.0**-24, 1 / math.sqrt(q.shape[3])
+    q, k, v, do = (t.double().abs() for t in (q, k, v, do))
+    B = scale * q.sum(-1).max() * k.max() + math.log(S)
+    A = do.sum(-1).max() * v.max()
+    r = u * (4 * (d + 4) * (1 + B) + 2 * (S + T) + 16)
+    rows = T * q.shape[1] // k.shape[1]
+    return scale * k.max() * 2 * A * r, scale * q.max() * rows * 2 * A * r, do.max() * rows * r
+
+
+@given(
+    T=st.integers(1, 40),
+    S=st.integers(1, 40),
+    masks=masks_drawn,
+    blocks=st.tuples(st.sampled_from([16, 32]), st.sampled_from([16, 32])),
+    heads=st.sampled_from([(1, 1), (2, 1), (2, 2)]),
+)
+@example(40, 10, Masks("top_left", 3, 2), (16, 16), (1, 1))  # blocks of queries beyond all keys
+@example(10, 40, Masks("top_left", 3, 0), (16, 16), (1, 1))  # blocks of keys that none sees
+@settings(max_examples=15)
+def test_counted_bytes_and_flops_are_those_on_paper(T, S, masks, blocks, heads):
+    q, k, v, do = inputs(T, S, *heads)
+    o, lse, *exact = gradients(q, k, v, do, visible(T, S, masks))
+    shapes = q.shape, k.shape, q.itemsize, masks, *blocks
+    costs = {"backward": attention_backward_cost(*shapes)}
+    meters = {"backward": Meter()}
+    if masks.window is not None:
+        with Meter() as m:
+            windowed_attention(q, k, v, masks.window, masks.sinks, masks.causal, None, *blocks)
+        costs["forward"], meters["forward"] = windowed_attention_cost(*shapes), m
+    with meters["backward"]:
+        got = attention_backward(q, k, v, o.float(), lse.float(), do, None, masks.causal, None,
+                                 masks.window, masks.sinks, *blocks)  # fmt: skip
+    for name, cost in costs.items():
+        m = meters[name]
+        assert {n: t.bytes for n, t in m.reads.items() if t.bytes} == drop_zeros(cost.reads)
+        assert {n: t.bytes for n, t in m.writes.items() if t.bytes} == drop_zeros(cost.writes)
+        assert (m.flops, m.exponentials) == (cost.flops, cost.exponentials)
+    for mine, right, bound in zip(got, exact, error_bounds(q, k, v, do), strict=True):
+        assert (mine.double() - right).abs().max() <= bound
+
+
+def drop_zeros(counts):
+    return {name: n for name, n in counts.items() if n}
+
+
+def test_paper_counts_at_a_size_to_check_by_hand():
+    masks = Masks("bottom_right", window=4, sinks=2)
+    # rows 0-3 see 0..3; rows 4-7: start 1, one sink and 1..7; rows 8-11: 2 sinks and 5..11
+    assert walk_of_queries(12, 12, masks, 4, 4) == Walk(4 + (1 + 7) + (2 + 7), 1 + 3 + 3)
+    # keys 0-3 hold sinks: rows 0..11; keys 4-7: rows 4..10; keys 8-11: rows 8..11
+    assert walk_of_keys(12, 12, masks, 4, 4) == Walk(12 + 7 + 4, 3 + 2 + 1)
+    assert walk_of_keys(12, 12, Masks(), 4, 4) == Walk(36, 9)
+    shape = (1, 2, 64, 16)
+    full = attention_backward_cost(shape, shape, 2, Masks(), 16, 16)
+    assert full.flops == 2 * 14 * 64 * 64 * 16  # 3.5 times the forward pass
+    assert full.writes["DQ"] == full.writes["DK"] == 2 * 64 * 16 * 2
+
+
+def test_a_window_moves_bytes_that_grow_with_the_sequence_and_not_with_its_square():
+    moved = []
+    for n in (64, 128):
+        q, k, v, _ = inputs(n, n, 1, 1)
+        with Meter() as m:
+            windowed_attention(q, k, v, 16, 4, block_m=16, block_n=16)
+        moved.append(m.reads["K"].bytes)
+    q_block = (16 + 16 - 1 + 4) * 16 * 4  # keys of a block of queries, once they are all there
+    assert moved[1] - moved[0] == 4 * q_block
+
+
+def test_a_gradient_of_lse_is_one_of_the_scores():
+    q, k, v, do = inputs(20, 24, 2, 1)
+    dlse = torch.randn(1, 2, 20)
+    seen = visible(20, 24, Masks("bottom_right"))
+    o, lse, *exact = gradients(q, k, v, do, seen, dlse)
+    given = q, k, v, o.float(), lse.float(), do, dlse, "bottom_right"
+    kernel = attention_backward(*given, **BACKWARD_BLOCKS)
+    for results in (kernel, tiled_attention_backward(*given, **BLOCKS)):
+        for got, right in zip(results, exact, strict=True):
+            assert torch.allclose(got.double(), right, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("masks", [Masks("top_left"), Masks("bottom_right", 6, 2)])
+def test_autograd_uses_the_kernels(masks):
+    q, k, v, do = inputs(20, 24, 4, 2)
+    seen = visible(20, 24, masks)
+    _, lse, *exact = gradients(q, k, v, do, seen)
+    # [B, T, H, d] transposed, as models have it, and a gradient that is expanded
+    leaves = [t.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for t in (q, k, v)]
+    o, got_lse = attention(*leaves, masks.causal, None, masks.window, masks.sinks, **BLOCKS)
+    for got, right in zip(torch.autograd.grad(o, leaves, do), exact, strict=True):
+        assert torch.allclose(got.double(), right, atol=1e-5, rtol=1e-4)
+    o, got_lse = attention(*leaves, masks.causal, None, masks.window, masks.sinks, **BLOCKS)
+    ones = torch.ones_like(lse)
+    _, _, *exact = gradients(q, k, v, torch.ones_like(do), seen, ones)
+    (o.sum() + got_lse.sum()).backward()
+    for leaf, right in zip(leaves, exact, strict=True):
+        assert torch.allclose(leaf.grad.double(), right, atol=1e-5, rtol=1e-4)
+
+
+def test_ops_are_registered_as_torch_asks():
+    q, k, v, do = inputs(5, 6, 2, 1)
+    q.requires_grad_()
+    options = "bottom_right", None, None, 0, 16, 16
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(torch.ops.efflib.attention, (q, k, v, *options), test_utils=tests)
+    o, lse = flash_attention(q.detach(), k, v, "bottom_right", None, 16, 16)
+    given = (q.detach(), k, v, o, lse, do, torch.zeros_like(lse), *options[:4])
+    torch.library.opcheck(torch.ops.efflib.attention_backward, given, test_utils=tests)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"window": 0}, "need window >= 1.*window 0"),
+    ({"window": 3, "sinks": -1}, "sinks -1"),
+    ({"window": 3, "causal": None}, "causal None"),
+    ({"sinks": 2}, "sinks need a window"),
+    ({"block_m": 24}, "block_m must be a power of two"),
+])  # fmt: skip
+def test_what_does_not_fit_is_an_error(change, message):
+    q, k, v, _ = inputs(16, 16)
+    with pytest.raises(ValueError, match=message):
+        attention(q, k, v, **{"causal": "bottom_right"} | change)
+    with pytest.raises(ValueError, match=r"need o and do \(1, 2, 16, 16\)"):
+        attention_backward(q, k, v, q, torch.zeros(1, 2, 16), q[:, :1])
+
+
+def test_a_cpu_tensor_without_the_interpreter_is_told_what_to_do():
+    code = (
+        "import torch; torch.cuda.is_available = lambda: True\n"
+        "from efflib.kernels.attention_autograd import attention\n"
+        "q = torch.zeros(1, 1, 16, 16)\n"
+        "for options in ({}, {'causal': 'top_left', 'window': 3}):\n"
+        "    try: attention(q, q, q, **options)\n"
+        "    except RuntimeError as error: print(error)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stderr
+    assert "flash_attention_kernel was compiled for a GPU and got a tensor on the CPU" in lines[0]
+    assert "windowed_attention_kernel was compiled" in lines[1] and "efflib.meter" in lines[1]
