@@ -1,0 +1,899 @@
+"""Hidden tests of lab02: brute force in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission.  Where codes matter, they are made from codes, with an
+offset of at most 0.4 of a step: no float32 formula for x / s can give another code.
+"""
+
+import pytest
+import torch
+
+from efflib.lab import exercise, expect_close
+
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
+QMAX, FLOOR = 127, 1e-5
+CLEAR = 1e-4  # distance from a rounding tie, in steps, at which no float32 formula changes a code
+
+
+def check(value, call, dtype=None, shape=None):
+    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}"
+    assert dtype is None or value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
+    assert shape is None or value.shape == shape, f"{call}: shape {list(value.shape)}, not {shape}"
+    return value
+
+
+def coded(shape, step, rng, reach=120):
+    """(values, codes) of a shape [R, C]: values = step (code + offset); every row reaches 127."""
+    codes = torch.randint(-reach, reach + 1, shape, generator=rng).double()
+    values = codes + 0.8 * torch.rand(shape, generator=rng) - 0.4
+    for i in range(shape[0]):
+        j = int(torch.randint(shape[1], (1,), generator=rng))
+        codes[i, j] = values[i, j] = QMAX if i % 2 else -QMAX
+    return (values * step).float(), codes
+
+
+def coded_tensor(shape, step, rng):
+    """As `coded`, but only the tensor as a whole reaches 127 steps."""
+    values, codes = coded((1, shape[0] * shape[1]), step, rng)
+    return values.view(shape), codes.view(shape)
+
+
+def product(x, w, bias=None):
+    """(x w^T + bias in float64, bound of the rounding of any float32 order of it)."""
+    x, w = x.double(), w.double()
+    bound = (x.abs() @ w.abs().T) * FLOAT32 * (x.shape[-1] + 8)
+    if bias is None:
+        return x @ w.T, bound
+    return x @ w.T + bias.double(), bound + bias.double().abs() * 4 * FLOAT32
+
+
+def expect_within(observed, expected, bound, what):
+    off = (observed.double() - expected).abs()
+    assert (off <= bound).all(), f"{what}: {int((off > bound).sum())} of {off.numel()} differ"
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def drive_random(student, batches, w):
+    """Runs beside the student's code: maxima of the three layers of a random network."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            n, k = w.shape
+            self.block = nn.ModuleDict({"up": nn.Linear(k, n, bias=False), "down": nn.Linear(n, k)})
+            self.head = nn.Linear(k, 2)
+
+        def forward(self, x):
+            return self.head(self.block["down"](torch.tanh(self.block["up"](x))))
+
+    net = Net().to(batches[0].dtype)
+    with torch.no_grad():
+        net.block["up"].weight.copy_(w)
+    return student.channel_maxima(net, ["block.down", "block.up"], batches)
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="the maxima are those of the layers' own inputs, over all tokens of all batches",
+    cause="outputs for inputs, the batch dimension kept, or the order of the names relied on",
+)
+def test_maxima_of_a_random_network(student, rng):
+    w = torch.randn(5, 7, generator=rng)
+    for shapes in (((3, 4, 7), (1, 9, 7)), ((6, 7),), ((2, 2, 2, 7), (4, 1, 3, 7))):
+        batches = [torch.randn(shape, generator=rng) for shape in shapes]
+        maxima = student.drive(drive_random, batches, w)
+        assert isinstance(maxima, dict) and set(maxima) == {"block.up", "block.down"}, (
+            "channel_maxima must return a dict with an entry for each name and no other"
+        )
+        rows = torch.cat([b.flatten(0, -2) for b in batches])
+        up = check(maxima["block.up"], "x_max", torch.float32, (7,))
+        assert torch.equal(up, rows.abs().amax(0)), "the maxima of the first layer differ"
+        inner = torch.tanh(rows.double() @ w.double().T).abs().amax(0)
+        down = check(maxima["block.down"], "x_max", torch.float32, (5,))
+        # a sum of 7 products, and tanh, which does not enlarge errors
+        size = (rows.double().abs() @ w.double().abs().T).amax()
+        expect_close(down, inner, what="maxima inside", atol=(size * 16 * FLOAT32).item())
+
+
+def drive_twice(student, pair):
+    """Runs beside the student's code: a layer that runs twice in one pass."""
+    from torch import nn
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.layer(x[0]) + self.layer(x[1]) + self.other(x[0])
+
+    return student.channel_maxima(Twice(), ["layer", "other"], [pair])
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="a layer that runs twice in one forward pass: the maximum over both calls",
+    cause="the last call overwrites the first",
+)
+def test_layer_that_runs_twice(student, rng):
+    a, b = torch.randn(3, 4, generator=rng), torch.randn(3, 4, generator=rng)
+    b[:, 0] = 0
+    maxima = student.drive(drive_twice, torch.stack([a, b]))
+    both = torch.maximum(a.abs().amax(0), b.abs().amax(0))
+    assert torch.equal(check(maxima["layer"], "x_max", None, (4,)), both), "calls were missed"
+    assert torch.equal(check(maxima["other"], "x_max", None, (4,)), a.abs().amax(0)), "mixed up"
+
+
+def drive_error(student, good, bad):
+    """Runs beside the student's code: hooks left behind after an error, and a pass that works."""
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    kind = ""
+    try:
+        student.channel_maxima(model, ["0", "1"], [good, bad])
+    except Exception as fault:
+        kind = type(fault).__name__
+    hooks = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules())
+    return kind, hooks, student.channel_maxima(model, ["0"], [good])
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="hooks are removed also if the model raises, and the error is passed on",
+    cause="handles removed after the loop instead of in finally, or the error swallowed",
+)
+def test_model_that_raises(student, rng):
+    good = torch.randn(2, 4, generator=rng)
+    kind, hooks, maxima = student.drive(drive_error, good, torch.randn(2, 5, generator=rng))
+    assert kind == "RuntimeError", f"the model's RuntimeError came out as {kind or 'nothing'}"
+    assert hooks == 0, f"{hooks} hooks stayed on a model that raised"
+    assert torch.equal(check(maxima["0"], "x_max"), good.abs().amax(0)), "maxima differ"
+
+
+def drive_side_effects(student, batch):
+    """Runs beside the student's code: what the search leaves on a model with dropout."""
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to(batch.dtype)
+    grads = []
+
+    def watch(module, args):
+        grads.append(torch.is_grad_enabled())
+
+    handle = model.register_forward_pre_hook(watch)
+    maxima = student.channel_maxima(model, ["0", "1"], [batch])
+    kept = len(model._forward_pre_hooks)
+    handle.remove()
+    return maxima, grads, kept, torch.is_grad_enabled(), model.training
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="bfloat16 inputs give float32 maxima; no gradients; foreign hooks and modes stay",
+    cause="no torch.no_grad, gradients switched off for good, or all hooks of the model cleared",
+)
+def test_side_effects(student, rng):
+    batch = torch.randn(3, 4, generator=rng).bfloat16()
+    maxima, grads, kept, enabled, training = student.drive(drive_side_effects, batch)
+    first = check(maxima["0"], "x_max", torch.float32, (4,))
+    assert torch.equal(first, batch.abs().amax(0).float()), "maxima of bfloat16 inputs differ"
+    assert grads == [False], f"one pass without gradients is asked, gradients were on: {grads}"
+    assert kept == 1, "a hook that was on the model before is gone"
+    assert enabled and training, "gradients or training mode were switched off for good"
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="from ratio times torch.median up, ascending; a channel that is always 0 is none",
+    cause="> for >=, a mean of the two middle channels, or 0 >= 0 taken for an outlier",
+)
+def test_rule_for_outliers(student, rng):
+    cases = [
+        ([2.0, 4.0, 1.0, 8.0], 2, [1, 3]),  # the lower median is 2
+        ([0.0, 0.0, 0.0, 5.0, 0.0], 3, [3]),
+        ([0.0, 0.0, 0.0], 3, []),
+        ([7.0], 1, [0]),
+    ]
+    x_max = torch.rand(101, generator=rng) + 0.5
+    where = torch.randperm(101, generator=rng)[:6]
+    x_max[where] *= 40
+    cases.append((x_max.tolist(), 8, sorted(where.tolist())))
+    for values, ratio, expected in cases:
+        found = student.outlier_channels(torch.tensor(values), ratio)
+        check(found, "outlier_channels", torch.int64, (len(expected),))
+        assert found.tolist() == expected, f"{found.tolist()}, expected {expected}"
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+def w8a8(student, x, w, bias, kind, x_max=None):
+    y = student.w8a8_linear(x, w, bias, kind, x_max=x_max)
+    return check(y, f"w8a8_linear({kind!r})", torch.float32, (*x.shape[:-1], w.shape[0]))
+
+
+def drive_view(student, x, w, kind):
+    """Runs beside the student's code: an input and a weight that are not contiguous."""
+    return student.w8a8_linear(x.transpose(0, 1), w.T, None, kind)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="all kinds equal integer sums, for [..., K], without a bias, for transposed tensors",
+    cause="view on tensors that are not contiguous, a scale per row of W, or a bias that is needed",
+)
+def test_every_kind_against_integers(student, rng):
+    w, w_codes = coded_tensor((5, 12), 0.02, rng)
+    bias, w_hat = torch.randn(5, generator=rng), w_codes * 0.02
+    steps = torch.rand(6, 1, generator=rng).double() * 3 + 0.01
+    per_token, token_codes = coded((6, 12), steps, rng)
+    per_tensor, tensor_codes = coded_tensor((6, 12), 0.3, rng)
+    static = torch.tensor(0.3 * QMAX)
+    for kind, x, x_hat, x_max in (
+        ("token", per_token, token_codes * steps, None),
+        ("tensor", per_tensor, tensor_codes * 0.3, None),
+        ("static", per_tensor, tensor_codes * 0.3, static),
+    ):
+        for b in (bias, None):
+            y, bound = product(x_hat, w_hat, b)
+            expect_within(w8a8(student, x, w, b, kind, x_max), y, bound, kind)
+        y, bound = product(x_hat, w_hat)
+        three = w8a8(student, x.view(2, 3, 12), w, None, kind, x_max)
+        expect_within(three.view(6, 5), y, bound, f"{kind}, [2, 3, 12]")
+        if kind != "static":
+            turned = x.view(2, 3, 12).transpose(0, 1).contiguous()
+            seen = student.drive(drive_view, turned, w.T.contiguous(), kind)
+            check(seen, "w8a8_linear", torch.float32, (2, 3, 5))
+            expect_within(seen.view(6, 5), y, bound, f"{kind}, not contiguous")
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="static: the grid is that of x_max, and what is larger is clipped to it",
+    cause="the maximum of x used where it is smaller or larger, or no clamp",
+)
+def test_static_scales(student, rng):
+    w = torch.eye(4)
+    top = 2 + 3 * torch.rand((), generator=rng)
+    x = torch.tensor([[10.0, -20, 0.3, 0.6]]) * top
+    y = w8a8(student, x, w, None, "static", top)
+    clipped = torch.tensor([1.0, -1.0]) * top
+    expect_close(y[0, :2], clipped, what="clipped values", rtol=8 * FLOAT32)
+    small = torch.tensor([[0.003, 0.005, -0.011, 0.02]]) * top  # 0.381, 0.635, -1.397, 2.54 steps
+    y = w8a8(student, small, w, None, "static", top)[0] * QMAX / top
+    expect_close(y, torch.tensor([0.0, 1, -1, 3]), what="codes of small x", atol=32 * FLOAT32 * 3)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="tokens and weights that are all 0 give the bias, and leave the others alone",
+    cause="a scale of 0: 0 / 0 is NaN",
+)
+def test_zeros(student, rng):
+    x, codes = coded((3, 8), 0.25, rng)
+    w, w_codes = coded_tensor((4, 8), 0.5, rng)
+    bias = torch.randn(4, generator=rng)
+    x[1], codes[1] = 0, 0
+    seen, scale = student.int8_codes(torch.zeros(3), torch.tensor(0.0))
+    assert scale > 0 and torch.isfinite(scale) and not seen.any(), (
+        f"x = 0 with x_max = 0: codes {seen.tolist()}, scale {scale.item()}"
+    )
+    y, bound = product(codes * 0.25, w_codes * 0.5, bias)
+    expect_within(w8a8(student, x, w, bias, "token"), y, bound, "a token of zeros")
+    for kind in ("token", "tensor"):
+        nothing = w8a8(student, torch.zeros(3, 8), w, bias, kind)
+        assert torch.equal(nothing, bias.expand(3, 4)), f"{kind}: x = 0 gives {nothing[0]}"
+        nothing = w8a8(student, x, torch.zeros(4, 8), bias, kind)
+        assert torch.equal(nothing, bias.expand(3, 4)), f"{kind}: w = 0 gives {nothing[0]}"
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="2^k x and -x have the same codes; y grows by 2^k and changes its sign",
+    cause="a floor of the scale such as 1e-5, floor for round, or codes down to -128",
+)
+def test_scale_and_sign(student, rng):
+    x, w = torch.randn(4, 10, generator=rng), torch.randn(3, 10, generator=rng)
+    assert ((w8a8(student, x, w, None, "tensor") - x @ w.T).abs() < 1).all(), "far from x W^T"
+    for kind in ("token", "tensor"):
+        y = w8a8(student, x, w, None, kind)
+        for factor in (2.0**-40, 2.0**30, -1.0):
+            expect_close(
+                w8a8(student, x * factor, w, None, kind),
+                y * factor,
+                what=f"{kind}, x times {factor:g}",
+                atol=(64 * FLOAT32 * (x.abs() @ w.abs().T).max() * abs(factor)).item(),
+            )
+
+
+def drive_unchanged(student, x, w, kind):
+    """Runs beside the student's code: are the arguments as before?"""
+    before = [x.clone(), w.clone()]
+    student.w8a8_linear(x, w, None, kind)
+    return bool((x == before[0]).all() and (w == before[1]).all())
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="bfloat16 is computed in float32; wrong arguments raise ValueError; nothing changes",
+    cause="arithmetic in bfloat16 (8 significant bits), or in-place rounding of x or w",
+)
+def test_bfloat16_and_arguments(student, rng):
+    # steps of 2^-3 and values of at most 8 significant bits are exact in bfloat16
+    codes = torch.randint(-126, 127, (4, 16), generator=rng).double()
+    codes[:, 0] = QMAX
+    w_codes = torch.randint(-126, 127, (6, 16), generator=rng).double()
+    w_codes[0, 0] = QMAX
+    x, w = (codes / 8).bfloat16(), (w_codes / 64).bfloat16()
+    y, bound = product(codes / 8, w_codes / 64)
+    for kind in ("token", "tensor"):
+        expect_within(w8a8(student, x, w, None, kind), y, bound, f"bfloat16, {kind}")
+        free = torch.randn(4, 16, generator=rng), torch.randn(6, 16, generator=rng)
+        assert student.drive(drive_unchanged, *free, kind), f"{kind} changed x or w"
+    x = (torch.rand(200, generator=rng) * 3 + 0.1).bfloat16()
+    steps = x.double() * QMAX / 3.1  # x_max = 3.1: no step that bfloat16 holds exactly
+    clear = (steps - steps.floor() - 0.5).abs() > CLEAR
+    seen, scale = student.int8_codes(x, torch.tensor(3.1))
+    expect_close(scale, torch.tensor(3.1 / QMAX), what="scale", rtol=4 * FLOAT32)
+    assert (seen.double() == steps.round())[clear].all(), "codes of bfloat16 values differ"
+    for kind in ("row", "static"):
+        with pytest.raises(ValueError):
+            student.w8a8_linear(x, w, None, kind)
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def split(student, x, w, bias, threshold):
+    y = student.llm_int8_linear(x, w, bias, threshold)
+    return check(y, "llm_int8_linear", torch.float32, (*x.shape[:-1], w.shape[0]))
+
+
+def true_split(x, x_hat, w, w_hat, bias, outlier):
+    """(y, bound) in float64: columns `outlier` of x and w as they are, the others rounded."""
+    x, w = x.double(), w.double()
+    mixed = torch.where(outlier, x, x_hat), torch.where(outlier, w, w_hat)
+    return product(*mixed, bias)
+
+
+def split_case(rng, tokens=5, k=14, n=6, outliers=3):
+    """x and w made from codes; `outliers` columns of x hold large values in one token or more."""
+    x_step = (0.01 + 0.03 * torch.rand(tokens, 1, generator=rng)).double()  # below 127 * 0.04 = 5.1
+    x, x_codes = coded((tokens, k), x_step, rng)
+    w_step = (0.01 + 0.1 * torch.rand(n, 1, generator=rng)).double()
+    w, w_codes = coded((n, k), w_step, rng)
+    outlier = torch.zeros(k, dtype=torch.bool)
+    for j in range(outliers):
+        column = 6 + 90 * torch.rand(tokens, generator=rng)
+        column[1 + j % (tokens - 1) :] *= 0.01  # ordinary entries in an outlier column
+        x = torch.cat([x, column[:, None]], 1)
+        extra, extra_codes = coded((n, k), w_step, rng, reach=100)
+        w = torch.cat([w, extra[:, :1].clamp(min=-90 * w_step, max=90 * w_step).float()], 1)
+        outlier = torch.cat([outlier, torch.tensor([True])])
+    missing = x.shape[1] - k
+    x_hat = torch.cat([x_codes * x_step, torch.zeros(tokens, missing).double()], 1)
+    w_hat = torch.cat([w_codes * w_step, torch.zeros(n, missing).double()], 1)
+    return x, x_hat, w, w_hat, outlier
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="outlier columns in float, the others as integers with scales per token and per row",
+    cause="one scale for all of W or X, the bias lost, or an outlier counted in both parts",
+)
+def test_split_against_both_sums(student, rng):
+    for outliers in (0, 1, 4):
+        x, x_hat, w, w_hat, outlier = split_case(rng, outliers=outliers)
+        bias = torch.randn(w.shape[0], generator=rng)
+        for b in (bias, None):
+            y, bound = true_split(x, x_hat, w, w_hat, b, outlier)
+            expect_within(split(student, x, w, b, 6.0), y, bound, f"{outliers} outlier columns")
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the scale of a row of W comes from the whole row, outlier columns included",
+    cause="W rounded after the outlier columns were taken out: then it depends on x",
+)
+def test_scale_of_a_row(student, rng):
+    x, x_hat, w, _, outlier = split_case(rng, outliers=1)
+    step = 0.5  # the largest weight of each row now meets the outlier
+    codes = torch.randint(-20, 21, w.shape, generator=rng).double()
+    w = ((codes + 0.8 * torch.rand(w.shape, generator=rng) - 0.4) * step).float()
+    w[:, outlier] = QMAX * step
+    y, bound = true_split(x, x_hat, w, codes * step, None, outlier)
+    expect_within(split(student, x, w, None, 6.0), y, bound, "a large weight at the outlier")
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the scale of a token comes from the columns that are left",
+    cause="only entries above the threshold left out, so an outlier column still counts",
+)
+def test_scale_of_a_token(student, rng):
+    x, codes = coded((4, 10), 0.002, rng)  # up to 0.254
+    w, w_codes = coded((5, 11), 0.1, rng)
+    column = torch.tensor([[50.0], [5.0], [-3.0], [0.0]])  # ordinary in tokens 1 to 3
+    x = torch.cat([x, column], 1)
+    x_hat = torch.cat([codes * 0.002, torch.zeros(4, 1).double()], 1)
+    outlier = torch.arange(11) == 10
+    y, bound = true_split(x, x_hat, w, w_codes * 0.1, None, outlier)
+    expect_within(split(student, x, w, None, 6.0), y, bound, "a column that is large once")
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="nothing but outliers is a float product; an entry equal to the threshold is one",
+    cause="> for >=, or a maximum over no columns",
+)
+def test_edges_of_the_split(student, rng):
+    w, w_codes = coded((3, 8), 0.1, rng)
+    x = 10 + torch.rand(2, 8, generator=rng)
+    y, bound = product(x, w)
+    expect_within(split(student, x, w, None, 6.0), y, bound, "only outliers")
+    edge = torch.tensor([[6.0, -6.0, 5.9375, 0.0]])
+    mask = check(student.outlier_columns(edge, 6.0), "outlier_columns", torch.bool, (4,))
+    assert mask.tolist() == [True, True, False, False], f"{edge.tolist()}: {mask.tolist()}"
+
+
+def drive_split_unchanged(student, x, w):
+    """Runs beside the student's code: are the arguments as before?"""
+    before = [x.clone(), w.clone()]
+    student.llm_int8_linear(x, w, None, 6.0)
+    return bool((x == before[0]).all() and (w == before[1]).all())
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="tokens of 0, one token, [B, T, K] and bfloat16 work; x and w do not change",
+    cause="x[:, outlier] on three dimensions, 0 / 0 for a token of zeros, or outliers zeroed in x",
+)
+def test_shapes_of_the_split(student, rng):
+    x, x_hat, w, w_hat, outlier = split_case(rng, tokens=6)
+    x[5], x_hat[5] = 0, 0
+    y, bound = true_split(x, x_hat, w, w_hat, None, outlier)
+    seen = split(student, x.view(2, 3, -1), w, None, 6.0).view(6, -1)
+    expect_within(seen, y, bound, "[2, 3, K] with a token of zeros")
+    # by itself, a token has its own outlier columns only: the first one has them all
+    y, bound = true_split(x[:1], x_hat[:1], w, w_hat, None, outlier)
+    expect_within(split(student, x[:1], w, None, 6.0), y, bound, "one token")
+    assert student.drive(drive_split_unchanged, x, w), "x or w changed"
+    large = torch.full((2, 4), 300.0).bfloat16()
+    exact = large.double() @ torch.ones(4, 3).double()
+    seen = split(student, large, torch.ones(3, 4), None, 6.0)
+    expect_within(seen, exact, exact * 8 * FLOAT32, "bfloat16")
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def scales(student, x_max, weights, alpha):
+    s = student.smoothing_scales(x_max, weights, alpha)
+    return check(s, "smoothing_scales", torch.float32, tuple(x_max.shape))
+
+
+def true_scales(x_max, weights, alpha):
+    w_max = torch.stack([w.double().abs().amax(0) for w in weights]).amax(0).clamp(min=FLOOR)
+    return x_max.double().clamp(min=FLOOR) ** alpha / w_max ** (1 - alpha)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="s = max|X_j|^alpha / max|W_:j|^(1 - alpha), for square weights and any alpha",
+    cause="maxima over the rows of a square weight: nothing complains, and the scales are wrong",
+)
+def test_scales_against_float64(student, rng):
+    for k, rows in ((6, (6,)), (5, (7, 3, 5)), (1, (4,)), (9, (1, 1))):
+        x_max = 50 * torch.rand(k, generator=rng) + 0.01
+        weights = [torch.randn(n, k, generator=rng) for n in rows]
+        for alpha in (0.0, 0.3, 0.5, 0.85, 1.0):
+            s = scales(student, x_max, weights, alpha)
+            expected = true_scales(x_max, weights, alpha)
+            expect_close(s, expected, what=f"s at alpha = {alpha}", rtol=32 * FLOAT32)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="a channel that is 0 in X, or in W, counts as FLOOR: s is positive and finite",
+    cause="no floor (s = 0 or infinite), or a floor for s in place of the maxima",
+)
+def test_dead_channels(student, rng):
+    x_max = torch.tensor([0.0, 3.0, 0.0, 1e-7, 2.0])
+    w = torch.randn(4, 5, generator=rng)
+    w[:, 1:3] = 0
+    w[:, 4] = 1e-6
+    for alpha in (0.0, 0.5, 1.0):
+        s = scales(student, x_max, [w], alpha)
+        assert torch.isfinite(s).all() and (s > 0).all(), f"alpha = {alpha}: s = {s.tolist()}"
+        expected = true_scales(x_max, [w], alpha)
+        expect_close(s, expected, what=f"s at alpha = {alpha}", rtol=64 * FLOAT32)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="c X gives c^alpha s, and c W gives c^(alpha - 1) s",
+    cause="s normalized afterwards, or powers applied to only one of the maxima",
+)
+def test_law_of_scales(student, rng):
+    x_max = torch.rand(6, generator=rng) + 0.5
+    w = torch.randn(5, 6, generator=rng)
+    for alpha in (0.25, 0.5, 0.8):
+        s = scales(student, x_max, [w], alpha)
+        assert (s > 0).all(), f"s = {s.tolist()}"
+        for c in (10.0, 0.125):
+            more_x, more_w = (
+                scales(student, c * x_max, [w], alpha),
+                scales(student, x_max, [c * w], alpha),
+            )
+            expect_close(more_x, s.double() * c**alpha, what="s of c X", rtol=64 * FLOAT32)
+            expect_close(more_w, s.double() * c ** (alpha - 1), what="s of c W", rtol=64 * FLOAT32)
+
+
+def drive_scales_unchanged(student, x_max, weights, alpha):
+    """Runs beside the student's code: are the arguments as before? And the scales."""
+    before = [x_max.clone(), *[w.clone() for w in weights]]
+    s = student.smoothing_scales(x_max, weights, alpha)
+    same = all(bool((a == b).all()) for a, b in zip(before, [x_max, *weights], strict=True))
+    return s, same
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="bfloat16 gives the float32 scales; alpha outside 0..1 raises; nothing changes",
+    cause="powers in bfloat16, no check of alpha, or clamp_ and abs_ on the arguments",
+)
+def test_scales_of_bfloat16(student, rng):
+    x_max = (9 * torch.rand(8, generator=rng)).bfloat16()
+    weights = [torch.randn(3, 8, generator=rng).bfloat16() for _ in range(2)]
+    s = scales(student, x_max, weights, 0.7)
+    expect_close(s, true_scales(x_max, weights, 0.7), what="s of bfloat16", rtol=32 * FLOAT32)
+    x_max, weights = x_max.float() * (torch.arange(8) > 0), [w.float() for w in weights]
+    s, same = student.drive(drive_scales_unchanged, x_max, weights, 0.5)
+    assert same, "smoothing_scales changed its arguments"
+    expect_close(s, true_scales(x_max, weights, 0.5), what="s", rtol=32 * FLOAT32)
+    for alpha in (-0.1, 1.1):
+        with pytest.raises(ValueError):
+            student.smoothing_scales(x_max, weights, alpha)
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+def drive_fold(student, kind, alpha, dtype):
+    """Runs beside the student's code: parameters of a two-block model before and after `smooth`.
+
+    kind: "bias" (norms with one), "none" (bias = None), "without" (no attribute).
+    """
+    import torch
+    from torch import nn
+
+    class Norm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(width) + 0.5)
+            if kind == "bias":
+                self.bias = nn.Parameter(torch.randn(width))
+            if kind == "none":
+                self.bias = None
+
+        def forward(self, h):
+            y = h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt() * self.weight
+            return y if getattr(self, "bias", None) is None else y + self.bias
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.tail = Norm(5), nn.Linear(8, 5)
+            self.q, self.k = nn.Linear(5, 5), nn.Linear(5, 3, bias=False)
+
+        def forward(self, h):
+            x = self.norm(h)
+            return h + self.tail(torch.cat([self.q(x), self.k(x)], -1))
+
+    torch.manual_seed(11)
+    model = nn.Sequential(Block(), Block(), nn.Linear(5, 4)).to(dtype)
+    groups = {"0.norm": ["0.q", "0.k"], "1.norm": ["1.k", "1.q"]}
+    maxima = {
+        name: torch.rand(5, generator=torch.Generator().manual_seed(int(name[0]))) * 30 + 0.1
+        for readers in groups.values()
+        for name in readers
+    }
+    h = torch.randn(7, 5, dtype=dtype)
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    smoothed = student.smooth(model, groups, maxima, alpha)
+    same = all(bool((p == before[n]).all()) for n, p in model.named_parameters())
+    if not isinstance(smoothed, nn.Module):
+        return before, {}, maxima, same, 1.0, []
+    with torch.no_grad():
+        gap = (smoothed(h) - model(h)).abs().max().item()
+    after = {n: p.detach().clone() for n, p in smoothed.named_parameters()}
+    trainable = [n for n, p in smoothed.named_parameters() if p.requires_grad and p.is_leaf]
+    return before, after, maxima, same, gap, trainable
+
+
+def folded(student, kind, alpha, dtype=torch.float64):
+    before, after, maxima, same, gap, trainable = student.drive(drive_fold, kind, alpha, dtype)
+    assert after, "smooth must return a model"
+    assert set(after) == set(before), f"parameters appeared or vanished: {set(after) ^ set(before)}"
+    return before, after, maxima, same, gap, trainable
+
+
+def true_fold(before, maxima, alpha):
+    """{name: parameter in float64 after smoothing}."""
+    after = {name: p.double() for name, p in before.items()}
+    for block in ("0", "1"):
+        weights = [before[f"{block}.{name}.weight"] for name in ("q", "k")]
+        s = true_scales(maxima[f"{block}.q"], weights, alpha)
+        for name in ("q", "k"):
+            after[f"{block}.{name}.weight"] = before[f"{block}.{name}.weight"].double() * s
+        for name in ("weight", "bias"):
+            if f"{block}.norm.{name}" in before:
+                after[f"{block}.norm.{name}"] = before[f"{block}.norm.{name}"].double() / s
+    return after
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="norms are divided by s and weights multiplied, each group with its own s",
+    cause="one s for the whole model, s of one linear only, or rows multiplied instead of columns",
+)
+def test_parameters_against_float64(student, rng):
+    for alpha in (0.0, 0.4, 1.0):
+        before, after, maxima, _, gap, _ = folded(student, "bias", alpha)
+        for name, expected in true_fold(before, maxima, alpha).items():
+            expect_close(after[name].double(), expected, what=name, rtol=64 * FLOAT32)
+        assert gap <= 1e-10, f"alpha = {alpha}: the outputs moved by {gap:.3g}"
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="norms with bias = None, or without the attribute, are smoothed as well",
+    cause="norm.bias read where there is none, or None divided",
+)
+def test_norms_without_bias(student, rng):
+    for kind in ("none", "without"):
+        before, after, maxima, same, gap, _ = folded(student, kind, 0.5)
+        for name, expected in true_fold(before, maxima, 0.5).items():
+            expect_close(after[name].double(), expected, what=f"{name}", rtol=64 * FLOAT32)
+        assert gap <= 1e-10 and same, f"outputs moved by {gap:.3g}, original unchanged: {same}"
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="biases of linear layers and layers in no group stay bit by bit",
+    cause="the bias of a linear multiplied by s, or every linear of the model smoothed",
+)
+def test_what_must_stay(student, rng):
+    before, after, _, same, _, _ = folded(student, "bias", 0.3)
+    stay = [n for n in before if n.startswith("2.") or "tail" in n or n.endswith("q.bias")]
+    moved = [n for n in stay if not torch.equal(before[n], after[n])]
+    assert not moved, f"changed: {moved}"
+    assert not torch.equal(before["0.q.weight"], after["0.q.weight"]), "nothing was smoothed"
+    assert same, "the model that came in has changed"
+
+
+def drive_llama(student, alpha):
+    """Runs beside the student's code: a small Llama with outliers before and after."""
+    import torch
+
+    from efflib import zoo
+    from efflib.models.groups import norm_groups
+    from efflib.models.llama import Llama, LlamaConfig
+
+    torch.manual_seed(2)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+    )
+    model = zoo.with_outliers(Llama(config), 2, 50.0).double()
+    groups = {g.name: list(g.linears) for g in norm_groups(model)}
+    maxima = {name: torch.ones(32) for names in groups.values() for name in names}
+    seen = []
+    for group in norm_groups(model):
+        for name in group.linears:
+            maxima[name] = group.norm.bias.detach().abs().float() + 1
+    smoothed = student.smooth(model, groups, maxima, alpha)
+    for group in norm_groups(smoothed):
+        group.norm.register_forward_hook(lambda m, a, out: seen.append(out.abs().amax().item()))
+    ids = torch.arange(24).reshape(2, 12)
+    with torch.no_grad():
+        gap = (smoothed(ids) - model(ids)).abs().max().item()
+    return gap, seen
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="a small Llama with outliers keeps its logits, and its norms become even",
+    cause="only the gain divided: these outliers are in the bias",
+)
+def test_llama(student, rng):
+    gap, seen = student.drive(drive_llama, 1.0)
+    assert gap <= 1e-9, f"the logits moved by {gap:.3g}"
+    # without its bias, a norm of 32 channels gives at most sqrt(32) = 5.7; over s >= 1
+    assert len(seen) == 4 and max(seen) < 1 + 5.7, f"the norms still give {max(seen):.1f}"
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="parameters stay trainable parameters of the same dtype",
+    cause="weights replaced by tensors, or by float32 ones",
+)
+def test_parameters_stay_parameters(student, rng):
+    for dtype in (torch.float64, torch.bfloat16):
+        before, after, maxima, _, _, trainable = folded(student, "bias", 0.5, dtype)
+        assert set(trainable) == set(before), f"not trainable: {set(before) - set(trainable)}"
+        kinds = {str(p.dtype) for p in after.values()}
+        assert kinds == {str(dtype)}, f"dtypes after smoothing: {sorted(kinds)}"
+        for name, expected in true_fold(before, maxima, 0.5).items():
+            # a division or product, rounded to the dtype once (and s before it, at most)
+            rtol = 4 * (BFLOAT16 if dtype == torch.bfloat16 else 16 * FLOAT32)
+            expect_close(after[name].double(), expected, what=name, rtol=rtol)
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def swept(student, x, weights, alphas, activations):
+    errors = student.sweep(x, weights, alphas, activations)
+    assert isinstance(errors, list) and len(errors) == len(alphas), "a list of errors is asked"
+    assert all(type(e) is float for e in errors), "each error must be a Python float"
+    return errors
+
+
+def true_round(x, dim=None):
+    """(x through its 8-bit grid, clear of ties?) in float64; one scale, or one per row (dim=-1)."""
+    top = x.abs().amax() if dim is None else x.abs().amax(dim, keepdim=True)
+    steps = x / top * QMAX
+    clear = (steps - steps.floor() - 0.5).abs().min() > CLEAR
+    return steps.round() * top / QMAX, bool(clear)
+
+
+def true_error(x, weights, alpha, activations):
+    """(root of the relative squared error, bound of its float32 rounding, clear of ties?)."""
+    x, weights = x.double().flatten(0, -2), [w.double() for w in weights]
+    s = true_scales(x.abs().amax(0), weights, alpha)
+    x_hat, sure = true_round(x / s, None if activations == "tensor" else -1)
+    error, size, slack = 0.0, 0.0, 0.0
+    for w in weights:
+        w_hat, clear = true_round(w * s)
+        sure = sure and clear
+        y, bound = product(x_hat, w_hat)
+        exact, other = product(x, w)
+        error += (y - exact).square().sum().item()
+        size += exact.square().sum().item()
+        slack += (4 * bound + other).square().sum().item()
+    return (error / size) ** 0.5, (slack / size) ** 0.5, sure
+
+
+def expect_errors(student, x, weights, alphas, activations):
+    """Compare with float64 wherever no code is near a tie; how many were compared."""
+    compared = 0
+    errors = swept(student, x, weights, alphas, activations)
+    for alpha, error in zip(alphas, errors, strict=True):
+        expected, slack, sure = true_error(x, weights, alpha, activations)
+        if sure:
+            compared += 1
+            assert error >= 0 and abs(error**0.5 - expected) <= slack + 16 * FLOAT32 * expected, (
+                f"{activations}, alpha = {alpha}: error {error:.6g}, expected {expected**2:.6g}"
+            )
+    return compared
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="the errors are those of the formula in float64, for both kinds of scales",
+    cause="W not multiplied by s, maxima taken over channels, or errors averaged over the weights",
+)
+def test_errors_against_float64(student, rng):
+    compared = 0
+    for rows, activations in (((6,), "tensor"), ((4, 7), "token"), ((3, 3, 2), "tensor")):
+        x = torch.randn(5, 8, generator=rng)
+        x[:, 2] *= 40
+        weights = [torch.randn(n, 8, generator=rng) * (i + 1) for i, n in enumerate(rows)]
+        compared += expect_errors(student, x, weights, [0.0, 0.2, 0.5, 0.7, 1.0], activations)
+    assert compared >= 5, "the test drew too many ties"
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="control: where channels are even, alpha changes nothing",
+    cause="an error that grows with s, because outputs are not compared at the same scale",
+)
+def test_control_is_flat(student, rng):
+    x, _ = coded((6, 10), 2.0**-4, rng)
+    x[0] = QMAX * 2.0**-4
+    weights = [coded((5, 10), 2.0**-8, rng)[0] for _ in range(2)]
+    for w in weights:
+        w[0] = QMAX * 2.0**-8
+    errors = swept(student, x, weights, [0.0, 0.25, 0.5, 0.75, 1.0], "tensor")
+    expected, slack, _ = true_error(x, weights, 0.5, "tensor")
+    assert expected > 10 * slack, "the test drew values without an error"
+    for error in errors:
+        assert abs(error**0.5 - expected) <= 4 * slack, f"errors {errors} for even channels"
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="errors come in the order of the alphas, repeated or single ones too",
+    cause="x divided again and again, so that an alpha feels those before it; or a sorted list",
+)
+def test_order_of_alphas(student, rng):
+    x = torch.randn(6, 12, generator=rng)
+    x[:, 3] *= 60
+    weights = [torch.randn(5, 12, generator=rng), torch.randn(4, 12, generator=rng)]
+    alone = {a: swept(student, x, weights, [a], "tensor")[0] for a in (0.0, 0.5, 1.0)}
+    assert len(set(alone.values())) == 3, f"the errors do not depend on alpha: {alone}"
+    order = [1.0, 0.0, 0.5, 0.0, 1.0]
+    together = swept(student, x, weights, order, "tensor")
+    for alpha, error in zip(order, together, strict=True):
+        _, slack, sure = true_error(x, weights, alpha, "tensor")
+        gap = abs(error**0.5 - alone[alpha] ** 0.5)
+        assert gap <= 2 * slack or not sure, f"{together} for {order}, alone {alone}"
+    assert swept(student, x, weights, [], "tensor") == [], "no alphas, no errors"
+
+
+def drive_sweep_unchanged(student, x, weights):
+    """Runs beside the student's code: are the arguments as before?"""
+    before = [x.clone(), *[w.clone() for w in weights]]
+    student.sweep(x, weights, [0.5, 1.0], "token")
+    return all(bool((a == b).all()) for a, b in zip(before, [x, *weights], strict=True))
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="[B, T, K] and bfloat16 are treated as float32 tokens; arguments do not change",
+    cause="maxima per batch instead of per channel, or arithmetic in bfloat16",
+)
+def test_shapes_of_the_sweep(student, rng):
+    x = torch.randn(2, 3, 8, generator=rng)
+    x[..., 1] *= 30
+    weights = [torch.randn(5, 8, generator=rng)]
+    alphas = [0.0, 0.3, 0.5, 0.8, 1.0]
+    compared = expect_errors(student, x, weights, alphas, "token")
+    assert compared >= 1, "the test drew too many ties"
+    compared = 0
+    for _ in range(4):  # in bfloat16 half of a maximum is often a value: a tie at every alpha
+        short = [torch.randn(5, 8, generator=rng).bfloat16()]
+        loud = (torch.randn(2, 3, 8, generator=rng) * (1 + 29 * (torch.arange(8) == 1))).bfloat16()
+        compared += expect_errors(student, loud, short, alphas, "tensor")
+    assert compared >= 1, "the test drew too many ties"
+    assert student.drive(drive_sweep_unchanged, x, weights), "sweep changed its arguments"

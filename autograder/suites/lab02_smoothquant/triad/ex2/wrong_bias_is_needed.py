@@ -1,0 +1,16 @@
+"""Adds the bias without asking whether there is one."""
+
+FAILS = ["test_every_kind_against_integers"]
+
+
+def w8a8_linear(x, w, bias, activations, x_max=None):
+    if activations == "token":
+        x_max = x.abs().amax(dim=-1, keepdim=True)
+    elif activations == "tensor":
+        x_max = x.abs().amax()
+    elif activations != "static" or x_max is None:
+        raise ValueError(f"activations={activations!r}")
+    x_codes, x_scale = int8_codes(x, x_max)  # noqa: F821
+    w_codes, w_scale = int8_codes(w, w.abs().amax())  # noqa: F821
+    y = (x_codes.float() @ w_codes.float().T) * (x_scale * w_scale)
+    return y + bias.float()

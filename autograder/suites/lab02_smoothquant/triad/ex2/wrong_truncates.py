@@ -1,0 +1,11 @@
+"""Casts to int8 without rounding: codes are cut towards 0."""
+
+import torch
+
+FAILS = ["test_codes_by_hand", "test_outputs_are_integer_sums"]
+
+
+def int8_codes(x, x_max):
+    scale = x_max.float() / 127
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (x.float() / scale).clamp(-127, 127).to(torch.int8), scale

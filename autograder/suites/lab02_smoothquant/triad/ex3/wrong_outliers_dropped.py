@@ -1,0 +1,13 @@
+"""The outlier columns are left out of the integers and never added."""
+
+FAILS = ["test_outliers_are_exact", "test_split_against_both_sums"]
+
+
+def llm_int8_linear(x, w, bias, threshold):
+    outlier = outlier_columns(x, threshold)  # noqa: F821
+    w_codes, w_scale = int8_codes(w, w.abs().amax(dim=1, keepdim=True))  # noqa: F821
+    rest = x.masked_fill(outlier, 0)
+    x_codes, x_scale = int8_codes(rest, rest.abs().amax(dim=-1, keepdim=True))  # noqa: F821
+    y = (x_codes.float() @ w_codes.float().T) * (x_scale * w_scale.T)
+    y = y + 0.0
+    return y if bias is None else y + bias.float()

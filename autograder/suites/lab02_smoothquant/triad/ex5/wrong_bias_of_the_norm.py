@@ -1,0 +1,20 @@
+"""Only the gain of the norm is divided."""
+
+import copy
+
+import torch
+
+FAILS = ["test_same_function", "test_llama"]
+
+
+def smooth(model, groups, maxima, alpha):
+    smoothed = copy.deepcopy(model)
+    for norm_name, names in groups.items():
+        norm = smoothed.get_submodule(norm_name)
+        linears = [smoothed.get_submodule(name) for name in names]
+        s = smoothing_scales(maxima[names[0]], [m.weight.detach() for m in linears], alpha)  # noqa: F821
+        with torch.no_grad():
+            norm.weight.div_(s)
+            for linear in linears:
+                linear.weight.mul_(s)
+    return smoothed
