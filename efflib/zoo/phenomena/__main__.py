@@ -59,7 +59,8 @@ def rows(name: str, figures: dict[str, float], claims: list[Claim]) -> str:
     ]
     for claim in claims:
         holds = "yes" if claim.holds else "**no**"
-        lines.append(f"| {claim.text} | {claim.value:.3f} | {claim.bar:.3f} | {holds} |")
+        text = claim.text.replace("|", r"\|")  # |X| would end the table's cell
+        lines.append(f"| {text} | {claim.value:.3f} | {claim.bar:.3f} | {holds} |")
     cells = ", ".join(f"{key} {value:.2f}" for key, value in figures.items())
     picture = [
         f"```{{figure}} ../figures/phenomena/{name}.svg",

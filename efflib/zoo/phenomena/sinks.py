@@ -117,7 +117,8 @@ def plot(figures: dict[str, float], axes: list) -> None:
     bars.axhline(figures["dense"], color=GREY, linestyle="--", label="all tokens")
     bars.set_xticks(range(len(names)), names, rotation=45, ha="right")
     bars.set(ylabel="perplexity")
-    bars.legend()
+    bars.margins(y=0.35)  # room for the legend
+    bars.legend(loc="upper left", ncols=3, fontsize=8)
     for prefix, label, colour in (("", "target", BLUE), (f"{OTHER} ", OTHER, GREEN)):
         shares = [v for k, v in figures.items() if k.startswith(f"{prefix}share ")]
         if shares:

@@ -67,8 +67,8 @@ def plot(figures: dict[str, float], axes) -> None:
     for (name, label), colour in zip(names.items(), style.COLOURS, strict=False):
         left.plot(ALPHAS, sweep(figures, name), color=colour, marker="o", label=label)
     left.axhline(figures["outliers fp"], color=style.GREY, linestyle=":", label="fp32")
-    left.set(yscale="log", xlabel="migration strength alpha", ylabel="perplexity", title="W8A8")
+    left.set(xlabel="migration strength alpha", ylabel="perplexity", title="W8A8")
     left.legend()
     bars = {"fp32": "outliers fp", "plain": "outliers plain"} | {level: level for level in LEVELS}
     right.bar(list(bars), [figures[key] for key in bars.values()], color=style.BLUE)
-    right.set(yscale="log", ylabel="perplexity", title="Plain, and smoothed with alpha 0.5")
+    right.set(ylabel="perplexity", title="Plain, and smoothed with alpha 0.5")
