@@ -1,0 +1,1 @@
+"""Serving: what a step of generation costs, and what bounds it."""

@@ -1,0 +1,93 @@
+"""The roofline of decoding: tokens per second from the bytes that a step moves.
+
+    step   = max( (weight bytes + B kv bytes) / bandwidth,   B flops / peak )        [seconds]
+    rate   = B / step                                                      [tokens per second]
+    ridge  = weight bytes / bandwidth / (flops / peak - kv bytes / bandwidth)       [sequences]
+
+One step makes one token for each of B sequences.  Weights are read once for all of them, keys and
+values for each.  At B = 1 a matrix does 2 FLOPs with every weight it reads, and machines can do
+hundreds in that time: bytes decide, so weights of 4 bits decode up to 4 times as fast although
+they compute in 16 (W4A16).  From the ridge on computing decides, and smaller weights gain nothing.
+
+These are bounds.  What is measured lies below: 50 and 166 tokens per second for Llama-2-7B on an
+RTX 4090 (TinyChat, in 16 bits and with AWQ) are 67 % and 64 % of them with 512 tokens cached.
+Source of the model: Williams, Waterman, Patterson 2009, "Roofline"; for decoding: Pope et al. 2022
+(arXiv:2211.05102), section 2.  Rates of GPUs: `efflib.meter.roofline.GPUS`.
+
+Not counted: activations (kilobytes beside gigabytes), the one row of the embedding that a token
+reads, and the time to start kernels, which is what bounds a small model.
+"""
+
+import math
+from typing import NamedTuple
+
+from torch import nn
+
+from efflib.models.llama import LlamaConfig
+from efflib.quantization.size import model_bits
+
+FLOAT_BITS = 16  # of keys and values, and of weights that are not quantized
+
+
+class Step(NamedTuple):
+    """What one decoding step moves and computes."""
+
+    weights: float  # bytes read once
+    kv: float  # bytes read for each sequence
+    flops: float  # for each sequence
+
+
+class Machine(NamedTuple):
+    """Peak rates: bytes per second from memory, FLOPs per second."""
+
+    bandwidth: float
+    peak: float
+
+
+RTX_4090 = Machine(1.008e12, 165.2e12)  # NVIDIA Ada whitepaper; fp16 with fp32 accumulation
+
+
+def kv_bytes(config: LlamaConfig, tokens: int, bits: int = FLOAT_BITS) -> float:
+    """Bytes of the keys and values of one sequence of so many tokens."""
+    heads = config.num_key_value_heads * config.head_dim
+    return 2 * config.num_hidden_layers * heads * tokens * bits / 8
+
+
+def decode_step(
+    model: nn.Module, bits: int | None = None, group_size: int = 128, tokens: int = 0
+) -> Step:
+    """The step of a Llama whose linears are stored with `bits` (None: 16) in groups of group_size.
+
+    tokens: how many are in the cache.  Only shapes are read, so the model may be on the device
+    "meta".  lm_head stays in 16 bits; a token table that is not also lm_head is not read.
+    """
+    config = model.config
+    stored = model_bits(model, bits, group_size if bits else "tensor")
+    embedding = config.vocab_size * config.hidden_size
+    parameters = sum(p.numel() for p in model.parameters())
+    if not config.tie_word_embeddings:
+        stored -= FLOAT_BITS * embedding
+        parameters -= embedding
+    # attention multiplies each query with all keys and the weights with all values: 2 + 2 per value
+    width = config.num_attention_heads * config.head_dim
+    attention = 4 * config.num_hidden_layers * width * tokens
+    return Step(stored / 8, kv_bytes(config, tokens), 2 * parameters + attention)
+
+
+def step_seconds(step: Step, machine: Machine, batch: int = 1) -> float:
+    """The least time of a step with `batch` sequences.  Raises ValueError for batch < 1."""
+    if batch < 1:
+        raise ValueError(f"batch={batch} must be at least 1")
+    reading = (step.weights + batch * step.kv) / machine.bandwidth
+    return max(reading, batch * step.flops / machine.peak)
+
+
+def tokens_per_second(step: Step, machine: Machine, batch: int = 1) -> float:
+    """Tokens per second of all sequences together, at most."""
+    return batch / step_seconds(step, machine, batch)
+
+
+def ridge_batch(step: Step, machine: Machine) -> float:
+    """The batch from which on a step is bound by computing; inf if reading always takes longer."""
+    lead = step.flops / machine.peak - step.kv / machine.bandwidth  # of one more sequence
+    return step.weights / machine.bandwidth / lead if lead > 0 else math.inf

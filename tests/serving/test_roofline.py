@@ -1,0 +1,95 @@
+"""The roofline of decoding: limits, the ridge from both sides, and the lecture's Llama-2-7B."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from efflib import zoo
+from efflib.meter.roofline import GPUS
+from efflib.models.llama import Llama, LlamaConfig
+from efflib.quantization.awq import rtn
+from efflib.quantization.linear import quantize_weight
+from efflib.quantization.packing import W4A16Linear, stored_bytes
+from efflib.serving import roofline as r
+
+positive = st.floats(1e-3, 1e12)
+machines = st.builds(r.Machine, positive, positive)
+steps = st.builds(r.Step, positive, st.just(0.0) | positive, positive)
+
+
+@given(steps, machines, st.integers(1, 10_000))
+def test_the_rate_is_below_both_bounds_and_meets_one(step, machine, batch):
+    rate = r.tokens_per_second(step, machine, batch)
+    by_compute = machine.peak / step.flops
+    by_memory = batch * machine.bandwidth / (step.weights + batch * step.kv)
+    assert rate == pytest.approx(min(by_compute, by_memory), rel=1e-12)
+
+
+@given(steps, machines, st.integers(1, 10_000))
+def test_more_sequences_never_lower_the_rate(step, machine, batch):
+    less, more = (r.tokens_per_second(step, machine, b) for b in (batch, 2 * batch))
+    assert more >= less * (1 - 1e-12)
+
+
+@given(steps, machines)
+def test_at_the_ridge_reading_and_computing_take_the_same_time(step, machine):
+    b = r.ridge_batch(step, machine)
+    lead = step.flops / machine.peak - step.kv / machine.bandwidth
+    if lead <= 0:
+        assert b == math.inf
+        for batch in (1, 10**6):
+            reading = (step.weights + batch * step.kv) / machine.bandwidth
+            assert r.step_seconds(step, machine, batch) == reading
+    elif lead > 1e-6 * step.flops / machine.peak:  # else the difference has lost its digits
+        reading = (step.weights + b * step.kv) / machine.bandwidth
+        assert reading == pytest.approx(b * step.flops / machine.peak, rel=1e-6)
+
+
+def test_without_sequences_there_is_no_step():
+    with pytest.raises(ValueError, match="batch=0"):
+        r.tokens_per_second(r.Step(1.0, 0.0, 1.0), r.RTX_4090, 0)
+
+
+def llama_2_7b():
+    config = LlamaConfig(32000, 4096, 11008, 32, 32, 32, 128)
+    with torch.device("meta"):
+        return Llama(config)
+
+
+def test_llama_2_7b_by_hand():
+    model = llama_2_7b()
+    linears = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
+    norms = 65 * 4096
+    plain, packed = r.decode_step(model), r.decode_step(model, 4, 128, tokens=512)
+    assert plain.weights == 2 * (linears + norms + 32000 * 4096)
+    assert packed.weights == linears * (4 + 20 / 128) / 8 + 2 * (norms + 32000 * 4096)
+    assert plain.kv == 0 and packed.kv == 2 * 32 * 4096 * 512 * 2
+    assert plain.flops == 2 * (linears + norms + 32000 * 4096)
+    assert packed.flops - plain.flops == 32 * 32 * (2 * 128 * 512) * 2  # heads, q k and p v
+
+
+def test_the_bytes_explain_the_lectures_measurement():
+    """50 and 166 tokens per second on an RTX 4090: below both bounds, and so is their ratio."""
+    model = llama_2_7b()
+    plain, packed = (r.decode_step(model, bits, 128, tokens=512) for bits in (None, 4))
+    bounds = [r.tokens_per_second(step, r.RTX_4090) for step in (plain, packed)]
+    assert bounds[0] > 50 and bounds[1] > 166
+    assert bounds[1] / bounds[0] > 166 / 50 > 0.85 * bounds[1] / bounds[0]
+
+
+def test_the_machine_is_that_of_the_table_of_gpus():
+    gpu = GPUS["RTX 4090"]
+    assert r.RTX_4090 == (gpu.bandwidth, gpu.tensor["fp16"])
+
+
+def test_weights_are_the_bytes_that_packed_linears_store():
+    """For the zoo's model: layers of `W4A16Linear`, and 2 bytes for each other parameter."""
+    model = zoo.load("target")
+    linears = [m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    linears = [m for m in linears if m is not model.lm_head]
+    rest = sum(p.numel() for p in model.parameters()) - sum(m.weight.numel() for m in linears)
+    layers = [W4A16Linear(quantize_weight(rtn(m.weight, 4, 32), 4, 32)) for m in linears]
+    assert r.decode_step(model, 4, 32).weights == 2 * rest + sum(map(stored_bytes, layers))
