@@ -32,7 +32,7 @@ demo: setup
 	$(BIN)/python -m autograder.demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lab: setup
 	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab
@@ -55,9 +55,14 @@ test-browser: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/quantization.py
 
 figures: setup
+	$(BIN)/python -m efflib.zoo.phenomena
 	$(BIN)/python benchmarks/lab01_tables.py
+	$(BIN)/python benchmarks/lab02_tables.py
+	$(BIN)/python benchmarks/lab03_tables.py
+	$(BIN)/python benchmarks/meter_page.py
 
 site: setup
 	$(PIP) --editable '.[docs]'

@@ -1,0 +1,737 @@
+"""Hidden tests of lab03: brute force in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission.  Where a code decides, inputs keep clear of rounding
+ties, so that w / scale and w * (1 / scale) give the same code.
+"""
+
+import math
+
+import pytest
+import torch
+
+from efflib.lab import exercise, expect_close
+
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
+CLEAR = 1e-4  # distance from a tie, in steps, at which no float32 formula changes a code
+RATIOS, FLOOR = [i / 20 for i in range(20)], 1e-4
+
+
+def check(value, call, dtype=None, shape=None):
+    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}"
+    assert dtype is None or value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
+    shape = value.shape if shape is None else tuple(shape)
+    assert tuple(value.shape) == shape, f"{call}: shape {list(value.shape)}, not {list(shape)}"
+    return value
+
+
+def parts(value, types, call):
+    ok = isinstance(value, tuple) and len(value) == len(types)
+    ok = ok and all(isinstance(part, t) for part, t in zip(value, types, strict=True))
+    assert ok, f"{call} must return {len(types)} values, it returned {type(value).__name__}"
+    return value
+
+
+def number(value, call):
+    ok = isinstance(value, int | float) and not isinstance(value, bool)
+    assert ok, f"{call} returned {type(value).__name__}, not a number"
+    return float(value)
+
+
+def off_tie(exact):
+    return (exact - exact.floor() - 0.5).abs() > CLEAR
+
+
+def true_groups(w, bits, group_size):
+    """(codes [N, K], scale, zero [N, K/G], clear [N, K] of ties) in float64."""
+    groups = w.double().reshape(w.shape[0], -1, group_size)
+    lo, hi = groups.amin(-1, keepdim=True).clamp(max=0), groups.amax(-1, keepdim=True).clamp(min=0)
+    scale = (hi - lo) / (2**bits - 1)
+    scale = torch.where(scale > 0, scale, 1.0)
+    zero = (-lo / scale).round()
+    codes = ((groups / scale).round() + zero).clamp(0, 2**bits - 1)
+    clear = off_tie(groups / scale) & off_tie(-lo / scale)
+    return codes.reshape(w.shape), scale[..., 0], zero[..., 0], clear.reshape(w.shape)
+
+
+def true_values(codes, scale, zero):
+    """The weight [N, K] in float64."""
+    groups = codes.double().reshape(*scale.shape, -1)
+    return ((groups - zero.double()[..., None]) * scale.double()[..., None]).reshape(codes.shape)
+
+
+def true_rtn(w, bits, group_size):
+    """(w_hat [N, K] in float64, clear [N, K])."""
+    codes, scale, zero, clear = true_groups(w, bits, group_size)
+    return true_values(codes, scale, zero), clear
+
+
+def expect_rounded(w_hat, w, bits, group_size, what, kept=()):
+    """Compare with the float64 brute force of w, away from ties; columns `kept` exactly."""
+    expected, clear = true_rtn(w, bits, group_size)
+    bound = 16 * FLOAT32 * w.double().abs().reshape(w.shape[0], -1, group_size).amax(-1)
+    bound = bound.repeat_interleave(group_size, dim=1)
+    rounded = torch.ones(w.shape[1], dtype=torch.bool)
+    rounded[list(kept)] = False
+    wrong = ((w_hat.double() - expected).abs() > bound) & clear & rounded
+    assert not wrong.any(), (
+        f"{what}, {bits} bits, G = {group_size}: {int(wrong.sum())} of {wrong.numel()} differ"
+    )
+    assert clear.double().mean() > 0.5, "the test drew too many ties"
+    columns = list(kept)
+    assert torch.equal(w_hat[:, columns], w[:, columns].float()), "kept columns have changed"
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def encode(student, w, bits, group_size):
+    value = student.quantize_groups(w, bits=bits, group_size=group_size)
+    codes, scale, zero = parts(value, (torch.Tensor,) * 3, "quantize_groups")
+    groups = (w.shape[0], w.shape[1] // group_size)
+    check(codes, "codes", torch.uint8, w.shape)
+    check(scale, "scale", torch.float32, groups)
+    check(zero, "zero", torch.int32, groups)
+    return codes, scale, zero
+
+
+def round_trip(student, w, bits, group_size):
+    value = student.dequantize_groups(*encode(student, w, bits, group_size))
+    return check(value, "dequantize_groups(...)", torch.float32, w.shape)
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="scale, zero point and codes of every group are those of its own range",
+    cause="groups across rows or strided, or a formula that is right for one width only",
+)
+def test_every_group_against_float64(student, rng):
+    for bits, group_size in ((1, 4), (2, 24), (3, 8), (4, 3), (5, 12), (7, 6), (8, 8)):
+        w = torch.randn(7, 24, generator=rng) * torch.logspace(-1, 1, 24) + 0.2
+        expected, scale_64, zero_64, clear = true_groups(w, bits, group_size)
+        codes, scale, zero = encode(student, w, bits, group_size)
+        expect_close(scale, scale_64, what=f"scales at {bits} bits", rtol=8 * FLOAT32)
+        group_clear = clear.reshape(*zero.shape, -1).any(-1)
+        assert torch.equal(zero.double()[group_clear], zero_64[group_clear]), "zero points differ"
+        wrong = (codes.double() != expected) & clear
+        assert not wrong.any(), f"{bits} bits, G = {group_size}: {int(wrong.sum())} codes differ"
+        expect_rounded(round_trip(student, w, bits, group_size), w, bits, group_size, "w")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="groups on one side of 0 contain 0; groups 2^k times as large have the same codes",
+    cause="lo and hi used as they are (z is clamped, and 5..6 comes back as 1), or a large floor",
+)
+def test_one_sided_and_small_groups(student, rng):
+    u = torch.rand(3, 8, generator=rng)
+    w = torch.stack([5 + u[0], -7 + 2 * u[1], torch.zeros(8), u[2] - 0.4])
+    plain = round_trip(student, w, 4, 8)
+    step = torch.tensor([6 / 15, 7 / 15, 1.0, 1.0])[:, None]
+    error = ((plain - w).abs() / step).max().item()
+    assert error <= 0.5 + 1e-4, f"an error of {error:.2f} steps of a range that contains 0"
+    assert (plain[2] == 0).all(), "a group of zeros has changed"
+    for bits in (2, 4):
+        codes, scale, zero = encode(student, w, bits, 8)
+        for power in (-60, 30):
+            again = encode(student, w * 2.0**power, bits, 8)
+            alive = torch.tensor([0, 1, 3])
+            assert torch.equal(again[0][alive], codes[alive]), f"codes of w times 2^{power} differ"
+            expect_close(
+                again[1][alive], scale[alive] * 2.0**power, what="their scales", rtol=8 * FLOAT32
+            )
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="any code q of a group with scale D and zero point z stands for D (q - z)",
+    cause="codes - zero in uint8, int8 for codes above 127, or the group size taken as fixed",
+)
+def test_values_of_any_codes(student, rng):
+    for n_groups, size in ((1, 6), (3, 5), (4, 1)):
+        codes = torch.randint(0, 256, (5, n_groups * size), generator=rng).to(torch.uint8)
+        scale = torch.rand(5, n_groups, generator=rng) + 0.1
+        zero = torch.randint(0, 256, (5, n_groups), generator=rng, dtype=torch.int32)
+        value = student.dequantize_groups(codes, scale, zero)
+        check(value, "dequantize_groups(...)", torch.float32, codes.shape)
+        expect_close(value, true_values(codes, scale, zero), what="values", rtol=4 * FLOAT32)
+
+
+def drive_transposed(student, w, bits, group_size):
+    """Runs beside the student's code: a weight that is not contiguous, and is it unchanged?"""
+    before = w.clone()
+    codes, scale, zero = student.quantize_groups(w.T, bits=bits, group_size=group_size)
+    return student.dequantize_groups(codes, scale, zero), bool((w == before).all())
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="transposed and bfloat16 weights are rounded like others; the argument stays",
+    cause="view on a transposed weight, arithmetic in bfloat16, or clamp_ on the argument",
+)
+def test_transposed_and_bfloat16(student, rng):
+    w = torch.randn(16, 6, generator=rng)
+    w_hat, same = student.drive(drive_transposed, w, 4, 8)
+    check(w_hat, "dequantize_groups(...)", torch.float32, (6, 16))
+    expect_rounded(w_hat, w.T.contiguous(), 4, 8, "a transposed weight")
+    assert same, "quantize_groups changed its argument"
+    half = torch.randn(9, 32, generator=rng).bfloat16()
+    expect_rounded(round_trip(student, half, 6, 16), half.float(), 6, 16, "a bfloat16 weight")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="G = 1 and G = K work; what does not divide K raises ValueError",
+    cause="the last group cut off or filled up, or a RuntimeError of reshape",
+)
+def test_group_sizes(student, rng):
+    w = torch.randn(4, 12, generator=rng)
+    for group_size in (1, 12):
+        expect_rounded(round_trip(student, w + 3, 3, group_size), w + 3, 3, group_size, "w")
+    for group_size in (5, 7, 24, 0, -4):
+        with pytest.raises(ValueError):
+            student.quantize_groups(w, bits=4, group_size=group_size)
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="mean |X_j| over all tokens in float32, for 1 to 4 dimensions and bfloat16",
+    cause="a mean over the first dimension only, sums in bfloat16, or abs after the mean",
+)
+def test_scores_against_float64(student, rng):
+    for shape in ((9,), (5, 9), (3, 4, 9), (2, 3, 2, 9)):
+        x = torch.randn(shape, generator=rng) - 0.3
+        score = check(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (9,))
+        expected = x.double().abs().reshape(-1, 9).mean(0)
+        expect_close(score, expected, what=f"scores of {list(shape)}", rtol=64 * FLOAT32)
+    x = (torch.rand(3000, 4, generator=rng) + 1).bfloat16()
+    score = check(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (4,))
+    expect_close(score, x.double().mean(0), what="scores in bfloat16", rtol=3000 * FLOAT32)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="max(1, round(fraction K)) different channels, none with a smaller score left in",
+    cause="int() or ceil() for round, |score| for score, or a threshold in place of a rank",
+)
+def test_ranks(student, rng):
+    score = torch.randn(40, generator=rng)
+    for fraction, count in ((0.03, 1), (0.05, 2), (0.09, 4), (0.52, 21), (0.99, 40), (0.001, 1)):
+        channels = check(student.top_channels(score, fraction), "top_channels", torch.int64)
+        assert channels.shape == (count,), f"fraction {fraction} of 40: {len(channels)} channels"
+        assert len(set(channels.tolist())) == count, "a channel was chosen twice"
+        left = torch.ones(40, dtype=torch.bool)
+        left[channels] = False
+        if left.any():
+            assert score[channels].min() >= score[left].max(), "a larger score was left out"
+    assert student.top_channels(torch.tensor([-3.0]), 1.0).tolist() == [0], "K = 1"
+    for fraction in (-0.1, 0.0, 1.001, math.nan):
+        with pytest.raises(ValueError):
+            student.top_channels(score, fraction)
+
+
+def keep(student, w, channels, bits, group_size):
+    w_hat = student.keep_channels(w, channels, bits=bits, group_size=group_size)
+    return check(w_hat, "keep_channels(...)", torch.float32, w.shape)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="kept columns exactly; the others rounded in groups that still hold the kept ones",
+    cause="kept columns set to 0 (or taken out) before the rounding, or rows kept",
+)
+def test_kept_against_float64(student, rng):
+    for bits, group_size, shape in ((4, 8, (5, 24)), (3, 4, (24, 24)), (2, 12, (9, 12))):
+        w = torch.randn(shape, generator=rng)
+        channels = torch.randperm(shape[1], generator=rng)[:3]
+        w[:, channels] *= 30
+        w_hat = keep(student, w, channels, bits, group_size)
+        expect_rounded(w_hat, w, bits, group_size, "a weight", kept=channels.tolist())
+
+
+def drive_unchanged(student, w, channels):
+    """Runs beside the student's code: are the arguments unchanged?"""
+    before, chosen = w.clone(), channels.clone()
+    w_hat = student.keep_channels(w, channels, bits=2, group_size=4)
+    return w_hat, bool((w == before).all()) and bool((channels == chosen).all())
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="no channel, all channels and bfloat16 weights work; w stays as it is",
+    cause="w rounded in place, a result in bfloat16, or an empty index that fails",
+)
+def test_none_all_and_bfloat16(student, rng):
+    w = torch.randn(6, 8, generator=rng)
+    none = torch.zeros(0, dtype=torch.int64)
+    expect_rounded(keep(student, w, none, 3, 4), w, 3, 4, "no channel kept")
+    everything = torch.randperm(8, generator=rng)
+    assert torch.equal(keep(student, w, everything, 3, 4), w), "all channels kept, and w differs"
+    half, one = w.bfloat16(), torch.tensor([5])
+    expect_rounded(keep(student, half, one, 4, 8), half.float(), 4, 8, "bfloat16", kept=[5])
+    w_hat, same = student.drive(drive_unchanged, w, torch.tensor([1, 6]))
+    check(w_hat, "keep_channels(...)", torch.float32, w.shape)
+    assert same, "keep_channels changed its arguments"
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def scaled(student, w, s, bits, group_size):
+    w_hat = student.scaled_round_trip(w, s, bits=bits, group_size=group_size)
+    return check(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
+
+
+def random_scales(k, rng):
+    return torch.rand(k, generator=rng) * 4 + 0.2
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="Q(W diag(s)) diag(s)^-1 for scales above and below 1, square and other weights",
+    cause="s on the rows, the division left out, or s applied within the group wrongly",
+)
+def test_random_scales_against_float64(student, rng):
+    for bits, group_size, shape in ((4, 8, (8, 8)), (3, 4, (5, 20)), (8, 10, (20, 10))):
+        w, s = torch.randn(shape, generator=rng), random_scales(shape[1], rng)
+        product = w.double() * s.double()
+        expected, clear = true_rtn(product, bits, group_size)
+        w_hat = scaled(student, w, s, bits, group_size)
+        bound = 32 * FLOAT32 * product.abs().max() / s.double()
+        wrong = ((w_hat.double() - expected / s.double()).abs() > bound) & clear
+        assert not wrong.any(), f"{bits} bits, {list(shape)}: {int(wrong.sum())} weights differ"
+        assert clear.double().mean() > 0.5, "the test drew too many ties"
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="one power of 2 for a whole group changes nothing at all",
+    cause="a clamp or a normalization of s, or a floor of the scale that is not relative",
+)
+def test_equal_scales_of_a_group(student, rng):
+    w = torch.randn(6, 24, generator=rng)
+    plain = scaled(student, w, torch.ones(24), 3, 8)
+    expect_rounded(plain, w, 3, 8, "s = 1")
+    for powers in ((3, -2, 0), (-20, 15, 7)):
+        s = (2.0 ** torch.tensor(powers)).repeat_interleave(8)
+        assert torch.equal(scaled(student, w, s, 3, 8), plain), f"s = 2^{powers} by group differs"
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="the error of channel j is at most one step of its scaled group over s_j",
+    cause="the step of the group before scaling, or protection of the wrong channels",
+)
+def test_bound_of_each_channel(student, rng):
+    w = torch.randn(20, 16, generator=rng)
+    s = torch.ones(16)
+    s[3], s[12] = 6.0, 0.3
+    w_hat = scaled(student, w, s, 4, 16)
+    product = w * s
+    step = (product.amax(1).clamp(min=0) - product.amin(1).clamp(max=0)) / 15
+    error = ((w_hat - w).abs() * s / step[:, None]).amax(0)  # [K], in steps
+    assert (error <= 1 + 1e-3).all(), f"errors in steps over s: {error.tolist()}"
+    assert error.min() > 1e-3, "some channel is not rounded"
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="mean of the squared error over all tokens and outputs in float32, 1 to 3 dimensions",
+    cause="a mean per token that is summed, arithmetic in bfloat16, or w and x mixed up",
+)
+def test_output_error_against_float64(student, rng):
+    for shape in ((12,), (7, 12), (2, 5, 12)):
+        for dtype in (torch.float32, torch.bfloat16):
+            x = torch.randn(shape, generator=rng).to(dtype)
+            w = torch.randn(9, 12, generator=rng).to(dtype)
+            w_hat = w.float() + 0.3 * torch.randn(9, 12, generator=rng)
+            value = number(student.output_error(x, w, w_hat), "output_error(...)")
+            x_64, off = x.double(), w_hat.double() - w.double()
+            out = x_64 @ off.T
+            # of x w_hat^T - x w^T in float32, whichever way it is computed
+            slack = 32 * FLOAT32 * (x_64.abs() @ (w.double().abs() + w_hat.double().abs()).T)
+            bound = (2 * out.abs() * slack + slack**2).mean().item()
+            bound += 64 * FLOAT32 * out.square().mean().item()
+            expect_close(value, out.square().mean().item(), what="output_error", atol=bound)
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="scales with 0, a negative number, NaN, infinity or another shape raise ValueError",
+    cause="only one of them checked; s > 0 is False for NaN, but s <= 0 is False too",
+)
+def test_scales_that_are_none(student, rng):
+    w = torch.randn(4, 8, generator=rng)
+    expect_rounded(scaled(student, w, torch.ones(8), 4, 4), w, 4, 4, "s = 1")
+    for value in (0.0, -1.0, math.nan, math.inf):
+        s = torch.ones(8)
+        s[5] = value
+        with pytest.raises(ValueError):
+            student.scaled_round_trip(w, s, bits=4, group_size=4)
+    for shape in ((4,), (8, 1), (1,)):
+        with pytest.raises(ValueError):
+            student.scaled_round_trip(w, torch.ones(shape), bits=4, group_size=4)
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def true_candidate(x_mean, ratio):
+    s = (x_mean.double() ** ratio).clamp(min=FLOOR)
+    return s / (s.max() * s.min()).sqrt()
+
+
+def search(student, x_mean, weights, block, bits, group_size):
+    value = student.search_scales(x_mean, weights, block, bits=bits, group_size=group_size)
+    s, ratio, losses = parts(value, (torch.Tensor, float, list), "search_scales")
+    check(s, "the scales", torch.float32, x_mean.shape)
+    assert len(losses) == 20 and all(isinstance(v, float) for v in losses), "losses: 20 floats"
+    return s, ratio, losses
+
+
+def clear_case(shapes, bits, group_size, rng):
+    """(x_mean, weights) without a rounding tie in any of the 20 candidates: codes are certain."""
+    for _ in range(200):
+        x_mean = torch.rand(shapes[0][1], generator=rng) + 0.05
+        x_mean[0] *= 30
+        weights = [torch.randn(shape, generator=rng) for shape in shapes]
+        products = [w.double() * true_candidate(x_mean, r) for w in weights for r in RATIOS]
+        if all(true_groups(p, bits, group_size)[3].all() for p in products):
+            return x_mean, weights
+    raise AssertionError("the test found no weights without ties")
+
+
+def true_losses(x_mean, weights, block, bits, group_size):
+    """Losses of all ratios, in float64."""
+    exact, losses = block([w.double() for w in weights]), []
+    for ratio in RATIOS:
+        s = true_candidate(x_mean, ratio)
+        rounded = [true_rtn(w.double() * s, bits, group_size)[0] / s for w in weights]
+        losses.append((block(rounded) - exact).square().mean().item())
+    return losses
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="mean|X|^ratio, at least 1e-4, over sqrt(max min), dead channels included",
+    cause="the floor on x_mean or after the normalization, or no floor: 0 / 0",
+)
+def test_candidates_against_float64(student, rng):
+    for _ in range(3):
+        x_mean = torch.rand(11, generator=rng) * torch.logspace(-2, 2, 11)
+        x_mean[4] = 0.0
+        x_mean[7] = 1e-9
+        for ratio in RATIOS:
+            s = student.candidate_scales(x_mean, ratio)
+            check(s, "candidate_scales(...)", torch.float32, (11,))
+            # the float32 error of a^r is r ln(a) roundings, of the rest a few
+            expect_close(s, true_candidate(x_mean, ratio), what="scales", rtol=64 * FLOAT32)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="20 losses: mean squared error of the block's output, and the least one is chosen",
+    cause="the error of the weights, of one token, or a sum; a ratio of another grid",
+)
+def test_losses_against_brute_force(student, rng):
+    for bits, group_size in ((3, 6), (4, 3)):
+        x_mean, weights = clear_case([(3, 6)], bits, group_size, rng)
+        x = x_mean * torch.randn(20, 6, generator=rng).sign()
+        block = lambda ws, x=x: x.to(ws[0].dtype) @ ws[0].T  # noqa: E731
+        losses_64 = true_losses(x_mean, weights, block, bits, group_size)
+        s, ratio, losses = search(student, x_mean, weights, block, bits, group_size)
+        top = (x.double().abs() @ weights[0].double().abs().T).max().item()
+        slack = 64 * FLOAT32 * top  # of one output, in float32
+        for found, expected in zip(losses, losses_64, strict=True):
+            bound = 2 * math.sqrt(expected) * slack + slack**2 + 64 * FLOAT32 * expected
+            expect_close(found, expected, what="a loss", atol=bound)
+        best = losses.index(min(losses))
+        assert abs(ratio - RATIOS[best]) < 1e-9, f"ratio {ratio}, the least loss is at {best}/20"
+        expect_close(s, true_candidate(x_mean, ratio), what="the scales", rtol=64 * FLOAT32)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="weights that share an input share the scales, judged by one output of all of them",
+    cause="a search for each weight, only the first one rounded, or the block taken as linear",
+)
+def test_shared_scales(student, rng):
+    x_mean, weights = clear_case([(2, 4), (3, 4), (2, 4)], 3, 4, rng)
+    x = x_mean * torch.randn(12, 4, generator=rng).sign()
+    x = x / x.abs().max()  # tanh and sigmoid would be saturated, and every loss near 0
+
+    def block(ws):
+        a, b, c = (x.to(w.dtype) @ w.T for w in ws)
+        return torch.cat([a * torch.sigmoid(c), b], dim=-1).tanh()
+
+    losses_64 = true_losses(x_mean, weights, block, 3, 4)
+    s, ratio, losses = search(student, x_mean, weights, block, 3, 4)
+    top = max((x.double().abs() @ w.double().abs().T).max().item() for w in weights)
+    slack = 64 * FLOAT32 * (1 + top) ** 2  # the block's slope is at most |a| + 1 in each input
+    for found, expected in zip(losses, losses_64, strict=True):
+        bound = 2 * math.sqrt(expected) * slack + slack**2 + 64 * FLOAT32 * expected
+        expect_close(found, expected, what="a loss", atol=bound)
+    best = losses.index(min(losses))
+    assert abs(ratio - RATIOS[best]) < 1e-9, f"ratio {ratio}, the least loss is at {best}/20"
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="of equal losses the first wins; the block runs once in float and once per ratio",
+    cause="<= in place of <, the exact output computed again for every ratio, or early stopping",
+)
+def test_ties_and_calls(student, rng):
+    seen = []
+
+    def deaf(ws):
+        seen.append([w.clone() for w in ws])
+        return torch.ones(3)
+
+    w = torch.randn(4, 8, generator=rng)
+    s, ratio, losses = search(student, torch.rand(8, generator=rng) + 0.1, [w], deaf, 4, 8)
+    assert ratio == 0 and losses == [0.0] * 20, f"equal losses gave ratio {ratio}"
+    assert torch.equal(s, torch.ones(8)), f"the scales at ratio 0 are {s.tolist()}"
+    assert len(seen) == 21, f"the block ran {len(seen)} times, 21 are needed"
+    assert torch.equal(seen[0][0], w), "the first call is not with the float weights"
+    levels = max(len(set(row.tolist())) for row in seen[1][0])
+    assert levels <= 16, f"the second call has {levels} different values in a group"
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="bits 4 i to 4 i + 3 of a word are code i, also where bit 31 makes it negative",
+    cause="another order, shifts in uint8 or int16, or a clamp at 2^31 - 1",
+)
+def test_words_against_their_bits(student, rng):
+    for dtype in (torch.uint8, torch.int32, torch.int64):
+        codes = torch.randint(0, 16, (5, 24), generator=rng).to(dtype)
+        codes[0, 7], codes[1, 15] = 8, 15
+        words = check(student.pack_int4(codes), "pack_int4(...)", torch.int32, (5, 3))
+        for row in range(5):
+            for j in range(3):
+                bits = sum(int(c) << (4 * i) for i, c in enumerate(codes[row, 8 * j : 8 * j + 8]))
+                observed = int(words[row, j]) % 2**32
+                assert observed == bits, f"word {observed:08x}, expected {bits:08x}"
+        back = student.unpack_int4(words, 24)
+        assert torch.equal(check(back, "unpack_int4", torch.uint8, (5, 24)), codes.to(torch.uint8))
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="any number of codes and of dimensions; the last word is filled with codes 0",
+    cause="a reshape to [-1, 8] across rows, or leading dimensions lost",
+)
+def test_ragged_lengths(student, rng):
+    for shape in ((1,), (2, 9), (3, 2, 7), (4, 16)):
+        codes = torch.randint(0, 16, shape, generator=rng)
+        words = student.pack_int4(codes)
+        check(words, "pack_int4(...)", torch.int32, (*shape[:-1], -(-shape[-1] // 8)))
+        used = shape[-1] % 8
+        if used:
+            rest = (words[..., -1].long() % 2**32) >> (4 * used)
+            assert not rest.any(), "the last word holds more than its codes"
+        back = check(student.unpack_int4(words, shape[-1]), "unpack_int4", torch.uint8, shape)
+        assert torch.equal(back.long(), codes), f"codes of shape {list(shape)} changed"
+
+
+def packed(codes):
+    """Words as the card defines them, made here."""
+    codes = torch.nn.functional.pad(codes.long(), (0, -codes.shape[-1] % 8)).unflatten(-1, (-1, 8))
+    words = (codes << (4 * torch.arange(8))).sum(-1)
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+
+
+def packed_case(n, n_groups, group_size, rng):
+    """(words, scale, zero_words, w_hat in float64)."""
+    codes = torch.randint(0, 16, (n, n_groups * group_size), generator=rng)
+    zero = torch.randint(0, 16, (n, n_groups), generator=rng)
+    scale = (torch.rand(n, n_groups, generator=rng) + 0.05).half()
+    return packed(codes), scale, packed(zero.flatten()), true_values(codes, scale, zero)
+
+
+def expect_product(y, x, w_hat, bias, unit, what):
+    """|y - x w_hat^T - b| within rounding: `unit` is that of the dtype of x."""
+    bias = torch.zeros(w_hat.shape[0]) if bias is None else bias
+    x = x.double()
+    expected = x @ w_hat.T + bias.double()
+    size = x.abs() @ w_hat.abs().T + bias.double().abs()
+    # weights and the result are rounded to the dtype of x, sums are in float32
+    bound = 3 * unit * size + (x.shape[-1] + 8) * FLOAT32 * size
+    wrong = (y.double() - expected).abs() > bound
+    assert not wrong.any(), f"{what}: {int(wrong.sum())} of {wrong.numel()} outputs differ"
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="x W_hat^T + b for the packed weight, for any dimensions of x, with and without b",
+    cause="zero points of one row used for all, W not transposed, or a bias that must be there",
+)
+def test_products_against_float64(student, rng):
+    for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, ())):
+        words, scale, zeros, w_hat = packed_case(n, n_groups, group_size, rng)
+        x = torch.randn(*lead, n_groups * group_size, generator=rng)
+        for bias in (None, torch.randn(n, generator=rng)):
+            y = student.w4a16_linear(x, words, scale, zeros, bias)
+            check(y, "w4a16_linear(...)", torch.float32, (*lead, n))
+            expect_product(y, x, w_hat, bias, FLOAT32, f"weight [{n}, {n_groups * group_size}]")
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="bfloat16 in, bfloat16 out, with a weight that was decoded in float32",
+    cause="scale * code in float16, a result in float32, or a matrix product of two dtypes",
+)
+def test_bfloat16_product(student, rng):
+    words, scale, zeros, w_hat = packed_case(7, 3, 4, rng)  # 21 zero points: a ragged last word
+    x = torch.randn(4, 12, generator=rng).bfloat16()
+    for bias in (None, torch.randn(7, generator=rng).bfloat16()):
+        y = student.w4a16_linear(x, words, scale, zeros, bias)
+        check(y, "w4a16_linear(...)", torch.bfloat16, (4, 7))
+        expect_product(y, x, w_hat, bias, BFLOAT16, "bfloat16")
+    scale = scale * 4000  # codes times this scale leave the range of float16
+    x = torch.randn(4, 12, generator=rng)
+    y = student.w4a16_linear(x, words, scale, zeros, None)
+    check(y, "w4a16_linear(...)", torch.float32, (4, 7))
+    codes = (w_hat.reshape(7, 3, 4) / (scale / 4000).double()[..., None]).round()
+    exact = (codes * scale.double()[..., None]).reshape(7, 12)
+    expect_product(y, x, exact, None, FLOAT32, "large scales")
+
+
+def drive_pack(student, codes):
+    """Runs beside the student's code: are the codes unchanged?"""
+    before = codes.clone()
+    words = student.pack_int4(codes)
+    return words, bool((codes == before).all())
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="a code above 15 or below 0 raises ValueError, and pack_int4 changes no argument",
+    cause="& 15 on the way in hides wrong codes: what should fail loudly becomes another weight",
+)
+def test_codes_out_of_range(student, rng):
+    codes = torch.randint(0, 16, (3, 8), generator=rng, dtype=torch.int32)
+    words, same = student.drive(drive_pack, codes)
+    assert torch.equal(check(words, "pack_int4(...)", torch.int32, (3, 1)), packed(codes))
+    assert same, "pack_int4 changed its argument"
+    for place, value in ((0, 16), (7, 200), (20, -1)):
+        bad = codes.clone()
+        bad.view(-1)[place] = value
+        with pytest.raises(ValueError):
+            student.pack_int4(bad)
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="N K b + groups (16 + b) bits, started groups included; 2 bytes a weight at 16 bits",
+    cause="N * K // G groups, zero points left out, integer division by 8, or one shape only",
+)
+def test_bytes_by_counting(student, rng):
+    for bits in (1, 3, 4, 8, 16):
+        shapes = [
+            tuple(int(v) for v in torch.randint(1, 50, (2,), generator=rng)) for _ in range(4)
+        ]
+        for group_size in (1, 7, 32, 64):
+            total = 0
+            for n, k in shapes:
+                total += sum(bits for _ in range(n * k))
+                if bits < 16:
+                    total += sum(16 + bits for _ in range(n) for _ in range(0, k, group_size))
+            found = number(student.weight_bytes(shapes, bits, group_size), "weight_bytes(...)")
+            assert found == total / 8, f"{bits} bits, G = {group_size}: {found}, not {total / 8}"
+    assert number(student.weight_bytes([], 4, 32), "weight_bytes([])") == 0, "no weights"
+
+
+def machine(rng):
+    """(weights, kv, flops, bandwidth, peak), of sizes as they are."""
+    u = torch.rand(5, generator=rng).double() + 0.5
+    return [v * w for v, w in zip(u.tolist(), (4e9, 1e8, 1e10, 1e12, 1e14), strict=True)]
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="batch / max(reading, computing): each sequence reads its own keys and values",
+    cause="keys and values read once, computing not multiplied by the batch, or a sum for max",
+)
+def test_rates_against_both_bounds(student, rng):
+    for _ in range(10):
+        weights, kv, flops, bandwidth, peak = machine(rng)
+        for batch in (1, 3, 50, 2000):
+            reading = (weights + batch * kv) / bandwidth
+            expected = batch / max(reading, batch * flops / peak)
+            rate = student.decode_rate(weights, kv, flops, batch, bandwidth, peak)
+            expect_close(number(rate, "decode_rate"), expected, what="the rate", rtol=1e-12)
+        slow = student.decode_rate(weights, kv, flops, 8, bandwidth, flops)  # 1 FLOPs-step a second
+        expect_close(number(slow, "decode_rate"), 1.0, what="rate of a slow machine", rtol=1e-12)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="below the ridge a step is bound by reading, above it by computing",
+    cause="keys and values left out, flops / peak inverted, or a result rounded to an int",
+)
+def test_ridge_from_both_sides(student, rng):
+    for _ in range(10):
+        weights, kv, flops, bandwidth, peak = machine(rng)
+        kv *= 0.1  # computing one more sequence takes longer than reading it
+        for values in (0.0, kv):
+            b = number(student.ridge_batch(weights, values, flops, bandwidth, peak), "ridge_batch")
+            assert math.isfinite(b) and b > 0, f"the ridge is {b}"
+            for batch, computing in ((0.99 * b, False), (1.01 * b, True)):
+                reading = (weights + batch * values) / bandwidth
+                assert (batch * flops / peak > reading) == computing, (
+                    f"at {batch / b:.2f} of the ridge, computing "
+                    f"{batch * flops / peak:.3g} s, reading {reading:.3g} s"
+                )
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="where each sequence takes longer to read than to compute, the ridge is inf",
+    cause="a negative batch, or a division by 0 where both take equally long",
+)
+def test_no_ridge(student, rng):
+    for _ in range(5):
+        weights, _, flops, bandwidth, peak = machine(rng)
+        for factor in (1.5, 20.0):
+            kv = factor * flops / peak * bandwidth
+            b = student.ridge_batch(weights, kv, flops, bandwidth, peak)
+            assert number(b, "ridge_batch") == math.inf, f"the ridge is {b}, with kv too large"
+    assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
+    assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"

@@ -1,0 +1,11 @@
+"""The division by s is forgotten."""
+
+import torch
+
+FAILS = ["test_scaling_by_hand", "test_random_scales_against_float64"]
+
+
+def scaled_round_trip(w, s, bits, group_size):
+    if s.shape != w.shape[1:] or not ((s > 0) & torch.isfinite(s)).all():
+        raise ValueError(s.shape)
+    return dequantize_groups(*quantize_groups(w.float() * s, bits, group_size))  # noqa: F821

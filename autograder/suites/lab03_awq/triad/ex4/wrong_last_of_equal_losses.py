@@ -1,0 +1,14 @@
+"""The last of equal losses wins."""
+
+FAILS = ["test_ties_and_calls"]
+
+
+def search_scales(x_mean, weights, block, bits, group_size):
+    exact = block(weights)
+    losses = []
+    for ratio in RATIOS:  # noqa: F821 -- given
+        s = candidate_scales(x_mean, ratio)  # noqa: F821
+        output = block([scaled_round_trip(w, s, bits, group_size) for w in weights])  # noqa: F821
+        losses.append((output.float() - exact.float()).square().mean().item())
+    ratio = [r for r, v in zip(RATIOS, losses, strict=True) if v == min(losses)][-1]  # noqa: F821
+    return candidate_scales(x_mean, ratio), ratio, losses  # noqa: F821

@@ -1,0 +1,12 @@
+"""A group that is begun is not counted."""
+
+FAILS = ["test_bytes_by_hand", "test_bytes_by_counting"]
+
+
+def weight_bytes(shapes, bits, group_size):
+    total = 0
+    for n, k in shapes:
+        total += n * k * bits
+        if bits < 16:
+            total += n * (k // group_size) * (16 + bits)
+    return total / 8

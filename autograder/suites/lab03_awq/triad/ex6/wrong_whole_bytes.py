@@ -1,0 +1,14 @@
+"""Integer division by 8."""
+
+import math
+
+FAILS = ["test_bytes_by_counting"]
+
+
+def weight_bytes(shapes, bits, group_size):
+    total = 0
+    for n, k in shapes:
+        total += n * k * bits
+        if bits < 16:
+            total += n * math.ceil(k / group_size) * (16 + bits)
+    return total // 8

@@ -1,0 +1,72 @@
+"""The roofline of decoding in the chapter on AWQ: Llama-2-7B on an RTX 4090, from shapes alone.
+
+The tables and figures of that chapter are written by lab03_tables.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from efflib.models.llama import Llama, LlamaConfig
+from efflib.plots import salience
+from efflib.serving.roofline import (
+    RTX_4090,
+    Step,
+    decode_step,
+    ridge_batch,
+    tokens_per_second,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LLAMA_2_7B = LlamaConfig(32000, 4096, 11008, 32, 32, 32, 128)
+MEASURED = {16: 50, 4: 166}  # tokens per second of TinyChat on an RTX 4090, MIT 6.5940
+CONTEXT = 512  # tokens in the cache, for the prediction
+BATCHES = [2**i for i in range(12)]
+ALT = "Most tokens per second of Llama-2-7B on an RTX 4090 by batch, in 16 and in 4 bits"
+
+
+def steps(tokens: int) -> dict[int, Step]:
+    """A decoding step of Llama-2-7B in 16 bits, and in 4 in groups of 128."""
+    with torch.device("meta"):
+        model = Llama(LLAMA_2_7B)
+    return {16: decode_step(model, tokens=tokens), 4: decode_step(model, 4, 128, tokens)}
+
+
+def table() -> str:
+    """Bounds with a filled cache beside measurements, and ridges at the first token."""
+    filled, first = steps(CONTEXT), steps(0)
+    lines = [
+        "| weights | GB of weights | tokens/s at most | measured | share | ridge, empty cache |",
+        "|---|---|---|---|---|---|",
+    ]
+    for bits, step in filled.items():
+        bound = tokens_per_second(step, RTX_4090)
+        ridge = ridge_batch(first[bits], RTX_4090)
+        lines.append(
+            f"| {bits} bits | {step.weights / 1e9:.2f} | {bound:.0f} | {MEASURED[bits]} | "
+            f"{MEASURED[bits] / bound:.0%} | batch {ridge:.0f} |"
+        )
+    ratio = [tokens_per_second(filled[4], RTX_4090), tokens_per_second(filled[16], RTX_4090)]
+    measured = MEASURED[4] / MEASURED[16]
+    lines.append(
+        f"| ratio | {filled[16].weights / filled[4].weights:.2f} | {ratio[0] / ratio[1]:.2f} | "
+        f"{measured:.2f} | | |"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def figure() -> Figure:
+    """Bounds by the batch with an empty cache, and what was measured at batch 1."""
+    first = steps(0)
+    rates = {
+        f"{bits} bits": [tokens_per_second(step, RTX_4090, batch) for batch in BATCHES]
+        for bits, step in first.items()
+    }
+    measured = {f"measured, {bits} bits: {rate}": (1, rate) for bits, rate in MEASURED.items()}
+    ridge = ridge_batch(first[16], RTX_4090)
+    title = f"Four bits gain at small batches, and nothing from batch {ridge:.0f} on"
+    return salience.decode(BATCHES, rates, measured, title)
