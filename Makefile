@@ -69,6 +69,7 @@ site: setup
 	$(BIN)/sphinx-build -W -b html course course/_build/html
 
 train: setup
+	$(PIP) --editable '.[train]'
 	$(BIN)/python -m efflib.zoo.train target
 	$(BIN)/python -m efflib.zoo.train draft
 

@@ -40,4 +40,4 @@ def test_the_conda_environment_installs_the_project_with_the_same_pins():
 
 
 def test_extras_of_the_design_exist():
-    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev"}
+    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev", "train"}
