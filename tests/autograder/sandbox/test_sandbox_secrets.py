@@ -147,7 +147,7 @@ def test_the_source_of_withheld_modules_is_nowhere_inside(victim):
     root = site.efflib_dir() / "quantization"
     marks = sorted({line for path in root.glob("*.py") for line in path.read_text().splitlines()})
     marks = [line.strip() for line in marks if len(line) > 60 and line[0] not in " \"'"][:8]
-    names = ["kmeans_quantize_weight", "dequantize_kmeans_weight", "quantizable_linears"]
+    names = ["kmeans_quantize_weight", "dequantize_kmeans_weight", "_unclamped_codes"]
     text = "".join(path.read_text() for path in root.glob("*.py"))
     assert len(marks) == 8 and all(name in text for name in names)
     cell = """
@@ -184,7 +184,9 @@ def test_what_is_not_withheld_can_be_imported(victim):
     cell += (
         "  try: importlib.import_module(name)\n  except BaseException as e: failed[name] = str(e)"
     )
-    assert victim.run(f"{cell}\n return failed", wanted) == {}
+    failed = victim.run(f"{cell}\n return failed", wanted)
+    # what is built on a withheld module is told so, and nothing else fails
+    assert {m: why for m, why in failed.items() if "is not available in grading" not in why} == {}
 
 
 # ---- the host ------------------------------------------------------------------------------------
