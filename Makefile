@@ -31,8 +31,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt | system-packages
 demo: setup
 	$(BIN)/python -m autograder.demo
 
+# two processes with one thread each: torch's threads wait for one another on shared cores
 test: setup
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lab: setup
 	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab

@@ -154,7 +154,8 @@ def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch):
 
 
 SCRIPT = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
 sys.path.insert(0, {str(HERE)!r})
 from pathlib import Path
 from autograder.batch import cache_dir, grade_many
