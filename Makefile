@@ -1,4 +1,4 @@
-# make demo   set up everything, release lab01, grade a class of submissions, show where to look
+# make demo   set up everything, release a lab, grade a class of submissions, show where to look
 # make test   set up everything, run all tests
 # make lab    open the labs in JupyterLab
 SHELL := /bin/bash
@@ -7,6 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 NOTEBOOK_DIR ?= labs
+LAB ?= lab01_quantization
 
 .PHONY: setup demo test lab lint release test-oracles test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
@@ -29,7 +30,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | system-packages
 	@touch $@
 
 demo: setup
-	$(BIN)/python -m autograder.demo
+	$(BIN)/python -m autograder.demo $(LAB)
 
 # two processes with one thread each: torch's threads wait for one another on shared cores
 test: setup

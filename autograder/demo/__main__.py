@@ -1,14 +1,16 @@
-"""`python -m autograder.demo`: releases lab01, lets a class of eleven hand in, grades it.
+"""`python -m autograder.demo [LAB]`: releases a lab, lets a class of eleven hand in, grades it.
 
 Everything happens in build/demo, a course folder of its own: nothing of the real course is touched.
 """
 
+import argparse
 import shutil
 import sys
 from pathlib import Path
 
 from autograder.commands import grade_class
-from autograder.demo.make_class import LAB, STUDENTS, make_class, surprises
+from autograder.demo.make_class import STUDENTS, make_class, surprises
+from autograder.manifest import lab_names, load_lab
 from autograder.release import generate
 
 ROOT = Path(__file__).parents[2]
@@ -30,30 +32,34 @@ Go on by hand, in that folder:
 
 
 def main() -> int:
-    """Exit code: 0 if every student got what make_class.EXPECTED says."""
+    """Exit code: 0 if every student got what make_class.expected_failures says."""
+    parser = argparse.ArgumentParser(prog="python -m autograder.demo", description=__doc__)
+    labs = lab_names(ROOT)
+    parser.add_argument("lab", nargs="?", choices=labs, default=labs[0], metavar="LAB")
+    lab = parser.parse_args().lab
     demo = ROOT / "build" / "demo"
-    course = fresh_course(demo)
-    make_class(course, LAB, course / "submitted")
-    print(f"{len(STUDENTS)} students handed in {LAB}:")
+    course = fresh_course(demo, lab)
+    make_class(course, lab, course / "submitted")
+    print(f"{len(STUDENTS)} students handed in {lab}:")
     for student, hand_in in STUDENTS.items():
         print(f"  {student:16s}{hand_in.__doc__}")
-    results = grade_class(course, LAB, course / "submitted")
+    results = grade_class(course, lab, course / "submitted")
     export(course)
     shown = demo.relative_to(Path.cwd()) if demo.is_relative_to(Path.cwd()) else demo
-    print(LOOK.format(demo=shown, lab=LAB, bin=Path(sys.executable).parent))
-    wrong = surprises(results)
+    print(LOOK.format(demo=shown, lab=lab, bin=Path(sys.executable).parent))
+    wrong = surprises(load_lab(lab, course), results)
     print("\n".join(wrong) or "Every student got what this class is meant to get.")
     return 1 if wrong else 0
 
 
-def fresh_course(demo: Path) -> Path:
+def fresh_course(demo: Path, lab: str) -> Path:
     """The course folder without an earlier class; stored results of grading stay."""
     for name in MADE:
         shutil.rmtree(demo / name, ignore_errors=True)
     (demo / "gradebook.db").unlink(missing_ok=True)
     demo.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "nbgrader_config.py", demo)
-    generate(ROOT, LAB, demo)
+    generate(ROOT, lab, demo)
     return demo
 
 

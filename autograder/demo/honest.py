@@ -12,28 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-ENDLESS = '''
-
-
-def levels_between(lo, hi, bits):
-    """How many levels the even start has (never ends where the step is 0)."""
-    step, level, count = (hi - lo) / (2**bits - 1), lo, 0
-    while level <= hi:
-        level, count = level + step, count + 1
-    return count
-
-
-kmeans = kmeans_codebook
-
-
-def kmeans_codebook(values, bits, iterations):
-    assert levels_between(values.min().item(), values.max().item(), bits) >= 2**bits - 1
-    return kmeans(values, bits, iterations)
-'''
-ANSWERS = {
-    "w1": "The codebook is not counted: 16 entries of 16 bits for 32 weights are **8 bits** each.",
-    "w2": "Rounding has slope 0 or none. Over a whole step the slope is 1, so the sign is right.",
-}
+from autograder.demo.entries import Entries
 
 
 @dataclass(frozen=True)
@@ -44,10 +23,11 @@ class Kit:
     solved: dict[str, str]  # grade_id -> source of the solved cell
     functions: dict[str, tuple[str, ...]]  # exercise -> names of its functions
     triad: Path
+    entries: Entries
 
     def filled(self, **answers: str) -> NotebookNode:
         """The release with the solved cells and written answers, some of them replaced."""
-        nb, given = copy.deepcopy(self.release), self.solved | ANSWERS | answers
+        nb, given = copy.deepcopy(self.release), self.solved | self.entries.answers | answers
         for cell in nb.cells:
             cell.source = given.get(grade_id(cell), cell.source)
         return nb
@@ -84,10 +64,8 @@ def right_otherwise(kit: Kit) -> NotebookNode:
 
 def partly_right(kit: Kit) -> NotebookNode:
     """Two exercises with mistakes that people make: only tests that see them cost points."""
-    return kit.filled(
-        ex4=kit.variant("ex4", "wrong_empty_is_zero"),
-        ex5=kit.variant("ex5", "wrong_gradient_everywhere"),
-    )
+    wrong = kit.entries.partly_right
+    return kit.filled(**{exercise: kit.variant(exercise, name) for exercise, name in wrong.items()})
 
 
 def empty(kit: Kit) -> NotebookNode:
@@ -97,7 +75,7 @@ def empty(kit: Kit) -> NotebookNode:
 
 def helpers(kit: Kit) -> NotebookNode:
     """Right, in an untidy way: a helper at the end, a scratch cell that raises, magics."""
-    [name] = kit.functions["ex1"]
+    name = kit.functions["ex1"][-1]
     call = f"def {name}(*args, **kwargs):\n    return my_{name}(*args, **kwargs)"
     helper = re.sub(rf"\b{name}\b", f"my_{name}", kit.solved["ex1"])
     nb = kit.filled(ex1=f"%matplotlib inline\n{call}")
@@ -129,7 +107,9 @@ def messy(kit: Kit) -> NotebookNode:
 
 def endless_loop(kit: Kit) -> NotebookNode:
     """One function does not end on some inputs: it costs those tests and nothing else."""
-    return kit.filled(ex4=kit.solved["ex4"] + ENDLESS)
+    endless = kit.entries.endless
+    whole = f"{kit.solved[endless.exercise]}\n\n\n{endless.code}"
+    return kit.filled(**{endless.exercise: whole})
 
 
 def not_a_notebook(kit: Kit) -> bytes:

@@ -2,8 +2,8 @@
 
     make_class(course_root, "lab01_quantization", course_root / "submitted")
 
-gives <out>/<student>/<lab>/...  EXPECTED says in which exercises each student loses points, and the
-tests that take them (at least these: others may see the same mistake).
+gives <out>/<student>/<lab>/...  `expected_failures` says in which exercises each student loses
+points, and the tests that take them (at least these: others may see the same mistake).
 """
 
 import io
@@ -13,12 +13,12 @@ from pathlib import Path
 import nbformat
 
 from autograder.demo import honest, hostile
+from autograder.demo.entries import fails_of, load_entries
 from autograder.demo.honest import Kit, grade_id
-from autograder.manifest import load_lab
+from autograder.manifest import LabSpec, load_lab
 from autograder.release import build_source
 from autograder.results import ExerciseResult, Result
 
-LAB = "lab01_quantization"
 ALL = "all"  # every test of the exercise
 STUDENTS = {
     "right": honest.right,
@@ -33,24 +33,24 @@ STUDENTS = {
     "hostile_reader": hostile.hostile_reader,
     "hostile_forger": hostile.hostile_forger,
 }
-BUT_THE_FIRST = dict.fromkeys(("ex2", "ex3", "ex4", "ex5", "ex6"), ALL)
-EXPECTED: dict[str, dict[str, str | set[str]] | None] = {
-    "right": {},
-    "right_otherwise": {},
-    "partly_right": {
-        "ex4": {"test_empty_clusters"},
-        "ex5": {"test_gradient_outside", "test_gradient_by_rows"},
-    },
-    "empty": {"ex1": ALL} | BUT_THE_FIRST,
-    "helpers": {},
-    "messy": {},
-    "endless_loop": {"ex4": {"test_awkward_values"}},
-    "not_a_notebook": None,  # rejected
-    "zipped": {},
-    "hostile_reader": BUT_THE_FIRST,
-    "hostile_forger": BUT_THE_FIRST,
-}
-FILES = {"helpers": "quantization (1).ipynb", "zipped": "handed_in.zip"}
+REJECTED = None
+FILES = {"helpers": "{notebook} (1).ipynb", "zipped": "handed_in.zip"}
+
+
+def expected_failures(lab: LabSpec) -> dict[str, dict[str, str | set[str]] | None]:
+    """For each student: exercises that lose points -> the tests that take them, at least these."""
+    entries, triad = load_entries(lab), lab.suite_dir / "triad"
+    wrong = {ex: fails_of(triad, ex, name) for ex, name in entries.partly_right.items()}
+    everything = dict.fromkeys(lab.exercises, ALL)
+    but_the_first = dict.fromkeys(list(lab.exercises)[1:], ALL)
+    return dict.fromkeys(STUDENTS, {}) | {
+        "partly_right": wrong,
+        "empty": everything,
+        "endless_loop": {entries.endless.exercise: set(entries.endless.fails)},
+        "not_a_notebook": REJECTED,
+        "hostile_reader": but_the_first,
+        "hostile_forger": but_the_first,
+    }
 
 
 def make_class(course_root: Path, lab: str, out_dir: Path) -> list[Path]:
@@ -65,6 +65,7 @@ def make_class(course_root: Path, lab: str, out_dir: Path) -> list[Path]:
         solved={grade_id(cell): cell.source for cell in cells if grade_id(cell)},
         functions={name: exercise.functions for name, exercise in spec.exercises.items()},
         triad=spec.suite_dir / "triad",
+        entries=load_entries(spec),
     )
     paths = []
     for student, hand_in in STUDENTS.items():
@@ -72,7 +73,8 @@ def make_class(course_root: Path, lab: str, out_dir: Path) -> list[Path]:
         content = made if isinstance(made, bytes) else nbformat.writes(made).encode()
         if student == "zipped":
             content = packed(f"lab/{spec.notebook}.ipynb", content)
-        path = Path(out_dir) / student / lab / FILES.get(student, f"{spec.notebook}.ipynb")
+        name = FILES.get(student, "{notebook}.ipynb").format(notebook=spec.notebook)
+        path = Path(out_dir) / student / lab / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         paths.append(path)
@@ -89,12 +91,12 @@ def packed(name: str, notebook: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def surprises(results: list[Result]) -> list[str]:
-    """Where grading gave something else than EXPECTED, a sentence each."""
-    found = []
+def surprises(lab: LabSpec, results: list[Result]) -> list[str]:
+    """Where grading gave something else than expected, a sentence each."""
+    found, everyone = [], expected_failures(lab)
     for result in results:
-        expected = EXPECTED[result.student]
-        status = "rejected" if expected is None else "graded"
+        expected = everyone[result.student]
+        status = "rejected" if expected is REJECTED else "graded"
         if result.status != status:
             found.append(f"{result.student} is {result.status}, not {status} {result.reason}")
             continue
@@ -107,7 +109,7 @@ def surprises(results: list[Result]) -> list[str]:
                     f"{result.student}, {part.exercise}: "
                     f"{sorted(failed)} failed, not {sorted(wanted)}"
                 )
-    missing = EXPECTED.keys() - {result.student for result in results}
+    missing = everyone.keys() - {result.student for result in results}
     return found + [f"{student} has no result" for student in sorted(missing)]
 
 
