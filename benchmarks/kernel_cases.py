@@ -18,6 +18,7 @@ from efflib.kernels.attention_backward import attention_backward
 from efflib.kernels.flash_attention import flash_attention
 from efflib.kernels.flash_decoding import flash_decoding
 from efflib.kernels.paged_attention import paged_attention
+from efflib.kernels.tma_attention import tma_attention
 from efflib.kernels.windowed_attention import windowed_attention
 
 BACKENDS = {
@@ -28,6 +29,7 @@ BACKENDS = {
 }
 # block_m, block_n, num_warps, num_stages; all fit into an H100
 FORWARD = ((128, 64, 8, 2), (128, 64, 8, 3), (128, 128, 8, 2), (64, 64, 4, 3))
+TMA = ((128, 128, 8, 2, False), (128, 128, 4, 2, True), (128, 64, 8, 3, False))  # last: specialized
 BACKWARD = ((64, 32, 8, 2), (64, 32, 4, 2), (64, 64, 8, 1))  # block and step first
 # rounding p and o to bf16 costs 2^-9 each, relative to o; sums in float32 next to nothing.  Twice
 # that, for P in bf16 beside P V in bf16 as the MATH backend has it
@@ -90,13 +92,21 @@ def efflib_forward(inputs: dict, causal: bool, blocks: tuple[int, ...]) -> Calla
     return lambda: flash_attention(q, k, v, alignment, None, *blocks)[0]
 
 
+def efflib_tma(inputs: dict, causal: bool, blocks: tuple[int, ...]) -> Callable:
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    alignment = "bottom_right" if causal else None
+    return lambda: tma_attention(q, k, v, alignment, None, *blocks)[0]
+
+
 def label(blocks: tuple[int, ...]) -> str:
-    block_m, block_n, warps, stages = blocks
-    return f"efflib {block_m}x{block_n}, {warps} warps, {stages} stages"
+    block_m, block_n, warps, stages, *specialized = blocks
+    kind = {(): "", (False,): " TMA", (True,): " TMA, specialized"}[tuple(specialized)]
+    return f"efflib{kind} {block_m}x{block_n}, {warps} warps, {stages} stages"
 
 
 def prefill(T: int, causal: bool, heads: int = 32, d: int = 128, device: str = "cuda") -> Case:
     contenders = {label(b): partial(efflib_forward, causal=causal, blocks=b) for b in FORWARD}
+    contenders |= {label(b): partial(efflib_tma, causal=causal, blocks=b) for b in TMA}
     contenders |= {n: partial(sdpa, backend=b, causal=causal) for n, b in BACKENDS.items()}
     kind = "causal" if causal else "full"
     return Case(
@@ -126,7 +136,7 @@ def windowed(T: int, window: int, heads: int = 32, d: int = 128, device: str = "
     def with_mask(inputs: dict, backend: SDPBackend) -> Callable:
         return sdpa(inputs, backend, False, window_mask(T, window, sinks, device))
 
-    contenders = {label(b): partial(efflib, blocks=b) for b in ((64, 64, 4, 2), (128, 64, 8, 2))}
+    contenders = {label(b): partial(efflib, blocks=b) for b in ((64, 64, 8, 2), (128, 64, 8, 2))}
     masked = ("SDPA CUDNN", "SDPA EFFICIENT", "SDPA MATH")  # FLASH takes no mask
     contenders |= {f"{n}, mask": partial(with_mask, backend=BACKENDS[n]) for n in masked}
     return Case(

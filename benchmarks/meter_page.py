@@ -7,22 +7,18 @@ Deterministic: the meter counts, and no time is measured.  What the compiler mak
 depends on the version of Triton, which the table names.  Takes a minute or two.
 """
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 # isort: off
-from efflib.meter import KernelFault, Meter, block_sweep, compile_report, guarded, heat_maps, replay
+from efflib.meter import Meter, block_sweep, compile_report, heat_maps, replay
 
 # isort: on
 import meter_kernels as kernels
 import torch
 import triton
+from meter_faults import faults, markdown, quoted, repairs
 
+from efflib.kernels import tma_attention
 from efflib.kernels.attention_cost import flash_attention_cost, plain_attention_bytes
 from efflib.kernels.flash_attention import compile_cases, flash_attention
 from efflib.meter import __main__ as compiled
@@ -35,21 +31,10 @@ from efflib.plots import style
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "meter"
-WIDTH = 92  # of quoted messages
 
 N, D, HEADS = 128, 16, 2  # the attention that is metered
 PREFILL = (1, 32, 4096, 128)  # and the one that is computed on paper, in bf16
 KEY_HEADS = 8
-
-
-def attention_inputs(n: int = N, d: int = D, heads: int = HEADS) -> tuple[torch.Tensor, ...]:
-    generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(1, heads, n, d, generator=generator).half() for _ in range(3))
-
-
-def markdown(header: list[str], rows: list[list]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in lines) + "\n"
 
 
 def three(number: float) -> str:
@@ -57,94 +42,9 @@ def three(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def quoted(text: str) -> str:
-    wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in text.splitlines()]
-    return "```text\n" + "\n".join(wrapped) + "\n```\n"
-
-
-# ---- the interpreter as it comes --------------------------------------------------------------
-
-
-def stock(command: str) -> subprocess.CompletedProcess:
-    """meter_kernels.py in a process of its own, without efflib's repairs and checks."""
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", kernels.__file__, command],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-    )
-
-
-def repairs() -> str:
-    as_it_comes, repaired = json.loads(stock("numbers").stdout), kernels.numbers()
-    rows = [
-        [label, f"{right:g}", f"{as_it_comes[label]:g}", f"{repaired[label]:g}"]
-        for label, right in zip(kernels.OPERATIONS, kernels.EXPECTED, strict=True)
-    ]
-    far = stock("far").returncode
-    fate = f"the process was killed by signal {-far}" if far < 0 else f"the process returned {far}"
-    return (
-        markdown(["operation", "right", f"Triton {triton.__version__}", "repaired"], rows)
-        + "\nA load far beyond the end of a tensor, in the same interpreter without the meter: "
-        + f"{fate}, and a notebook would have lost its kernel.\n"
-    )
-
-
-# ---- faults ------------------------------------------------------------------------------------
-
-
-def row_too_many() -> None:
-    kernels.double_rows[(5,)](torch.ones(4, 16), torch.empty(5, 16), 16, 16)
-
-
-def stride_taken_for_granted() -> None:
-    kernels.double_rows[(4,)](guarded(torch.ones(4, 16)), torch.empty(4, 16), 16, 16)
-
-
-def order_of_programs() -> None:
-    kernels.add_up[(4,)](torch.ones(64), torch.zeros(1), 16)
-
-
-def order_of_lanes() -> None:
-    index = torch.arange(16) // 2
-    kernels.histogram[(1,)](index, torch.zeros(8, dtype=torch.int32), 16)
-
-
-def address_from_memory() -> None:
-    # refused before it is used; a real address would differ from run to run
-    kernels.through_a_list[(1,)](torch.tensor([0x7F0000000000]), torch.empty(16), 16)
-
-
-FAULTS: dict[str, Callable[[], None]] = {
-    "A row too many": row_too_many,
-    "A stride taken for granted, met by `guarded`": stride_taken_for_granted,
-    "The order of programs": order_of_programs,
-    "The order of lanes": order_of_lanes,
-    "An address from memory": address_from_memory,
-}
-
-
-def message(faulty: Callable[[], None]) -> str:
-    try:
-        with Meter():
-            faulty()
-    except KernelFault as fault:
-        return f"{type(fault).__name__}: {fault}"
-    raise AssertionError(f"{faulty.__name__} was not found")
-
-
-def faults() -> str:
-    parts = [f"**{title}**\n\n{quoted(message(f))}" for title, f in FAULTS.items()]
-    out = torch.empty(2, 5)
-    with Meter() as m:
-        kernels.softmax_rows[(2,)](torch.ones(2, 5), out, 5, 8)
-    told = [line for line in m.report().splitlines() if "poisoned" in line]
-    shown = ", ".join(f"{value:g}" for value in out[0].tolist())
-    parts.append(
-        f"**Masked lanes without `other=`**: no exception; the result is {shown}, and the report "
-        f"says\n\n{quoted(*told)}"
-    )
-    return "\n".join(parts)
+def attention_inputs(n: int = N, d: int = D, heads: int = HEADS) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(1, heads, n, d, generator=generator).half() for _ in range(3))
 
 
 # ---- counts --------------------------------------------------------------------------------------
@@ -295,14 +195,15 @@ def roofline_figure(gpu: str = "H100"):
 
 def compiler() -> str:
     cases = compile_cases()
-    text, _ = compiled.table(cases, ["sm_80", "sm_90", "sm_100"])
+    shown = cases + tma_attention.compile_cases()
+    text, _ = compiled.table(shown, ["sm_80", "sm_90", "sm_100"])
     case = cases[-1]
     few = compile_report(case.kernel, case.arguments | {"BN": 128}, "sm_90", num_warps=4)
     [small] = matmul_cases()
     [failed] = compile_for_targets(small._replace(arguments=small.arguments | {"BK": 8}), ["sm_90"])
     return (
-        f"Triton {triton.__version__}:\n\n```text\n{text}\n```\n\nThe last kernel with blocks of "
-        f"128 x 128 on 4 warps, for sm_90: {few.registers} registers, "
+        f"Triton {triton.__version__}:\n\n```text\n{text}\n```\n\nFlash attention with d=128, "
+        f"blocks of 128 x 128 on 4 warps, for sm_90: {few.registers} registers, "
         f"{'; '.join(few.problems) or 'no problem'}. The matrix product with blocks of 8 along K, "
         "which the interpreter runs:\n\n"
         + quoted(f"{type(failed).__name__}: {str(failed).splitlines()[-1]}")

@@ -140,7 +140,7 @@ def windowed_attention(
     scale: float | None = None,
     block_m: int = 64,
     block_n: int = 64,
-    num_warps: int = 4,
+    num_warps: int = 8,
     num_stages: int = 2,
 ) -> tuple[Tensor, Tensor]:
     """Attention o [B, H, T, d] in q's dtype, and lse [B, H, T] float32, of windows and sinks.
@@ -176,5 +176,5 @@ def compile_cases() -> list[Case]:
     sizes = {"H": 32, "GROUP": 4, "T": 4096, "S": 4096, "shift": 0, "scale_log2": 0.1}
     blocks = {"window": 1024, "sinks": 4, "D": 128, "BM": 64, "BN": 64}
     arguments = tensors | strides | sizes | blocks
-    options = {"num_warps": 4, "num_stages": 2}
+    options = {"num_warps": 8, "num_stages": 2}
     return [Case("window and sinks bf16", windowed_attention_kernel, arguments, options)]

@@ -71,6 +71,7 @@ class Case(NamedTuple):
     kernel: object
     arguments: dict
     options: dict = {}
+    targets: tuple[str, ...] = tuple(SHARED_LIMIT)  # what it is written for
 
 
 def _describe(name: str, value) -> tuple[str, bool]:
