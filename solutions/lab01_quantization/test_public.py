@@ -5,28 +5,9 @@ q is a code, qmin..qmax the codes of a grid of b bits, s a scale, z a zero point
 
 import torch
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import exercise, expect_close, expect_tensor, expect_tuple
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
-
-
-def result(value, types, call):
-    """The parts of a returned tuple, or a failure that says what came back instead."""
-    kinds = ", ".join(t.__name__ for t in types)
-    ok = isinstance(value, tuple) and len(value) == len(types)
-    ok = ok and all(isinstance(part, t) for part, t in zip(value, types, strict=True))
-    assert ok, f"{call} must return a tuple ({kinds}); it returned {type(value).__name__}"
-    return value
-
-
-def tensor(value, call, dtype=None, shape=None):
-    """A returned tensor of the dtype and shape asked for, or a failure that says what came back."""
-    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}, not a tensor"
-    if dtype is not None:
-        assert value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
-    if shape is not None:
-        assert value.shape == shape, f"{call} has shape {list(value.shape)}, not {list(shape)}"
-    return value
 
 
 def codes_of(bits, symmetric):
@@ -38,9 +19,9 @@ def codes_of(bits, symmetric):
 def grid(student, lo, hi, bits, symmetric):
     """(scale, zero as float) of the student, with the checks that every use needs."""
     value = student.affine_parameters(lo, hi, bits=bits, symmetric=symmetric)
-    scale, zero = result(value, (torch.Tensor, torch.Tensor), "affine_parameters")
-    tensor(scale, "scale", torch.float32, lo.shape)
-    tensor(zero, "zero", None, lo.shape)
+    scale, zero = expect_tuple(value, (torch.Tensor, torch.Tensor), "affine_parameters")
+    expect_tensor(scale, "scale", torch.float32, lo.shape)
+    expect_tensor(zero, "zero", None, lo.shape)
     assert torch.equal(zero.double(), zero.double().round()), (
         "zero holds numbers that are not whole"
     )
@@ -143,12 +124,12 @@ def test_group_of_zeros(student, rng):
 
 def encode(student, x, scale, zero, bits, symmetric):
     codes = student.quantize(x, scale, zero, bits=bits, symmetric=symmetric)
-    return tensor(codes, "quantize(...)", torch.int8 if symmetric else torch.uint8, x.shape)
+    return expect_tensor(codes, "quantize(...)", torch.int8 if symmetric else torch.uint8, x.shape)
 
 
 def decode(student, codes, scale, zero):
     values = student.dequantize(codes, scale, zero)
-    return tensor(values, "dequantize(...)", torch.float32, codes.shape)
+    return expect_tensor(values, "dequantize(...)", torch.float32, codes.shape)
 
 
 @exercise(
@@ -206,7 +187,7 @@ def test_clipping(student, rng):
 
 def round_trip(student, w, bits, granularity, symmetric):
     value = student.quantize_weight(w, bits=bits, granularity=granularity, symmetric=symmetric)
-    return tensor(value, f"quantize_weight({granularity!r})", torch.float32, w.shape)
+    return expect_tensor(value, f"quantize_weight({granularity!r})", torch.float32, w.shape)
 
 
 def groups_of(w, granularity):
@@ -293,9 +274,9 @@ def test_bits_by_hand(student, rng):
 def cluster(student, values, bits, iterations):
     """(codebook, codes as int64) of the student, with the checks that every use needs."""
     value = student.kmeans_codebook(values, bits=bits, iterations=iterations)
-    codebook, codes = result(value, (torch.Tensor, torch.Tensor), "kmeans_codebook")
-    tensor(codebook, "codebook", torch.float32, (2**bits,))
-    tensor(codes, "codes", None, values.shape)
+    codebook, codes = expect_tuple(value, (torch.Tensor, torch.Tensor), "kmeans_codebook")
+    expect_tensor(codebook, "codebook", torch.float32, (2**bits,))
+    expect_tensor(codes, "codes", None, values.shape)
     assert not codes.is_floating_point() and not codes.is_complex(), (
         f"codes must be integers, got {codes.dtype}"
     )
@@ -391,9 +372,9 @@ def drive_gradient(student, x, scale, zero, bits, symmetric, upstream):
 def gradient(student, x, scale, zero, bits, symmetric, upstream=None):
     upstream = torch.ones(x.shape) if upstream is None else upstream
     y, grad = student.drive(drive_gradient, x, scale, zero, bits, symmetric, upstream)
-    tensor(y, "fake_quantize(...)", torch.float32, x.shape)
+    expect_tensor(y, "fake_quantize(...)", torch.float32, x.shape)
     assert grad is not None, "no gradient reaches x: the result does not depend on it for autograd"
-    return y, tensor(grad, "the gradient", None, x.shape)
+    return y, expect_tensor(grad, "the gradient", None, x.shape)
 
 
 @exercise(

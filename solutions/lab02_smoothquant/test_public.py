@@ -7,19 +7,9 @@ that no way to compute x / s in float32 can give another code.
 
 import torch
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import exercise, expect_close, expect_tensor
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
-
-
-def tensor(value, call, dtype=None, shape=None):
-    """A returned tensor of the dtype and shape asked for, or a failure that says what came back."""
-    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}, not a tensor"
-    if dtype is not None:
-        assert value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
-    if shape is not None:
-        assert value.shape == shape, f"{call} has shape {list(value.shape)}, not {list(shape)}"
-    return value
 
 
 def coded(rows, columns, step, rng):
@@ -95,7 +85,7 @@ def test_maxima_by_hand(student, rng):
     expected = {"first": [2.0, 5.0, 3.0], "second": [1.0, 2.0, 3.0]}
     assert set(maxima) == set(expected), f"the names are {sorted(maxima)}"
     for name, values in expected.items():
-        tensor(maxima[name], f"x_max of {name!r}", torch.float32, (3,))
+        expect_tensor(maxima[name], f"x_max of {name!r}", torch.float32, (3,))
         assert maxima[name].tolist() == values, f"{name}: {maxima[name].tolist()}, not {values}"
 
 
@@ -122,7 +112,7 @@ def test_outliers_by_hand(student, rng):
     x_max = torch.tensor([1.0, 90.0, 2.0, 1.5, 0.0, 60.0, 3.0])
     for ratio, expected in ((10, [1, 5]), (30, [1, 5]), (31, [1]), (1.5, [1, 5, 6]), (100, [])):
         found = student.outlier_channels(x_max, ratio)
-        tensor(found, "outlier_channels(...)", torch.int64)
+        expect_tensor(found, "outlier_channels(...)", torch.int64)
         assert found.tolist() == expected, (
             f"median 2, ratio {ratio}: channels {found.tolist()}, expected {expected}"
         )
@@ -141,8 +131,8 @@ def test_codes_by_hand(student, rng):
     x = torch.tensor([0.1, 0.3, -0.9, 10.0, 63.5, -63.5, 70.0, -1000.0])
     value = student.int8_codes(x, torch.tensor(63.5))
     assert isinstance(value, tuple) and len(value) == 2, "int8_codes must return (codes, scale)"
-    codes = tensor(value[0], "codes", torch.int8, x.shape)
-    scale = tensor(value[1], "scale", torch.float32, ())
+    codes = expect_tensor(value[0], "codes", torch.int8, x.shape)
+    scale = expect_tensor(value[1], "scale", torch.float32, ())
     assert abs(scale.item() - 0.5) <= FLOAT32, f"the scale is {scale.item()}, expected 0.5"
     assert codes.tolist() == [0, 1, -2, 20, 127, -127, 127, -127], f"codes {codes.tolist()}"
 
@@ -159,12 +149,16 @@ def test_outputs_are_integer_sums(student, rng):
     steps = torch.tensor([[0.03], [0.5], [2.0], [0.25]]).double()
     x, x_codes = coded(4, 24, steps, rng)
     expected, bound = sums(x_codes, steps, w_codes, 0.01)
-    y = tensor(student.w8a8_linear(x, w, bias, "token"), "w8a8_linear(...)", torch.float32, (4, 6))
+    y = expect_tensor(
+        student.w8a8_linear(x, w, bias, "token"), "w8a8_linear(...)", torch.float32, (4, 6)
+    )
     expect_within(y, expected + bias, bound + 4 * FLOAT32, "a scale per token")
     x, x_codes = coded(1, 4 * 24, 0.07, rng)
     expected, bound = sums(x_codes.view(4, 24), 0.07, w_codes, 0.01)
     y = student.w8a8_linear(x.view(4, 24), w, bias, "tensor")
-    expect_within(tensor(y, "w8a8_linear(...)"), expected + bias, bound + 4 * FLOAT32, "one scale")
+    expect_within(
+        expect_tensor(y, "w8a8_linear(...)"), expected + bias, bound + 4 * FLOAT32, "one scale"
+    )
 
 
 @exercise(
@@ -179,8 +173,8 @@ def test_who_shares_a_scale(student, rng):
     loud = x * torch.tensor([1.0, 1.0, 1000.0])[:, None]
     change = {}
     for kind, x_max in (("token", None), ("tensor", None), ("static", torch.tensor(4.0))):
-        a = tensor(student.w8a8_linear(x, w, None, kind, x_max=x_max), kind, None, (3, 5))
-        b = tensor(student.w8a8_linear(loud, w, None, kind, x_max=x_max), kind, None, (3, 5))
+        a = expect_tensor(student.w8a8_linear(x, w, None, kind, x_max=x_max), kind, None, (3, 5))
+        b = expect_tensor(student.w8a8_linear(loud, w, None, kind, x_max=x_max), kind, None, (3, 5))
         change[kind] = (a - b)[:2].abs().max().item()
         assert (a - x @ w.T).norm() < 0.1 * (x @ w.T).norm(), f"{kind}: far from x W^T"
     assert change["token"] == 0 and change["static"] == 0 and change["tensor"] > 0.1, (
@@ -200,7 +194,9 @@ def test_who_shares_a_scale(student, rng):
 def test_columns_by_hand(student, rng):
     x = torch.tensor([[[0.0, -6.0, 5.9, 7.0], [1.0, 0.0, 5.9, 8.0]], [[2.0, 0.0, -5.9, 9.0]] * 2])
     for threshold, expected in ((6.0, [False, True, False, True]), (8.5, [False] * 3 + [True])):
-        mask = tensor(student.outlier_columns(x, threshold), "outlier_columns", torch.bool, (4,))
+        mask = expect_tensor(
+            student.outlier_columns(x, threshold), "outlier_columns", torch.bool, (4,)
+        )
         assert mask.tolist() == expected, f"threshold {threshold}: {mask.tolist()}"
 
 
@@ -215,7 +211,7 @@ def test_outliers_are_exact(student, rng):
     x[:, [2, 7]] = 1000 * torch.randn(4, 2, generator=rng) + 3000
     w, bias = torch.randn(5, 10, generator=rng), torch.randn(5, generator=rng)
     y = student.llm_int8_linear(x, w, bias, threshold=6.0)
-    tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
+    expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
     exact = x.double() @ w.double().T + bias
     bound = (x.double().abs() @ w.double().abs().T + 4) * 16 * FLOAT32
     expect_within(y, exact, bound, "only outlier columns are not 0")
@@ -233,7 +229,7 @@ def test_the_rest_does_not_pay(student, rng):
         loud = x.clone()
         loud[:, 3] += size
         y = student.llm_int8_linear(loud, w, None, threshold=6.0)
-        tensor(y, "llm_int8_linear(...)", None, (6, 8))
+        expect_tensor(y, "llm_int8_linear(...)", None, (6, 8))
         exact = loud.double() @ w.double().T
         # |x_hat w_hat - x w| <= |x| s_w / 2 + |w| s_x / 2 + s_x s_w / 4, summed over channels
         half_x, half_w = 4 / 127 / 2, w.abs().amax(1).double() / 127 / 2
@@ -248,7 +244,7 @@ def test_the_rest_does_not_pay(student, rng):
 
 def scales(student, x_max, weights, alpha):
     s = student.smoothing_scales(x_max, weights, alpha)
-    return tensor(s, "smoothing_scales(...)", torch.float32, x_max.shape)
+    return expect_tensor(s, "smoothing_scales(...)", torch.float32, x_max.shape)
 
 
 @exercise(

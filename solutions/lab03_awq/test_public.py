@@ -5,54 +5,34 @@ w is a weight [N, K], codes are 0..2^b - 1, a group is G neighbours of a row, s 
 
 import math
 
-import pytest
 import torch
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import (
+    exercise,
+    expect_close,
+    expect_error,
+    expect_number,
+    expect_tensor,
+    expect_tuple,
+)
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
-
-
-def result(value, types, call):
-    """The parts of a returned tuple, or a failure that says what came back instead."""
-    kinds = ", ".join(t.__name__ for t in types)
-    ok = isinstance(value, tuple) and len(value) == len(types)
-    ok = ok and all(isinstance(part, t) for part, t in zip(value, types, strict=True))
-    assert ok, f"{call} must return a tuple ({kinds}); it returned {type(value).__name__}"
-    return value
-
-
-def tensor(value, call, dtype=None, shape=None):
-    """A returned tensor of the dtype and shape asked for, or a failure that says what came back."""
-    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}, not a tensor"
-    if dtype is not None:
-        assert value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
-    if shape is not None:
-        shape = tuple(shape)
-        assert tuple(value.shape) == shape, f"{call} has shape {list(value.shape)}, not {shape}"
-    return value
-
-
-def number(value, call):
-    ok = isinstance(value, int | float) and not isinstance(value, bool)
-    assert ok, f"{call} returned {type(value).__name__}, not a number"
-    return value
 
 
 def encode(student, w, bits, group_size):
     """(codes, scale, zero) of the student, with the checks that every use needs."""
     value = student.quantize_groups(w, bits=bits, group_size=group_size)
-    codes, scale, zero = result(value, (torch.Tensor,) * 3, "quantize_groups")
+    codes, scale, zero = expect_tuple(value, (torch.Tensor,) * 3, "quantize_groups")
     groups = (w.shape[0], w.shape[1] // group_size)
-    tensor(codes, "codes", torch.uint8, w.shape)
-    tensor(scale, "scale", torch.float32, groups)
-    tensor(zero, "zero", torch.int32, groups)
+    expect_tensor(codes, "codes", torch.uint8, w.shape)
+    expect_tensor(scale, "scale", torch.float32, groups)
+    expect_tensor(zero, "zero", torch.int32, groups)
     return codes, scale, zero
 
 
 def decode(student, codes, scale, zero):
     value = student.dequantize_groups(codes, scale, zero)
-    return tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
+    return expect_tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
 
 
 def steps(w, bits, group_size):
@@ -68,24 +48,27 @@ def steps(w, bits, group_size):
 @exercise(
     "ex1",
     points=2,
-    invariant="2 bits, groups of 4: -1, 0.1, 0.9, 2 | 0, 3, 6, 9 have the codes 0 1 2 3 | 0 1 2 3",
-    cause="groups that are no neighbours in a row, 2^b steps in place of 2^b - 1, or no zero point",
+    invariant="2 bits, groups of 4: -1, 0.1, 0.9, 2 | 3, 3, 6, 9 have the codes 0 1 2 3 | 1 1 2 3",
+    cause="groups that are no neighbours in a row, 2^b steps in place of 2^b - 1, a range that was "
+    "not stretched to 0, floor in place of round, or codes - zero in uint8, where 0 - 1 is 255",
 )
 def test_groups_by_hand(student, rng):
-    w = torch.tensor([[-1.0, 0.1, 0.9, 2.0, 0.0, 3.0, 6.0, 9.0]])
+    w = torch.tensor([[-1.0, 0.1, 0.9, 2.0, 3.0, 3.0, 6.0, 9.0]])
     codes, scale, zero = encode(student, w, 2, 4)
+    right = [0, 1, 2, 3, 1, 1, 2, 3]
     assert scale.tolist() == [[1.0, 3.0]], f"the scales are {scale.tolist()}, expected 1 and 3"
     assert zero.tolist() == [[1, 0]], f"the zero points are {zero.tolist()}, expected 1 and 0"
-    assert codes.tolist() == [[0, 1, 2, 3, 0, 1, 2, 3]], f"the codes are {codes.tolist()}"
+    assert codes.tolist() == [right], f"the codes are {codes.tolist()}, expected {right}"
     w_hat = decode(student, codes, scale, zero)
-    assert w_hat.tolist() == [[-1.0, 0.0, 1.0, 2.0, 0.0, 3.0, 6.0, 9.0]], f"w_hat {w_hat.tolist()}"
+    right = [-1.0, 0.0, 1.0, 2.0, 3.0, 3.0, 6.0, 9.0]
+    assert w_hat.tolist() == [right], f"w_hat is {w_hat.tolist()}, expected {right}"
 
 
 @exercise(
     "ex1",
     points=2,
     invariant="an error is at most one step of the weight's own group (half, and half for z)",
-    cause="one scale for a row or for the tensor, floor in place of round, or a wrong zero point",
+    cause="one scale for a row or for the tensor, a wrong zero point, or codes - zero in uint8",
 )
 def test_error_within_a_step(student, rng):
     w = torch.randn(6, 24, generator=rng) * torch.logspace(-2, 2, 24)
@@ -99,7 +82,7 @@ def test_error_within_a_step(student, rng):
     "ex1",
     points=2,
     invariant="a group of zeros comes back as zeros; a group size that does not fit: ValueError",
-    cause="0 / 0 where a group's range is 0, or a reshape that fails with another error",
+    cause="0 / 0 where a group's range is 0, no check of the group size, or codes - zero in uint8",
 )
 def test_zeros_and_sizes_that_do_not_fit(student, rng):
     w = torch.zeros(2, 8)
@@ -108,10 +91,14 @@ def test_zeros_and_sizes_that_do_not_fit(student, rng):
     assert torch.isfinite(scale).all() and (scale > 0).all(), f"scales {scale.tolist()}"
     w_hat = decode(student, codes, scale, zero)
     assert (w_hat[0] == 0).all(), f"zeros came back as {w_hat[0].tolist()}"
-    expect_close(w_hat[1], w[1], what="the row with -1, 0, 2, 4", rtol=8 * FLOAT32, atol=1e-6)
-    for group_size in (3, 0, 16):
-        with pytest.raises(ValueError):
-            student.quantize_groups(w, bits=4, group_size=group_size)
+    group, right = w_hat[1, 4:], w[1, 4:]
+    expect_close(group, right, what="the group -1, 0, 2, 4", rtol=8 * FLOAT32, atol=1e-6)
+    for size in (3, 0, 16):
+        expect_error(
+            ValueError,
+            lambda size=size: student.quantize_groups(w, bits=4, group_size=size),
+            f"w [2, 8] in groups of {size}",
+        )
 
 
 # ---- exercise 2: keep channels ---------------------------------------------------------------
@@ -126,7 +113,9 @@ def test_zeros_and_sizes_that_do_not_fit(student, rng):
 def test_mean_of_magnitudes(student, rng):
     x = torch.tensor([[3.0, 1.0, 0.0], [-3.0, 2.0, 0.0]])
     for case in (x, x[None].repeat(4, 1, 1)):
-        score = tensor(student.mean_magnitude(case), "mean_magnitude(x)", torch.float32, (3,))
+        score = expect_tensor(
+            student.mean_magnitude(case), "mean_magnitude(x)", torch.float32, (3,)
+        )
         assert score.tolist() == [3.0, 1.5, 0.0], f"the scores are {score.tolist()}"
 
 
@@ -139,12 +128,15 @@ def test_mean_of_magnitudes(student, rng):
 def test_top_of_ten(student, rng):
     score = torch.tensor([0.1, 5.0, 0.2, 0.3, 7.0, 0.4, 0.0, 6.0, 0.5, 0.6])
     for fraction, expected in ((0.3, [1, 4, 7]), (0.01, [4]), (1.0, list(range(10)))):
-        channels = tensor(student.top_channels(score, fraction), "top_channels", torch.int64)
+        channels = expect_tensor(student.top_channels(score, fraction), "top_channels", torch.int64)
         chosen = sorted(channels.tolist())
         assert chosen == expected, f"fraction {fraction}: channels {chosen}, expected {expected}"
     for fraction in (0.0, 1.5):
-        with pytest.raises(ValueError):
-            student.top_channels(score, fraction)
+        expect_error(
+            ValueError,
+            lambda fraction=fraction: student.top_channels(score, fraction),
+            f"fraction {fraction}",
+        )
 
 
 @exercise(
@@ -158,7 +150,7 @@ def test_kept_columns(student, rng):
     w[:, 5] *= 20
     channels = torch.tensor([5, 2])
     w_hat = student.keep_channels(w, channels, bits=3, group_size=4)
-    tensor(w_hat, "keep_channels(...)", torch.float32, (8, 8))
+    expect_tensor(w_hat, "keep_channels(...)", torch.float32, (8, 8))
     assert torch.equal(w_hat[:, channels], w[:, channels]), "the kept columns are not as they were"
     rest = [0, 1, 3, 4, 6, 7]
     levels = (w_hat / steps(w, 3, 4))[:, rest]
@@ -173,7 +165,7 @@ def test_kept_columns(student, rng):
 
 def scaled(student, w, s, bits, group_size):
     w_hat = student.scaled_round_trip(w, s, bits=bits, group_size=group_size)
-    return tensor(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
+    return expect_tensor(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
 
 
 @exercise(
@@ -220,18 +212,22 @@ def test_error_falls_with_s(student, rng):
     "ex3",
     points=2,
     invariant="the mean over tokens and outputs of (X W_hat^T - X W^T)^2; bad scales: ValueError",
-    cause="the error of the weight without X, a sum in place of the mean, or a tensor returned",
+    cause="the error of the weight without X, a sum in place of the mean, a tensor returned, or "
+    "scales of 0 or below that are not refused",
 )
 def test_output_error_by_hand(student, rng):
     w = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     w_hat = torch.tensor([[1.0, 1.5], [3.5, 4.0]])
     x = torch.tensor([[1.0, 2.0], [0.0, 4.0], [2.0, 0.0]])
-    error = number(student.output_error(x, w, w_hat), "output_error(...)")
+    error = expect_number(student.output_error(x, w, w_hat), "output_error(...)")
     # differences of the outputs: (-1, 0.5), (-2, 0), (0, 1)
     expect_close(error, 6.25 / 6, what="output_error", rtol=16 * FLOAT32)
     for bad in (torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, -2.0])):
-        with pytest.raises(ValueError):
-            student.scaled_round_trip(w, bad, bits=4, group_size=2)
+        expect_error(
+            ValueError,
+            lambda bad=bad: student.scaled_round_trip(w, bad, bits=4, group_size=2),
+            f"scales {bad.tolist()} for w [2, 2]",
+        )
 
 
 # ---- exercise 4: search ----------------------------------------------------------------------
@@ -240,8 +236,8 @@ def test_output_error_by_hand(student, rng):
 def search(student, x_mean, weights, block, bits, group_size):
     """(s, ratio, losses) of the student, with the checks that every use needs."""
     value = student.search_scales(x_mean, weights, block, bits=bits, group_size=group_size)
-    s, ratio, losses = result(value, (torch.Tensor, float, list), "search_scales")
-    tensor(s, "the scales", torch.float32, x_mean.shape)
+    s, ratio, losses = expect_tuple(value, (torch.Tensor, float, list), "search_scales")
+    expect_tensor(s, "the scales", torch.float32, x_mean.shape)
     assert len(losses) == 20 and all(isinstance(v, float) for v in losses), (
         f"losses must be 20 floats, one for each of RATIOS; got {len(losses)} entries"
     )
@@ -257,7 +253,9 @@ def search(student, x_mean, weights, block, bits, group_size):
 def test_candidate_by_hand(student, rng):
     x_mean = torch.tensor([1.0, 4.0, 16.0])
     for ratio, expected in ((0.5, [0.5, 1.0, 2.0]), (0.0, [1.0, 1.0, 1.0])):
-        s = tensor(student.candidate_scales(x_mean, ratio), "candidate_scales", torch.float32, (3,))
+        s = expect_tensor(
+            student.candidate_scales(x_mean, ratio), "candidate_scales", torch.float32, (3,)
+        )
         expect_close(s, torch.tensor(expected), what=f"scales at {ratio}", rtol=16 * FLOAT32)
 
 
@@ -293,13 +291,26 @@ def test_the_smallest_loss_wins(student, rng):
     "ex4",
     points=2,
     invariant="with one large channel the search beats rounding to nearest, the loss at ratio 0",
-    cause="scales inverted (1 / s), or a search over something that does not depend on the data",
+    cause="scales inverted (1 / s), or weights that are searched one by one: all are rounded with "
+    "the same s, in every call of block",
 )
 def test_search_beats_rounding(student, rng):
     x = torch.randn(40, 32, generator=rng)
     x[:, 9] += 60
-    weights = [torch.randn(12, 32, generator=rng)]
-    s, ratio, losses = search(student, x.abs().mean(0), weights, lambda ws: x @ ws[0].T, 4, 32)
+    weights = [torch.randn(12, 32, generator=rng), torch.randn(5, 32, generator=rng)]
+    outputs, counts = [], set()
+
+    def block(ws):
+        counts.add(len(ws))
+        outputs.append([x @ w.T for w in ws])
+        return torch.cat(outputs[-1], dim=1)
+
+    s, ratio, losses = search(student, x.abs().mean(0), weights, block, 4, 32)
+    assert counts == {2}, f"block got {sorted(counts)} weights; it needs both, in their order"
+    exact, *candidates = outputs
+    for i, both in enumerate(candidates):
+        same = [torch.equal(y, right) for y, right in zip(both, exact, strict=True)]
+        assert not any(same), f"at ratio {i / 20} only one of the two weights was rounded"
     plain = losses[0]
     assert min(losses) < 0.5 * plain, f"least loss {min(losses):.4g}, at ratio 0 {plain:.4g}"
     assert s[9] == s.max() and s[9] > 1, f"the large channel has s = {s[9]:.3g}"
@@ -312,39 +323,50 @@ def test_search_beats_rounding(student, rng):
     "ex5",
     points=2,
     invariant="the codes 1, 2, 3 are the word 0x321 = 801; 15 in place 7 makes the word negative",
-    cause="the first code in the highest bits, or 32 bits taken as unsigned",
+    cause="the first code in the highest bits, shifts in uint8, which lose the upper bits, or 32 "
+    "bits taken as unsigned",
 )
 def test_words_by_hand(student, rng):
     codes = torch.tensor([[1, 2, 3, 0, 0, 0, 0, 0, 15], [0, 0, 0, 0, 0, 0, 0, 15, 0]])
-    words = tensor(student.pack_int4(codes), "pack_int4(codes)", torch.int32, (2, 2))
-    assert words.tolist() == [[801, 15], [-268435456, 0]], f"the words are {words.tolist()}"
+    words = expect_tensor(student.pack_int4(codes), "pack_int4(codes)", torch.int32, (2, 2))
+    right = [[801, 15], [-268435456, 0]]
+    assert words.tolist() == right, f"the words are {words.tolist()}, expected {right}"
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="unpacking gives the codes back, whatever their number; other codes: ValueError",
-    cause="the sign of the word drawn in by >>, or the filling of the last word not cut off",
+    cause="the sign of the word drawn in by >>, the filling of the last word not cut off, or no "
+    "check of the range",
 )
 def test_round_trip_of_codes(student, rng):
     for shape in ((8,), (3, 21), (2, 3, 5)):
         codes = torch.randint(0, 16, shape, generator=rng).to(torch.uint8)
         codes[..., -1] = 15
         words = student.pack_int4(codes)
-        tensor(words, "pack_int4(...)", torch.int32, (*shape[:-1], math.ceil(shape[-1] / 8)))
+        expect_tensor(words, "pack_int4(...)", torch.int32, (*shape[:-1], math.ceil(shape[-1] / 8)))
         back = student.unpack_int4(words, shape[-1])
-        tensor(back, "unpack_int4(...)", torch.uint8, shape)
-        assert torch.equal(back, codes), f"{int((back != codes).sum())} codes of {shape} changed"
+        expect_tensor(back, "unpack_int4(...)", torch.uint8, shape)
+        last, was = back.flatten()[-8:].tolist(), codes.flatten()[-8:].tolist()
+        assert torch.equal(back, codes), (
+            f"{int((back != codes).sum())} codes of {list(shape)} changed: the last ones are "
+            f"{last}, and were {was}"
+        )
     for bad in (16, -1):
-        with pytest.raises(ValueError):
-            student.pack_int4(torch.tensor([3, bad]))
+        expect_error(
+            ValueError,
+            lambda bad=bad: student.pack_int4(torch.tensor([3, bad])),
+            f"the codes 3, {bad}",
+        )
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="the packed product is that of the dequantized weight, bias included",
-    cause="zero points unpacked in the wrong shape, scales left out, or W not transposed",
+    cause="pack_int4 or unpack_int4 wrong (see above), zero points unpacked in the wrong shape, "
+    "the product in float16, or the bias forgotten",
 )
 def test_packed_product(student, rng):
     codes = torch.randint(0, 16, (6, 24), generator=rng)
@@ -355,7 +377,7 @@ def test_packed_product(student, rng):
     every = [t.repeat_interleave(8, dim=1) for t in (zero, scale.float())]  # [6, 24]
     w_hat = (codes - every[0]) * every[1]
     y = student.w4a16_linear(x, words, scale, zero_words, bias)
-    tensor(y, "w4a16_linear(...)", torch.float32, (5, 6))
+    expect_tensor(y, "w4a16_linear(...)", torch.float32, (5, 6))
     bound = (24 + 8) * FLOAT32 * (x.abs() @ w_hat.abs().T + bias.abs()).max().item()
     expect_close(y, x @ w_hat.T + bias, what="y", atol=2 * bound)
 
@@ -371,7 +393,7 @@ def test_packed_product(student, rng):
 )
 def test_bytes_by_hand(student, rng):
     for bits, expected in ((4, 512 + 20), (16, 2048.0), (3, 384 + 19)):
-        total = number(student.weight_bytes([(4, 256)], bits, 128), "weight_bytes(...)")
+        total = expect_number(student.weight_bytes([(4, 256)], bits, 128), "weight_bytes(...)")
         assert total == expected, f"{bits} bits: {total} bytes, expected {expected}"
     both = student.weight_bytes([(4, 256), (2, 10)], 4, 128)
     assert both == 532 + 10 + 5, f"with a second weight [2, 10]: {both} bytes, expected 547"
@@ -386,9 +408,13 @@ def test_bytes_by_hand(student, rng):
 def test_rates_by_hand(student, rng):
     for batch, expected in ((1, 0.5), (2, 1.0), (3, 1.0), (9, 1.0)):
         rate = student.decode_rate(100.0, 0.0, 10.0, batch, 50.0, 10.0)
-        expect_close(number(rate, "decode_rate"), expected, what=f"rate at {batch}", rtol=1e-12)
+        expect_close(
+            expect_number(rate, "decode_rate"), expected, what=f"rate at {batch}", rtol=1e-12
+        )
     rate = student.decode_rate(100.0, 25.0, 10.0, 2, 50.0, 10.0)
-    expect_close(number(rate, "decode_rate"), 2 / 3, what="rate with 25 bytes of KV", rtol=1e-12)
+    expect_close(
+        expect_number(rate, "decode_rate"), 2 / 3, what="rate with 25 bytes of KV", rtol=1e-12
+    )
 
 
 @exercise(
@@ -399,5 +425,5 @@ def test_rates_by_hand(student, rng):
 )
 def test_ridge_by_hand(student, rng):
     for kv, expected in ((0.0, 2.0), (25.0, 4.0), (50.0, math.inf), (60.0, math.inf)):
-        ridge = number(student.ridge_batch(100.0, kv, 10.0, 50.0, 10.0), "ridge_batch(...)")
+        ridge = expect_number(student.ridge_batch(100.0, kv, 10.0, 50.0, 10.0), "ridge_batch(...)")
         expect_close(ridge, expected, what=f"ridge with {kv:g} bytes of KV", rtol=1e-12)

@@ -1,11 +1,18 @@
-"""expect_close decides by its documented bound and says what differs."""
+"""Expectations decide as their docstrings say, and tell what came and what was expected."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import (
+    exercise,
+    expect_close,
+    expect_error,
+    expect_number,
+    expect_tensor,
+    expect_tuple,
+)
 
 
 def test_close_values_pass():
@@ -80,3 +87,43 @@ def test_the_bound_is_that_of_the_docstring(values, atol, rtol, data):
         assert within
     except AssertionError as fault:
         assert not within, fault
+
+
+def test_numbers_are_numbers():
+    assert expect_number(3, "f()") == 3 and expect_number(0.5, "f()") == 0.5
+    for other in (True, "3", None, torch.tensor(3.0)):
+        with pytest.raises(
+            AssertionError, match=r"f\(\) returned (bool|str|NoneType|Tensor), not a"
+        ):
+            expect_number(other, "f()")
+
+
+def test_tensors_have_the_dtype_and_shape_asked_for():
+    x = torch.zeros(2, 3)
+    assert expect_tensor(x, "f()") is expect_tensor(x, "f()", torch.float32, (2, 3)) is x
+    with pytest.raises(AssertionError, match=r"f\(\) returned list, not a tensor"):
+        expect_tensor([0.0], "f()")
+    with pytest.raises(AssertionError, match=r"dtype torch.float32, not torch.int8"):
+        expect_tensor(x, "f()", torch.int8)
+    with pytest.raises(AssertionError, match=r"shape \[2, 3\], not \[3, 2\]"):
+        expect_tensor(x, "f()", shape=(3, 2))
+
+
+def test_the_parts_of_a_tuple_are_named():
+    value = (torch.zeros(1), 0.5)
+    assert expect_tuple(value, (torch.Tensor, float), "f()") is value
+    for wrong, seen in (
+        (value[::-1], r"\(float, Tensor\)"),
+        (value[:1], r"\(Tensor\)"),
+        ([], "list"),
+    ):
+        with pytest.raises(AssertionError, match=rf"tuple \(Tensor, float\); it returned {seen}"):
+            expect_tuple(wrong, (torch.Tensor, float), "f()")
+
+
+def test_an_error_is_expected_with_what_should_raise_it():
+    expect_error(ValueError, lambda: int("x"), "int of x")
+    with pytest.raises(AssertionError, match="int of 3: no ValueError was raised"):
+        expect_error(ValueError, lambda: int("3"), "int of 3")
+    with pytest.raises(TypeError):
+        expect_error(ValueError, lambda: int(None), "int of None")
