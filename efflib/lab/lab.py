@@ -137,12 +137,9 @@ class Lab:
         """Show what the public tests gave so far, and predictions beside results."""
         if in_sandbox():
             return
-        tables = [
-            (
-                ["exercise", "title", "public points", "hidden points"],
-                [[e.key, e.title, *self._score(e)] for e in self._exercises().values()],
-            )
-        ]
+        header = ["exercise", "title", "public points", "hidden points"]
+        rows = [[e.key, e.title, *self._score(e)] for e in self._exercises().values()]
+        tables = [(header, [*rows, ["", "all", *self._total()]])]
         keys = [*self._predictions, *(k for k in self._truths if k not in self._predictions)]
         if keys:
             tables.append((["prediction", "you said", "result"], list(map(self._outcome, keys))))
@@ -156,6 +153,13 @@ class Lab:
             return ["not checked yet", f"{exercise.points:g} in all"]
         reached, public = points_of(reports)
         return [f"{reached:g} of {public:g}", f"{exercise.points - public:g} outstanding"]
+
+    def _total(self) -> list[str]:
+        """The sums of `_score`: public points reached so far, and all that is still to come."""
+        checked = [points_of(reports) for reports in self._reports.values()]
+        reached, public = (sum(column) for column in zip((0, 0), *checked, strict=True))
+        points = sum(exercise.points for exercise in self._exercises().values())
+        return [f"{reached:g} of {public:g}", f"{points - public:g} outstanding"]
 
     def _outcome(self, key: str) -> list[str]:
         prediction = self._predictions.get(key) or Prediction(key)

@@ -8,6 +8,8 @@ from html import escape
 
 from efflib.lab.display import in_notebook, show
 
+LEAST_RATIO = 0.01  # of a prediction to the result that is told; beyond, it says little
+
 
 @dataclass
 class Prediction:
@@ -82,5 +84,7 @@ def compare(prediction: Prediction, truth: object) -> str:
     try:
         ratio = float(prediction.value) / float(truth)
     except (TypeError, ValueError, RuntimeError, ZeroDivisionError):
+        return f"Result: {found}; you predicted {own}."
+    if not LEAST_RATIO <= ratio <= 1 / LEAST_RATIO:  # also of opposite signs
         return f"Result: {found}; you predicted {own}."
     return f"Result: {found}; you predicted {own}, {ratio:.3g} times as much."

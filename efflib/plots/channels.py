@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from efflib.plots import style
 from efflib.plots.style import BLACK, BLUE, COLOURS, GREY, MARKERS, ORANGE, figure
 
 if TYPE_CHECKING:
@@ -17,20 +18,22 @@ FLOOR = 1e-2  # the log axis starts here or at the smallest value drawn, whichev
 
 def draw_magnitudes(ax, values: Tensor, title: str, marked: Sequence[int] = ()) -> None:
     """One bar per channel [K] on a log axis; marked channels in another colour, with numbers."""
-    from matplotlib.ticker import LogFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     values = values.detach().float()
     ax.bar(range(len(values)), values.tolist(), width=1.0, color=BLUE)
     for j in marked:
         ax.patches[j].set_color(ORANGE)
         ax.patches[j].set_width(max(1.0, len(values) / 100))
-        ax.annotate(str(j), (j, values[j].item()), ha="center", va="bottom", fontsize=8)
+        box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}
+        place = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        ax.annotate(str(j), (j, values[j].item()), bbox=box, **place)
     ax.set_yscale("log")
     positive = values[values > 0]
     if len(positive):
         ax.set_ylim(bottom=max(FLOOR, positive.min().item() / 2), top=2 * positive.max().item())
-    ax.yaxis.set_major_formatter(LogFormatter())
-    ax.yaxis.set_minor_formatter(LogFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("channel j")
     ax.set_title(title, fontsize=10)
 
@@ -46,7 +49,7 @@ def magnitudes(
     for ax in axes:
         ax.set_ylim(min(lo for lo, _ in limits), max(hi for _, hi in limits))
     axes[0].set_ylabel(ylabel)
-    fig.suptitle(title, fontsize=11)
+    style.title(fig, title)
     return fig
 
 
@@ -107,5 +110,5 @@ def smoothing(
     draw_sweep(axes[2], alphas, curves, at)
     axes[2].set_title("perplexity of W8A8", fontsize=10)
     axes[2].legend(frameon=False, fontsize=8)
-    fig.suptitle(title, fontsize=11)
+    style.title(fig, title)
     return fig

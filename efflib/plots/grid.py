@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from efflib.plots import style
 from efflib.plots.style import BLUE, COLOURS, GREY, ORANGE, figure
 
 if TYPE_CHECKING:
@@ -46,14 +47,19 @@ def histogram_with_grid(
         unique = levels.detach().float().unique()
         _draw_histogram(ax, values, unique, f"{name}: {len(unique)} levels", quantity)
     axes[0].set_ylabel("number of values")
-    fig.suptitle(title, fontsize=11)
+    style.title(fig, title)
     return fig
 
 
 def lines(
-    x: Tensor, panels: Sequence[dict[str, Tensor]], title: str, xlabel: str, ylabels: Sequence[str]
+    x: Tensor,
+    panels: Sequence[dict[str, Tensor]],
+    title: str,
+    xlabel: str,
+    ylabels: Sequence[str],
+    at: float | None = None,
 ) -> Figure:
-    """Curves over a common x: one panel per dictionary {label: y [len(x)]}."""
+    """Curves over a common x: one panel per dictionary {label: y [len(x)]}; x = at is marked."""
     fig, axes = figure(columns=len(panels), width=max(7.0, 4.2 * len(panels)))
     for ax, panel, ylabel in zip(axes, panels, ylabels, strict=True):
         for i, (label, y) in enumerate(panel.items()):
@@ -66,21 +72,24 @@ def lines(
                 linestyle=LINES[i % len(LINES)],
             )
         ax.axhline(0, color=GREY, linewidth=0.6)
+        if at is not None:
+            ax.axvline(at, color=GREY, linestyle="--", linewidth=1)
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
         ax.legend(frameon=False, fontsize=8)
-    fig.suptitle(title, fontsize=11)
+    style.title(fig, title)
     return fig
 
 
 def bars(values: dict[str, float], title: str, ylabel: str, log: bool = False) -> Figure:
     """One labelled bar per entry, with its number above it."""
-    fig, (ax,) = figure(height=3.0)
+    fig, (ax,) = figure(width=max(7.0, 1.05 * len(values)), height=3.2)
     drawn = ax.bar(list(values), list(values.values()), color=BLUE, width=0.6)
-    ax.bar_label(drawn, fmt="{:.3g}", fontsize=9)
+    ax.bar_label(drawn, labels=[style.number(v) for v in values.values()], fontsize=9)
+    ax.tick_params(axis="x", labelsize=9)
     ax.set_ylabel(ylabel)
     ax.margins(y=0.15)
     if log:
         ax.set_yscale("log")
-    ax.set_title(title, fontsize=11)
+    style.title(fig, title)
     return fig

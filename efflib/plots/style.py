@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ COLOURS = [BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 DIVERGING = "PuOr"  # signed values: both ends stay apart in every common colour blindness
 DPI = 100
+CHARACTERS_PER_INCH = 12  # of the default font at 11 points
 
 
 def figure(columns: int = 1, width: float = 7.0, height: float = 3.4) -> tuple[Figure, list]:
@@ -35,6 +37,17 @@ def figure(columns: int = 1, width: float = 7.0, height: float = 3.4) -> tuple[F
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
     return fig, axes
+
+
+def title(fig: Figure, text: str, size: float = 11) -> None:
+    """A title over the whole figure, broken into lines that fit its width."""
+    characters = int(fig.get_figwidth() * CHARACTERS_PER_INCH * 11 / size)
+    fig.suptitle(textwrap.fill(text, characters), fontsize=size)
+
+
+def number(value: float) -> str:
+    """Three digits as one reads them: 2,360 and 17.3 and 0.042."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def to_html(fig: Figure, alt: str) -> str:

@@ -200,6 +200,7 @@ def test_the_report_says_what_is_checked_and_what_is_to_come(lab, capsys, monkey
     assert capsys.readouterr().out.splitlines() == [
         "exercise  title  public points  hidden points",
         "ex1       One    2 of 2         3 outstanding",
+        "          all    2 of 2         3 outstanding",
         "",
         "prediction  you said  result",
         "size        3 MB      4 MB",

@@ -167,3 +167,15 @@ def test_importing_the_modules_does_not_load_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_titles_are_broken_into_lines_that_fit():
+    fig, _ = style.figure(width=4.0)
+    style.title(fig, "many short words " * 10)
+    assert all(len(line) <= 48 for line in fig.get_suptitle().splitlines())
+    assert fig.get_suptitle().split() == ("many short words " * 10).split()
+
+
+def test_numbers_are_written_as_one_reads_them():
+    texts = [style.number(v) for v in (2363.2, -150.6, 17.34, 0.0421, 0.0)]
+    assert texts == ["2,363", "-151", "17.3", "0.0421", "0"]
