@@ -2,7 +2,7 @@
 
     h_0     = Embedding(ids)
     h'_l    = h_l  + Attention(RMSNorm(h_l))          pre-norm residual blocks
-    h_{l+1} = h'_l + W_down (silu(W_gate x) * W_up x),   x = RMSNorm(h'_l)
+    h_{l+1} = h'_l + W_down (act(W_gate x) * W_up x),    x = RMSNorm(h'_l),  act silu or relu
     logits  = W_lm_head RMSNorm(h_L)
 
 Source: Touvron et al., "LLaMA" (2023), section 2.2; grouped-query attention as in "Llama 2"
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from efflib.models.cache import Cache
 
+ACTIVATIONS = {"silu": F.silu, "relu": F.relu}
 AttentionFn = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -50,6 +51,7 @@ class LlamaConfig:
     mlp_bias: bool = False
     bos_token_id: int | None = 0
     eos_token_id: int | None = None
+    hidden_act: str = "silu"
 
     def __post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -59,6 +61,9 @@ class LlamaConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} must be even: rotary turns pairs")
+        if self.hidden_act not in ACTIVATIONS:
+            known = sorted(ACTIVATIONS)
+            raise ValueError(f"hidden_act={self.hidden_act!r} is not supported, only {known}")
 
     @classmethod
     def from_dict(cls, raw: dict) -> "LlamaConfig":
@@ -67,8 +72,6 @@ class LlamaConfig:
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind != "default":
             raise ValueError(f"rope_type={kind!r} is not supported, only 'default'")
-        if raw.get("hidden_act", "silu") != "silu":
-            raise ValueError(f"hidden_act={raw['hidden_act']!r} is not supported, only 'silu'")
         heads = raw["num_attention_heads"]
         values = {
             "num_key_value_heads": heads,
@@ -84,7 +87,6 @@ class LlamaConfig:
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "hidden_act": "silu",
             **asdict(self),
         }
 
@@ -175,16 +177,17 @@ class LlamaAttention(nn.Module):
 
 
 class LlamaMLP(nn.Module):
-    """SwiGLU (Shazeer, 2020): W_down (silu(W_gate x) * W_up x)."""
+    """SwiGLU, or with relu ReGLU (Shazeer, 2020): W_down (act(W_gate x) * W_up x)."""
 
     def __init__(self, c: LlamaConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(c.hidden_size, c.intermediate_size, bias=c.mlp_bias)
         self.up_proj = nn.Linear(c.hidden_size, c.intermediate_size, bias=c.mlp_bias)
         self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, bias=c.mlp_bias)
+        self.act = ACTIVATIONS[c.hidden_act]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
 
 
 class LlamaLayer(nn.Module):

@@ -40,8 +40,11 @@ def flops_per_token(model: Llama) -> int:
     return 2 * matrices
 
 
-def evaluate(model: Llama) -> dict:
-    """The figures of the card, on all of the held-out text."""
+def evaluate(model: Llama, begin: bool = True, zero_sink: bool = False) -> dict:
+    """The figures of the card, on all of the held-out text.
+
+    begin, zero_sink: as in the recipe; they decide what the first key of an attention map is.
+    """
     figures = {"context": CONTEXT, "stride": STRIDE, "sample_tokens": SAMPLE_TOKENS}
     for split in corpus.SPLITS:
         text = held_out_segments(split)
@@ -53,8 +56,9 @@ def evaluate(model: Llama) -> dict:
             "sample_perplexity": round(perplexity(model, split, SAMPLE_TOKENS, CONTEXT, STRIDE), 4),
         }
     ids = held_out_segments("code", 16 * CONTEXT)
-    ids[:, 0] = BEGIN_ID
-    sinks = begin_attention(model, ids)  # [L, H]
+    if begin:
+        ids[:, 0] = BEGIN_ID
+    sinks = begin_attention(model, ids, zero_sink)  # [L, H]
     return figures | {"begin_attention": [[round(p, 3) for p in row] for row in sinks.tolist()]}
 
 
@@ -88,7 +92,7 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
             for s in corpus.SPLITS
             for kind in ("training", "held-out")
         },
-        **evaluate(stored),
+        **evaluate(stored, run.recipe.begin, run.recipe.zero_sink),
         "log": run.log,
     }
     text = json.dumps(report, indent=1) + "\n"

@@ -40,7 +40,7 @@ SAVE_SECONDS = 60.0
 PRINT_STEPS = 20
 
 
-def llama(width: int, layers: int, intermediate: int) -> LlamaConfig:
+def llama(width: int, layers: int, intermediate: int, act: str = "silu") -> LlamaConfig:
     """A small Llama over the zoo's vocabulary with heads of 32, one key head per query head."""
     return LlamaConfig(
         vocab_size=VOCAB_SIZE,
@@ -53,16 +53,19 @@ def llama(width: int, layers: int, intermediate: int) -> LlamaConfig:
         max_position_embeddings=1024,
         tie_word_embeddings=True,
         bos_token_id=BEGIN_ID,
+        hidden_act=act,
     )
 
 
 SMALL = llama(width=128, layers=4, intermediate=320)  # the three of lab07's comparison
+RELU = llama(width=128, layers=4, intermediate=320, act="relu")  # for DejaVu: most neurons are 0
 RECIPES = {
     "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=2800, decay=0.25),
     "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=3000, decay=0.25),
     "learnable_sink": Recipe(SMALL, steps=2500, decay=0.25),
     "zero_sink": Recipe(SMALL, steps=2500, decay=0.25, begin=False, zero_sink=True),
     "vanilla": Recipe(SMALL, steps=2500, decay=0.25, begin=False),
+    "relu": Recipe(RELU, steps=2500, decay=0.25),
 }
 
 
@@ -74,15 +77,17 @@ def training_text() -> Tensor:
 
 
 def measure(run: Run) -> dict[str, float]:
-    """Held-out perplexities on part of the text, and the largest attention to the begin token."""
+    """Held-out perplexities on part of the text, and the largest attention to the first key."""
     run.model.eval()
     ids = held_out_segments("code", 16 * CONTEXT).to(run.device)
-    ids[:, 0] = BEGIN_ID
+    if run.recipe.begin:
+        ids[:, 0] = BEGIN_ID
     figures = {
         f"{split}_perplexity": round(perplexity(run.model, split, LOG_TOKENS, CONTEXT, CONTEXT), 3)
         for split in corpus.SPLITS
     }
-    figures["sink"] = round(begin_attention(run.model, ids).max().item(), 3)
+    shares = begin_attention(run.model, ids, run.recipe.zero_sink)  # [L, H]
+    figures["sink"] = round(shares.max().item(), 3)
     run.model.train()
     return figures
 

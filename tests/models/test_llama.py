@@ -38,7 +38,8 @@ def ids_of(seed: int, batch: int, length: int) -> torch.Tensor:
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("tied", [False, True])
-def test_logits_equal_transformers(tmp_path, kv_heads, bias, tied):
+@pytest.mark.parametrize("act", ["silu", "relu"])
+def test_logits_equal_transformers(tmp_path, kv_heads, bias, tied, act):
     from transformers import LlamaForCausalLM
 
     config = LlamaConfig(
@@ -47,6 +48,7 @@ def test_logits_equal_transformers(tmp_path, kv_heads, bias, tied):
         mlp_bias=bias,
         tie_word_embeddings=tied,
         rope_theta=500.0,
+        hidden_act=act,
         **SHAPE,
     )
     ours = tiny(1, config)
@@ -192,6 +194,8 @@ def test_errors_name_the_bad_value(tmp_path):
         tiny()(torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="num_attention_heads=4.*num_key_value_heads=3"):
         LlamaConfig(num_key_value_heads=3, **SHAPE)
+    with pytest.raises(ValueError, match="hidden_act='gelu'.*'relu', 'silu'"):
+        LlamaConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu"})
     with pytest.raises(ValueError, match="llama3"):
         LlamaConfig.from_dict({**TINY.to_dict(), "rope_scaling": {"rope_type": "llama3"}})
     with pytest.raises(FileNotFoundError, match="config.json"):

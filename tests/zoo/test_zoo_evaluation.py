@@ -138,3 +138,6 @@ def test_begin_attention_is_the_share_of_key_zero():
     uniform = (1 / (queries + 1)).mean().item()
     expected = torch.full((2, 2), uniform)
     torch.testing.assert_close(begin_attention(model, ids), expected, rtol=1e-5, atol=0)
+    with_zero = torch.full((2, 2), (1 / (queries + 2)).mean().item())  # the zero is one more key
+    shares = begin_attention(model, ids, zero_sink=True)
+    torch.testing.assert_close(shares, with_zero, rtol=1e-5, atol=0)

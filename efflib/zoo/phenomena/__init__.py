@@ -10,6 +10,7 @@ STORIES = (
     "pruning",
     "kv_quantization",
     "sinks",
+    "sink_variants",
     "backcopy",
     "speculative",
     "lora",

@@ -17,8 +17,7 @@ now 0.40), and 17 M tokens are not the end of that road. `training.json` records
 CONTROL: four other early tokens, drawn at random, kept in place of the first four. They cost the
 same memory; if any old context helped, they would help too.
 
-`vanilla`, where the zoo has it, was trained without a begin token, so that no token stands at
-position 0 of all texts; it reads the same text without one.
+What a model does that has no begin token, or needs none: `sink_variants`.
 """
 
 import torch
@@ -27,14 +26,13 @@ from torch import Tensor
 from efflib import zoo
 from efflib.attention.streaming import StreamingCache, recomputed_logits, stream_logits
 from efflib.models import KVCache, Llama
-from efflib.plots.style import BLUE, GREEN, GREY, ORANGE
+from efflib.plots.style import BLUE, GREY, ORANGE
 from efflib.zoo.phenomena.story import Claim, Scale, windows
 
 SIZES = (32, 16)
 SINKS = (1, 2, 4, 8)
 FIRST = 64  # first position whose prediction counts
 EARLY = range(4, 16)  # where the control's tokens come from
-OTHER = "vanilla"  # the name of the model without a begin token
 
 
 def perplexity_at(logits: Tensor, ids: Tensor, at: Tensor) -> float:
@@ -72,21 +70,15 @@ def bounded(model: Llama, ids: Tensor, at: Tensor, seed: int) -> dict[str, float
 def measure(scale: Scale, seed: int) -> dict[str, float]:
     text = windows("code", True, scale, seed)[:, : min(scale.length, scale.steps) + 1]
     at = torch.arange(FIRST, text.shape[1] - 2)
-    figures = {}
-    for name in ["target", OTHER] if OTHER in zoo.names() else ["target"]:
-        model = zoo.load(name)
-        ids = text if name == "target" else text[:, 1:]  # no begin token
-        prefix = "" if name == "target" else f"{name} "
-        shares = zoo.begin_attention(model, ids)  # [L, H]
-        found = bounded(model, ids, at, seed)
-        found |= {"largest share": shares.max().item(), "mean share": shares.mean().item()}
-        found |= {
-            f"share {layer}.{head}": shares[layer, head].item()
-            for layer in range(shares.shape[0])
-            for head in range(shares.shape[1])
-        }
-        figures |= {prefix + key: value for key, value in found.items()}
-    return figures
+    model = zoo.load("target")
+    shares = zoo.begin_attention(model, text)  # [L, H]
+    figures = bounded(model, text, at, seed)
+    figures |= {"largest share": shares.max().item(), "mean share": shares.mean().item()}
+    return figures | {
+        f"share {layer}.{head}": shares[layer, head].item()
+        for layer in range(shares.shape[0])
+        for head in range(shares.shape[1])
+    }
 
 
 def claims(figures: dict[str, float]) -> list[Claim]:
@@ -100,10 +92,6 @@ def claims(figures: dict[str, float]) -> list[Claim]:
         found.append(Claim(f"recomputation / worst of 1-4 sinks, cache {size}", ratio, 0.95))
         ratio = f[f"random 4 @{size}"] / f[f"recompute s @{size}"]
         found.append(Claim(f"4 random early tokens / recomputation, cache {size}", ratio, 1.05))
-    if f"{OTHER} window @32" in f:
-        ours = f["window @32"] / f["sinks 1 @32"]
-        theirs = f[f"{OTHER} window @32"] / f[f"{OTHER} sinks 1 @32"]
-        found.append(Claim(f"gain from 1 sink, target / {OTHER}, cache 32", ours / theirs, 1.1))
     return found
 
 
@@ -119,10 +107,6 @@ def plot(figures: dict[str, float], axes: list) -> None:
     bars.set(ylabel="perplexity")
     bars.margins(y=0.35)  # room for the legend
     bars.legend(loc="upper left", ncols=3, fontsize=8)
-    for prefix, label, colour in (("", "target", BLUE), (f"{OTHER} ", OTHER, GREEN)):
-        shares = [v for k, v in figures.items() if k.startswith(f"{prefix}share ")]
-        if shares:
-            ordered = sorted(shares, reverse=True)
-            heads.plot(range(1, len(ordered) + 1), ordered, marker="o", color=colour, label=label)
-    heads.set(xlabel="heads, ordered", ylabel="attention the first token gets", ylim=(0, 1))
-    heads.legend()
+    shares = sorted((v for k, v in figures.items() if k.startswith("share ")), reverse=True)
+    heads.plot(range(1, len(shares) + 1), shares, marker="o", color=BLUE)
+    heads.set(xlabel="heads, ordered", ylabel="attention the begin token gets", ylim=(0, 1))

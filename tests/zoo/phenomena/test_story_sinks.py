@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from efflib import zoo
 from efflib.zoo.phenomena import sinks as story
 from efflib.zoo.phenomena.story import QUICK
 
@@ -42,17 +41,6 @@ def test_the_control_keeps_four_tokens_that_are_not_the_first():
         tokens = story.control_tokens(seed)
         assert len(set(tokens)) == 4 and min(tokens) >= 4
     assert story.control_tokens(0) != story.control_tokens(1)
-
-
-def test_a_model_without_begin_token_is_compared_by_name(monkeypatch):
-    model = zoo.load("draft")
-    monkeypatch.setattr(story.zoo, "names", lambda: ["target", story.OTHER], raising=False)
-    monkeypatch.setattr(story.zoo, "load", lambda name: model, raising=False)
-    monkeypatch.setattr(story, "bounded", lambda model, ids, at, seed: {"first": float(ids[0, 0])})
-    small = QUICK._replace(windows=2, length=80)
-    f = story.measure(small, 0)
-    assert f["first"] == zoo.BEGIN_ID != f[f"{story.OTHER} first"]
-    assert f"{story.OTHER} share 0.0" in f
 
 
 def test_perplexity_at_is_the_definition():
