@@ -1,13 +1,12 @@
 """Windowed attention and the backward pass: right to rounding, and what the paper count says."""
 
-import math
 import os
 import subprocess
 import sys
 
 import pytest
 import torch
-import torch.nn.functional as F
+from gradient_reference import error_bounds, gradients, inputs, rms, torch_gradients, visible
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -29,64 +28,6 @@ from efflib.meter import Meter, guarded
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 BLOCKS = {"block_m": 32, "block_n": 16}
 BACKWARD_BLOCKS = {"block": 32, "step": 16}
-
-
-def visible(T, S, masks):
-    """[T, S], by definition: query i sees key j."""
-    shift = {None: 0, "top_left": 0, "bottom_right": S - T}[masks.causal]
-    window = T + S if masks.window is None else masks.window
-    return torch.tensor(
-        [
-            [
-                masks.causal is None
-                or (j <= i + shift and (j > i + shift - window or j < masks.sinks))
-                for j in range(S)
-            ]
-            for i in range(T)
-        ]
-    )
-
-
-def inputs(T, S, H=2, Hkv=2, d=16, dtype=torch.float32, B=1, seed=0):
-    """q, k, v and the gradient of o."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = (B, H, T, d), (B, Hkv, S, d), (B, Hkv, S, d), (B, H, T, d)
-    return tuple(torch.randn(s, generator=generator).to(dtype) for s in shapes)
-
-
-def gradients(q, k, v, do, seen, dlse=None):
-    """(o, lse, dq, dk, dv) in float64 by autograd through the definition.
-
-    A query that sees nothing: o = 0, lse = -inf, and it gives no gradients.
-    """
-    some, group = seen.any(1), q.shape[1] // k.shape[1]
-    leaves = [t.double().requires_grad_() for t in (q, k, v)]
-    wide = [t.repeat_interleave(group, dim=1) for t in leaves[1:]]
-    s = leaves[0][:, :, some] @ wide[0].mT / math.sqrt(q.shape[-1])
-    s = s.masked_fill(~seen[some], -math.inf)
-    part, sums = torch.softmax(s, -1) @ wide[1], torch.logsumexp(s, -1)
-    loss = (part * do[:, :, some].double()).sum()
-    if dlse is not None:
-        loss = loss + (sums * dlse[:, :, some].double()).sum()
-    o = torch.zeros(q.shape, dtype=torch.float64)
-    lse = torch.full(q.shape[:3], -math.inf, dtype=torch.float64)
-    o[:, :, some], lse[:, :, some] = part.detach(), sums.detach()
-    return o, lse, *torch.autograd.grad(loss, leaves)
-
-
-def torch_gradients(q, k, v, do, seen):
-    """(o, dq, dk, dv) of torch in q's dtype, for the queries that see a key."""
-    some, group = seen.any(1), q.shape[1] // k.shape[1]
-    leaves = [t.clone().requires_grad_() for t in (q, k, v)]
-    wide = [t.repeat_interleave(group, dim=1) for t in leaves[1:]]
-    part = F.scaled_dot_product_attention(leaves[0][:, :, some], *wide, attn_mask=seen[some])
-    o = torch.zeros_like(q)
-    o[:, :, some] = part.detach()
-    return o, *torch.autograd.grad(part, leaves, do[:, :, some])
-
-
-def rms(x, exact):
-    return (x.double() - exact).pow(2).mean().sqrt()
 
 
 SHAPES = [  # T, S, H, Hkv, masks
@@ -156,22 +97,6 @@ masks_drawn = st.one_of(
         lambda drawn: Masks(*drawn)
     ),
 )
-
-
-def error_bounds(q, k, v, do):
-    """Largest possible errors of (dq, dk, dv) in float32.
-
-    A score is off by at most (d + 4) u B, B >= sum |q_d k_d| scale, lse by that and its sum of S
-    terms, so p by a factor 1 + r; dp and delta (both at most A) by their sums of d terms.  Then
-    ds is off by 2 A r p, and dq adds it up with sum_j p = 1; dk and dv with sum_i p <= T.
-    """
-    (T, d), S, u, scale = q.shape[2:], k.shape[2], 2.0**-24, 1 / math.sqrt(q.shape[3])
-    q, k, v, do = (t.double().abs() for t in (q, k, v, do))
-    B = scale * q.sum(-1).max() * k.max() + math.log(S)
-    A = do.sum(-1).max() * v.max()
-    r = u * (4 * (d + 4) * (1 + B) + 2 * (S + T) + 16)
-    rows = T * q.shape[1] // k.shape[1]
-    return scale * k.max() * 2 * A * r, scale * q.max() * rows * 2 * A * r, do.max() * rows * r
 
 
 @given(

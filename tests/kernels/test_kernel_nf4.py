@@ -4,21 +4,13 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from quantized_inputs import same_bits, weight
 
 from efflib.kernels.inference_cost import least_nf4_scale_bytes, nf4_cost
 from efflib.kernels.nf4 import BLOCKS, compile_cases, dequantize_nf4_triton
 from efflib.meter import Meter, guarded
 from efflib.meter.compiling import compile_report
 from efflib.quantization.nf4 import NF4Weight, dequantize_nf4, nf4_codebook, quantize_nf4
-
-
-def weight(shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def same_bits(a, b):
-    integer = {2: torch.int16, 4: torch.int32}[a.itemsize]
-    return a.dtype == b.dtype and torch.equal(a.view(integer), b.view(integer))
 
 
 @given(

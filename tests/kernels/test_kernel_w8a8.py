@@ -4,20 +4,12 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from quantized_inputs import codes, steps
 
 from efflib.kernels.inference_cost import w8a8_cost
 from efflib.kernels.w8a8 import int8_matmul, w8a8_matmul
 from efflib.meter import Meter, guarded
 from efflib.quantization.w8a8 import MAX_CHANNELS, int8_product
-
-
-def codes(M, K, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-127, 128, (M, K), generator=generator, dtype=torch.int8)
-
-
-def steps(n, seed=2):
-    return torch.rand(n, generator=torch.Generator().manual_seed(seed)) * 0.1 + 1e-3
 
 
 @given(

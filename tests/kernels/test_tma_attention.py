@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 import torch
+from attention_reference import U, error_bound, exact, inputs, visible
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_flash_attention import SHAPES, U, error_bound, exact, inputs, visible
+from test_flash_attention import SHAPES
 
 from efflib.kernels.attention_cost import flash_attention_cost
 from efflib.kernels.flash_attention import ALIGNMENTS, flash_attention

@@ -5,38 +5,16 @@ import torch
 from decoding_reference import U, rms
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from quantized_inputs import error_bound, layer, rows, size
 
 from efflib.kernels.inference_cost import w4a16_cost
 from efflib.kernels.w4a16 import w4a16_matmul
 from efflib.meter import Meter, guarded
-from efflib.quantization.linear import quantize_weight
-from efflib.quantization.packing import W4A16Linear, pack
-
-
-def layer(N, K, granularity, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return W4A16Linear(quantize_weight(torch.randn(N, K, generator=generator), 4, granularity))
-
-
-def rows(M, K, dtype=torch.float32, seed=1):
-    return torch.randn(M, K, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def size(linear):
-    return linear.shape[1] if linear.granularity == "channel" else linear.granularity
+from efflib.quantization.packing import pack
 
 
 def kernel(linear, x):
     return w4a16_matmul(x, guarded(linear.words), linear.scale, linear.zeros, size(linear))
-
-
-def error_bound(x, w, y):
-    """Largest |y - exact y|, elementwise: K + 4 roundings in float32 on the way, one of the result.
-
-    q - z is exact, q - z times x of 16 bits too; s, the sums in and over the groups are rounded.
-    """
-    sums = (w.shape[1] + 4) * 2.0**-24 * (x.double().abs() @ w.double().abs().T)
-    return sums + U[x.dtype] * (y.abs() + sums)
 
 
 @pytest.mark.parametrize("dtype", U, ids=str)
