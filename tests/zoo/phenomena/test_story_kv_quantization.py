@@ -17,18 +17,18 @@ def figures():
 
 def test_orderings(figures):
     f = figures
-    assert f["outlier spread"] > 4 * f["as they are spread"]  # seen: 9.1, 7.8, 7.6
+    assert f["outlier spread"] > 4 * f["as they are spread"]  # seen: 8.5, 10.6, 8.4
     for bits in (4, 2):
         assert f[f"as they are {bits} channel"] > 0
-        # seen: 61, 57, 60; 2 bits: 60, 61, 57
+        # seen: 70, 74, 74; 2 bits: 60, 55, 45
         assert f[f"outlier {bits} token"] > 10 * f[f"outlier {bits} channel"]
-        # the control, within a factor of 2. seen: 0.78, 0.76, 0.85; 2 bits: 0.88, 0.94, 0.91
+        # the control, within a factor of 2. seen: 0.85, 0.83, 0.86; 2 bits: 0.92, 0.90, 0.87
         ratio = f[f"as they are {bits} token"] / f[f"as they are {bits} channel"]
         assert 0.5 < ratio < 2
         # a factor of 16 is exact, in the keys and in float16 scales
         own, outlier = f[f"as they are {bits} channel"], f[f"outlier {bits} channel"]
         assert outlier == pytest.approx(own, rel=0.01)
-    assert f["as they are 2 channel"] > 10 * f["as they are 4 channel"]  # seen: 30, 29, 31
+    assert f["as they are 2 channel"] > 10 * f["as they are 4 channel"]  # seen: 31, 31, 34
 
 
 def test_claims_and_plot(figures):

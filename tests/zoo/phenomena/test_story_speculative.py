@@ -17,12 +17,12 @@ def figures():
 
 def test_orderings(figures):
     f = figures
-    assert f["acceptance"] > 0.6  # seen: 0.682, 0.678, 0.658
-    assert f["acceptance"] > f["agreement"] + 0.05  # seen differences: 0.155, 0.149, 0.153
-    assert f["random acceptance"] < 0.05  # seen: 0.001, 0.002, 0.000
+    assert f["acceptance"] > 0.58  # seen: 0.628, 0.667, 0.637
+    assert f["acceptance"] > f["agreement"] + 0.04  # seen differences: 0.086, 0.156, 0.137
+    assert f["random acceptance"] < 0.05  # seen: 0.010, 0.004, 0.001
     tokens = [f[f"tokens g={g}"] for g in story.GAMMAS]
     assert tokens == sorted(tokens)
-    assert tokens[3] > 2 * f["random tokens g=4"]  # seen ratios: 2.52, 2.56, 2.47
+    assert tokens[3] > 2 * f["random tokens g=4"]  # seen ratios: 2.37, 2.52, 2.43
     assert f["tokens g=8"] - f["tokens g=4"] < f["tokens g=4"] - 1  # saturates
 
 
