@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test lab lint release test-oracles test-browser bench site train figures constraints clean
+.PHONY: setup demo test lab lint release test-oracles test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-oracles test-browser bench site train figures clean"
+	@echo "also: lint release test-oracles test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -50,6 +50,14 @@ release: setup
 test-oracles: setup
 	$(PIP) --editable '.[oracles]'
 	$(BIN)/python -m pytest tests/oracles
+
+# the oldest Triton that the meter and the kernels work with, as GPU machines may have it
+OLDEST := build/oldest
+test-oldest:
+	python3.12 -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet torch==2.11.0
+	$(OLDEST)/bin/pip install --quiet triton==3.6.0 numpy matplotlib safetensors pytest hypothesis
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(OLDEST)/bin/python -m pytest tests/meter tests/kernels tests/benchmarks
 
 test-browser: setup
 	$(PIP) --editable '.[browser]'

@@ -13,6 +13,7 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
+from triton_version import OLDER
 
 from efflib.meter import interpreter, numerics
 from efflib.meter.numerics import FORMATS, narrow, widen
@@ -43,6 +44,7 @@ def test_repaired_arithmetic_is_right(name):
     assert RESULTS[name]
 
 
+@pytest.mark.skipif(OLDER, reason="older Tritons have fewer of these faults: ask the newest")
 @pytest.mark.parametrize("name", RESULTS)
 def test_the_repair_is_still_needed(name, stock):
     assert not stock[name], f"this Triton computes '{name}' rightly: remove the repair"

@@ -149,6 +149,25 @@ def test_channels_draw_every_channel_and_mark_the_outliers():
     assert heights == [[1.0, 50.0, 2.0, 0.0], [0.5, 25.0, 1.0, 0.0]]
     assert all(ax.get_yscale() == "log" for ax in fig.axes)
     assert texts(fig) == ["1", "1"]  # the marked channel has its number, not only a colour
+    for ax in fig.axes:
+        assert ax.lines[0].get_xydata()[0, 0] == 1  # and a point on top, in the middle of its bar
+        assert {bar.get_width() for bar in ax.patches} == {1.0}
+        assert bar_centres(ax) == [0, 1, 2, 3]
+    assert fig.axes[0].get_ylabel() == "max |x| (log scale)"
+
+
+def bar_centres(ax) -> list[float]:
+    return [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
+
+
+def test_smoothed_channels_have_one_scale():
+    x_max, w_max = torch.tensor([0.5, 40.0, 1.0]), torch.tensor([0.2, 0.3, 0.1])
+    curves = {"a": [9, 3, 8], "b": [2, 2, 2]}
+    fig = channels.smoothing(x_max, w_max, [0.0, 0.5, 1.0], curves, 0.0, "t", [1])
+    assert [ax.get_ylim() for ax in fig.axes[:2]] == [pytest.approx((0.05, 80))] * 2
+    fixed = channels.smoothing(x_max, w_max, [0.0, 0.5, 1.0], curves, 0.0, "t", [1], (0.02, 99))
+    assert [ax.get_ylim() for ax in fixed.axes[:2]] == [(0.02, 99)] * 2
+    assert all("log scale" in ax.get_ylabel() for ax in (fig.axes[0], fig.axes[2]))
 
 
 def test_the_sweep_marks_one_choice():
@@ -158,6 +177,9 @@ def test_the_sweep_marks_one_choice():
     (ax,) = fig.axes
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "fp32: 1.5"]
     assert texts(fig) == ["3", "2"]
+    colours = [line.get_color() for line in ax.lines[:2]]
+    assert [t.get_color() for t in ax.texts] == colours  # each number in the colour of its curve
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "0.5", "1"]  # what was measured
 
 
 def test_importing_the_modules_does_not_load_matplotlib():
