@@ -11,6 +11,12 @@ Each reads held-out code token by token through caches of 32 and of 16 tokens: 0
 tokens and the most recent ones.  All perplexities are over the same tokens, those from FIRST on.
 
 CONTROL: `vanilla`. What keeping first tokens gives it is what old text is worth, without a sink.
+
+The one token that was learned is all the sink there is: a window without it collapses, with it the
+model is where the others are, and three more first tokens only take places from recent ones.  In
+the paper, at 160 M parameters, the vanilla model has a sink as well (perplexity 27.87 without first
+tokens, 18.05 with four) and the extra zero does not spare one (29214 and 18.01).  These models are
+a hundred times smaller and saw less text: without a place made for it, no sink has grown yet.
 """
 
 import torch
@@ -47,7 +53,7 @@ def measure(scale: Scale, seed: int) -> dict[str, float]:
     for name in MODELS:
         model, begin = zoo.load(name), name == "learnable_sink"
         ids = text if begin else text[:, 1:]
-        at = torch.arange(FIRST, text.shape[1] - 2) - (not begin)  # the same tokens
+        at = torch.arange(FIRST, text.shape[1] - 2) - int(not begin)  # the same tokens
         shares = zoo.begin_attention(model, ids, zero_sink=name == "zero_sink")  # [L, H]
         found = streamed(model, ids, at) | {"largest share": shares.max().item()}
         figures |= {f"{name} {key}": value for key, value in found.items()}
@@ -66,9 +72,9 @@ def claims(figures: dict[str, float]) -> list[Claim]:
         learnable = gain(f, "learnable_sink", size)
         for other in ("vanilla", "zero_sink"):
             text = f"what 1 first token gains, learnable_sink / {other}, cache {size}"
-            found.append(Claim(text, learnable / gain(f, other, size), 1.02))
+            found.append(Claim(text, learnable / gain(f, other, size), 1.1))
         one, four = f[f"learnable_sink 1+{size - 1}"], f[f"learnable_sink 4+{size - 4}"]
-        found.append(Claim(f"learnable_sink: 4 first tokens / 1, cache {size}", four / one, 0.98))
+        found.append(Claim(f"learnable_sink: 4 first tokens / 1, cache {size}", four / one, 0.95))
     return found
 
 
