@@ -68,6 +68,7 @@ bench: setup
 	$(BIN)/python benchmarks/quantization.py
 
 figures: setup
+	$(BIN)/python -m efflib.zoo > course/chapters/_generated/zoo.md
 	$(BIN)/python -m efflib.zoo.phenomena
 	$(BIN)/python benchmarks/lab01_tables.py
 	$(BIN)/python benchmarks/lab02_tables.py

@@ -117,6 +117,16 @@ def test_a_checkpoint_with_a_zero_sink_loads_with_it(tmp_path):
     assert torch.equal(marked(ids), plain)
 
 
+def test_the_table_of_models_has_a_line_and_a_purpose_for_each():
+    from efflib.zoo import __main__ as summary
+
+    lines = summary.table().splitlines()
+    assert set(summary.PURPOSE) == set(names()) and len(lines) == 2 + len(names())
+    assert f"| {report_of('target')['code']['perplexity']:.2f} |" in summary.table()
+    page = FOLDER.parents[2] / "course" / "chapters" / "_generated" / "zoo.md"
+    assert page.read_text() == summary.table(), "run: make figures"
+
+
 def test_all_that_is_shipped_is_small():
     assert sum(p.stat().st_size for p in FOLDER.rglob("*") if p.is_file()) <= LIMIT
 
