@@ -109,7 +109,7 @@ def plot(figures: dict[str, float], axes: list) -> None:
     left.axhline(figures["dense"], color=GREY, linestyle="--", label="dense")
     left.set_xticks(places, PATTERNS)
     left.set(xlabel="zeros", ylabel="perplexity, held-out code", title="Which weights go")
-    left.legend(loc="center right", fontsize="small")
+    left.legend(loc="upper left", fontsize="small")
     methods = ("Wanda", "Wanda, stretched", "magnitude", "shuffled", "magnitude, stretched")
     names = ["dense", *(f"{method} {CONTROLLED}" for method in methods)]
     colours = [GREY, BLUE, BLUE, ORANGE, SKY, PURPLE]
