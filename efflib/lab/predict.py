@@ -27,7 +27,7 @@ class Prediction:
 
 def ask(prediction: Prediction) -> None:
     """Show the question with a widget, or as text that says how to answer without one."""
-    how = f"lab.answer({prediction.key!r}, your number in {prediction.unit})"
+    how = f"lab.answer({prediction.key!r}, 5) for 5 {prediction.unit}"
     if prediction.options or not prediction.unit:
         how = f"lab.answer({prediction.key!r}, your answer)"
     lines = [f"Predict: {prediction.question}", *(f"  - {o}" for o in prediction.options)]
@@ -87,4 +87,4 @@ def compare(prediction: Prediction, truth: object) -> str:
         return f"Result: {found}; you predicted {own}."
     if not LEAST_RATIO <= ratio <= 1 / LEAST_RATIO:  # also of opposite signs
         return f"Result: {found}; you predicted {own}."
-    return f"Result: {found}; you predicted {own}, {ratio:.3g} times as much."
+    return f"Result: {found}; you predicted {own}, {ratio:.0%} of it."

@@ -159,9 +159,11 @@ def test_predictions_are_compared_and_never_needed(lab, capsys):
 @pytest.mark.parametrize(
     ("value", "truth", "sentence"),
     [
-        (3, 6.0, "Result: 6 MB; you predicted 3 MB, 0.5 times as much."),
-        (3, torch.tensor(2.0), "Result: 2 MB; you predicted 3 MB, 1.5 times as much."),
+        (3, 6.0, "Result: 6 MB; you predicted 3 MB, 50% of it."),
+        (3, torch.tensor(2.0), "Result: 2 MB; you predicted 3 MB, 150% of it."),
         (3, 0, "Result: 0 MB; you predicted 3 MB."),
+        (3, -6.0, "Result: -6 MB; you predicted 3 MB."),
+        (1000, 1, "Result: 1 MB; you predicted 1000 MB."),
         ("much", 2, "Result: 2 MB; you predicted much MB."),
         (torch.ones(2), torch.ones(2), "Result: tensor([1., 1.]) MB; you predicted tensor"),
         (3, None, "Result: None MB; you predicted 3 MB."),
