@@ -8,31 +8,25 @@ deterministic but for the order of float sums; run it again whenever the checkpo
 three minutes on two cores.
 """
 
+import math
 from pathlib import Path
 
 import torch
+from lab02_figures import ALPHA, ALPHAS, KINDS, Figures, save_figures, sweep, valley
 from torch import Tensor, nn
 
 from efflib import zoo
-from efflib.models.groups import norm_groups
-from efflib.plots import channels, grid, style
 from efflib.quantization.llm_int8 import llm_int8, outlier_columns
 from efflib.quantization.ptq import quantize_model
 from efflib.quantization.size import quantizable_linears
-from efflib.quantization.smoothquant import channel_maxima, smooth, smoothing_scales, w8a8
+from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.quantization.w8a8 import Int8Linear
 from efflib.zoo.phenomena.smoothquant import CHANNELS, LEVELS, OFFSET
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
-FIGURES = ROOT / "course" / "figures" / "lab02"
 TOKENS, CONTEXT = 8192, 256  # held-out tokens, in disjoint windows
 SAMPLES = 16  # of CONTEXT tokens of training text, for calibration
-ALPHAS = (0.0, 0.25, 0.4, 0.5, 0.6, 0.75, 1.0)
-KINDS = ("with outliers", "control")
-NORM = "model.layers.2.input_layernorm"  # the one that figures show
-
-Figures = dict[str, dict[str, float]]  # {kind of model: {setting: perplexity}}
 
 
 def perplexity(model: nn.Module) -> float:
@@ -47,13 +41,15 @@ def measure(models: dict[str, nn.Module], sample: Tensor) -> Figures:
         found["W8A8, tensor"] = perplexity(w8a8(model, "tensor"))
         found["W8A8, token"] = perplexity(w8a8(model, "token"))
         found["LLM.int8"] = perplexity(llm_int8(model))
+        found["rows"] = perplexity(llm_int8(model, threshold=math.inf))  # its grids, no split
         maxima = channel_maxima(model, sample)
         for alpha in ALPHAS:
             found[f"alpha {alpha}"] = perplexity(w8a8(smooth(model, maxima, alpha), "tensor"))
-        smoothed = smooth(model, maxima, best_alpha(found))
+        smoothed = smooth(model, maxima, ALPHA)
         static = channel_maxima(smoothed, sample)
         for level, activations in LEVELS.items():
             found[level] = perplexity(w8a8(smoothed, activations, static))
+        found["rows, smoothed"] = perplexity(llm_int8(smoothed, threshold=math.inf))
         found["integers"] = perplexity(w8a8(smoothed, "token", kind=Int8Linear))
         for name, value in found.items():
             print(f"{kind:14s} {name:14s} {value:10.3f}", flush=True)
@@ -61,11 +57,11 @@ def measure(models: dict[str, nn.Module], sample: Tensor) -> Figures:
 
 
 def one_side(model: nn.Module, sample: Tensor) -> dict[str, list[float]]:
-    """The sweep with only the weights, or only the activations, rounded per tensor."""
+    """Only the weights, or only the activations, rounded per tensor: unsmoothed, then the sweep."""
     maxima = channel_maxima(model, sample)
     found: dict[str, list[float]] = {"weights only": [], "activations only": []}
-    for alpha in ALPHAS:
-        smoothed = smooth(model, maxima, alpha)
+    for alpha in (None, *ALPHAS):
+        smoothed = model if alpha is None else smooth(model, maxima, alpha)
         found["weights only"].append(perplexity(quantize_model(smoothed, 8, "tensor", True)[0]))
         quantized = w8a8(smoothed, "tensor")
         for name, linear in quantizable_linears(smoothed).items():
@@ -77,141 +73,102 @@ def one_side(model: nn.Module, sample: Tensor) -> dict[str, list[float]]:
     return found
 
 
-def sweep(found: dict[str, float]) -> list[float]:
-    return [found[f"alpha {alpha}"] for alpha in ALPHAS]
-
-
-def best_alpha(found: dict[str, float]) -> float:
-    return min(ALPHAS, key=lambda alpha: found[f"alpha {alpha}"])
-
-
 # ---- text ------------------------------------------------------------------------------------
 
 
 def table(figures: Figures) -> str:
     """A row per setting, a column per model."""
-    alpha = best_alpha(figures["with outliers"])
     rows = {
         "fp32": "fp32",
         "W8A8, activations per tensor": "W8A8, tensor",
         "W8A8, activations per token": "W8A8, token",
-        "LLM.int8(), threshold 6": "LLM.int8",
-        "smoothed, O1 (per token)": "O1",
+        f"smoothed (alpha {ALPHA:g}), O1 (per token)": "O1",
         "smoothed, O2 (per tensor)": "O2",
         "smoothed, O3 (static)": "O3",
+        "W8A8, per token and per row of W": "rows",
+        "the same, smoothed": "rows, smoothed",
+        "the same, split at 6: LLM.int8()": "LLM.int8",
     }
-    lines = [
-        f"| perplexity | with outliers (smoothed: alpha {alpha:g}) | control (smoothed: alpha "
-        f"{best_alpha(figures['control']):g}) |",
-        "|---|---|---|",
-    ]
+    lines = ["| perplexity | with outliers | control |", "|---|---|---|"]
     for title, key in rows.items():
         lines.append(f"| {title} | " + " | ".join(f"{figures[k][key]:.2f}" for k in KINDS) + " |")
     return "\n".join(lines) + "\n"
 
 
 def sweep_table(figures: Figures, sides: dict[str, list[float]]) -> str:
-    """A row per model, with outliers also per side, a column per alpha; bold: the best."""
-    lines = ["| alpha | " + " | ".join(f"{a:g}" for a in ALPHAS) + " |"]
-    lines.append("|---" * (1 + len(ALPHAS)) + "|")
-    rows = {"with outliers": sweep(figures["with outliers"])}
-    rows |= {f"with outliers, {side}": row for side, row in sides.items()}
-    rows["control"] = sweep(figures["control"])
+    """A row per model, with outliers also per side; a column without smoothing and per alpha."""
+    lines = ["| alpha | not smoothed | " + " | ".join(f"{a:g}" for a in ALPHAS) + " |"]
+    lines.append("|---" * (2 + len(ALPHAS)) + "|")
+    rows = {k: [figures[k]["W8A8, tensor"], *sweep(figures[k])] for k in KINDS}
+    rows = {
+        "with outliers": rows["with outliers"],
+        **{f"with outliers, {side}": row for side, row in sides.items()},
+        "control": rows["control"],
+    }
     for title, row in rows.items():
-        cells = [f"**{p:.2f}**" if p == min(row) else f"{p:.2f}" for p in row]
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+        lines.append(f"| {title} | " + " | ".join(f"{p:.2f}" for p in row) + " |")
     return "\n".join(lines) + "\n"
 
 
 def float_share(model: nn.Module, sample: Tensor) -> dict[str, float]:
-    """The share of columns that LLM.int8 keeps in floating point, by kind of layer, in percent."""
-    shares: dict[str, list[float]] = {}
+    """The share of columns that LLM.int8 keeps in floating point, in percent: by kind of layer,
+    and "all" columns of all layers.
+    """
+    shares: dict[str, list[tuple[int, int]]] = {}
     hooks = []
     for name, linear in quantizable_linears(model).items():
 
         def look(module: nn.Module, args: tuple, kind: str = name.split(".")[-1]) -> None:
-            share = outlier_columns(args[0]).float().mean().item()
-            shares.setdefault(kind, []).append(100 * share)
+            mask = outlier_columns(args[0])
+            for key in (kind, "all"):
+                shares.setdefault(key, []).append((int(mask.sum()), len(mask)))
 
         hooks.append(linear.register_forward_pre_hook(look))
     with torch.no_grad():
         model(sample)
     for hook in hooks:
         hook.remove()
-    return {kind: sum(values) / len(values) for kind, values in shares.items()}
+    return {k: 100 * sum(c for c, _ in v) / sum(n for _, n in v) for k, v in shares.items()}
 
 
-def findings(figures: Figures, share: dict[str, float], width: int) -> str:
+def findings(
+    figures: Figures, share: dict[str, float], sides: dict[str, list[float]], width: int
+) -> str:
     """The sentences of the chapter that hold measured numbers."""
     out, control = figures["with outliers"], figures["control"]
-    lost = out["W8A8, tensor"] - out["fp32"]
-    repaired = (out["W8A8, tensor"] - out["W8A8, token"]) / lost
+    cost = {kind: out[kind] - control[kind] for kind in ("W8A8, tensor", "W8A8, token")}
+    repaired = 1 - cost["W8A8, token"] / cost["W8A8, tensor"]
+    at = 1 + ALPHAS.index(ALPHA)
+    weights, activations = sides["weights only"], sides["activations only"]
     flat = max(sweep(control)) / min(sweep(control)) - 1
     lines = [
         f"- The emulation adds {OFFSET:g} to {CHANNELS} of {width} channels of every norm's "
         f"output; in fp32 that changes nothing ({out['fp32']:.3f} and {control['fp32']:.3f}).",
-        f"- A scale per token repairs {repaired:.0%} of what the outliers cost.",
+        f"- W8A8 per tensor loses {cost['W8A8, tensor']:.2f} of perplexity to the outliers, beyond "
+        f"what the control loses; with a scale per token it is {cost['W8A8, token']:.2f}. That "
+        f"repairs {repaired:.0%}.",
+        f"- Rounding only the activations gives {activations[0]:.2f}, only the weights "
+        f"{weights[0]:.2f}, both {out['W8A8, tensor']:.2f}.",
         f"- LLM.int8() keeps {share['q_proj']:.1f} % of the columns in floating point where a norm "
         f"feeds the layer, {share['o_proj']:.1f} % in front of `o_proj`, and "
-        f"{share['down_proj']:.1f} % in front of `down_proj`.",
-        f"- Smoothing at alpha = {best_alpha(out):g} brings W8A8 per tensor from "
-        f"{out['W8A8, tensor']:.1f} to {out['O2']:.1f}; the ends of the sweep are at "
-        f"{sweep(out)[0]:.1f} and {sweep(out)[-1]:.1f}. On the control alpha moves the perplexity "
-        f"by {flat:.1%} in all.",
+        f"{share['down_proj']:.1f} % in front of `down_proj`; of all columns {share['all']:.1f} % "
+        f"(inputs of {SAMPLES * CONTEXT} tokens).",
+        f"- Smoothing at alpha = {ALPHA:g} brings W8A8 per tensor from {out['W8A8, tensor']:.1f} "
+        f"to {out['O2']:.1f}, where the control has {control['W8A8, tensor']:.1f}. Between "
+        f"{ALPHAS[1]:g} and {ALPHAS[-2]:g} lies a valley of {valley(out)[0]:.1f} to "
+        f"{valley(out)[1]:.1f}; the ends are at {sweep(out)[0]:.1f} and {sweep(out)[-1]:.1f}. On "
+        f"the control alpha moves the perplexity by {flat:.1%} in all.",
+        f"- What is left beyond the control is mostly weight error: at alpha = {ALPHA:g} rounding "
+        f"only the weights adds {weights[at] - out['fp32']:.2f} to fp32. Rounding only the "
+        f"activations adds {activations[at] - out['fp32']:.2f}; both together add "
+        f"{control['W8A8, tensor'] - control['fp32']:.2f} in the control.",
+        f"- On the grids of LLM.int8(), scales per token and per row of W, plain rounding gives "
+        f"{out['rows']:.1f}, smoothing {out['rows, smoothed']:.1f}, the split "
+        f"{out['LLM.int8']:.1f}.",
         f"- With products of integers in place of simulated ones, O1 has {out['integers']:.3f} "
         f"instead of {out['O1']:.3f}.",
     ]
     return "\n".join(lines) + "\n"
-
-
-# ---- figures ---------------------------------------------------------------------------------
-
-
-def save_figures(figures: Figures, model: nn.Module, sample: Tensor) -> None:
-    out, control = figures["with outliers"], figures["control"]
-    [group] = [group for group in norm_groups(model) if group.name == NORM]
-    weights = [linear.weight.detach() for linear in group.linears.values()]
-    x_max = channel_maxima(model, sample)[next(iter(group.linears))]
-    w_max = torch.cat(weights).abs().amax(0)
-    large = x_max.topk(CHANNELS).indices.sort().values.tolist()
-    ratio = (x_max.max() / x_max.median()).item()
-    style.save(
-        channels.magnitudes(
-            {"activations: max |X_j|": x_max, "weights: max |W_:j|": w_max},
-            f"The largest channel is {ratio:.0f} times the median one; the weights are even",
-            "largest magnitude",
-            marked=large,
-        ),
-        FIGURES / "channels.svg",
-        "Largest magnitude of every channel of activations and of weights, on a log scale",
-    )
-    alpha = best_alpha(out)
-    s = smoothing_scales(x_max, weights, alpha)
-    curves = {"with outliers": sweep(out), "control": sweep(control)}
-    text = f"alpha = {alpha:g}: activations and weights are both moderately uneven"
-    style.save(
-        channels.smoothing(x_max / s, w_max * s, ALPHAS, curves, alpha, text, large),
-        FIGURES / "smoothing.svg",
-        "Channels of activations and weights after smoothing, and the sweep with this alpha marked",
-    )
-    style.save(
-        channels.sweep(
-            ALPHAS,
-            curves,
-            f"Least perplexity at alpha = {alpha:g}; without outliers alpha hardly matters",
-            reference=out["fp32"],
-            at=alpha,
-        ),
-        FIGURES / "sweep.svg",
-        "Perplexity against migration strength with outliers (a U) and without (flat)",
-    )
-    bars = {name.replace(", ", "\n"): out[name] for name in ("fp32", "W8A8, tensor", "W8A8, token")}
-    bars |= {name: out[name] for name in ("LLM.int8", *LEVELS)}
-    style.save(
-        grid.bars(bars, "What repairs W8A8, and what does not", "perplexity"),
-        FIGURES / "repairs.svg",
-        "Perplexity of fp32, plain W8A8, LLM.int8() and the three levels of SmoothQuant",
-    )
 
 
 def write(path: Path, text: str) -> None:
@@ -231,7 +188,7 @@ def main() -> None:
     width = plain.config.hidden_size
     write(GENERATED / "lab02_table.md", table(figures))
     write(GENERATED / "lab02_sweep.md", sweep_table(figures, sides))
-    write(GENERATED / "lab02_findings.md", findings(figures, share, width))
+    write(GENERATED / "lab02_findings.md", findings(figures, share, sides, width))
     save_figures(figures, models["with outliers"], sample)
 
 

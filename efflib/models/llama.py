@@ -61,8 +61,7 @@ class LlamaConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim={self.head_dim} must be even: rotary turns pairs")
-        if self.hidden_act not in ACTIVATIONS:
-            known = sorted(ACTIVATIONS)
+        if self.hidden_act not in (known := sorted(ACTIVATIONS)):
             raise ValueError(f"hidden_act={self.hidden_act!r} is not supported, only {known}")
 
     @classmethod
@@ -84,11 +83,7 @@ class LlamaConfig:
 
     def to_dict(self) -> dict:
         """The ``config.json`` that ``transformers`` reads."""
-        return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            **asdict(self),
-        }
+        return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **asdict(self)}
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:

@@ -13,22 +13,24 @@ from efflib.plots.style import BLACK, BLUE, COLOURS, GREY, MARKERS, ORANGE, figu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BOX = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}  # behind a number
 FLOOR = 1e-2  # the log axis starts here or at the smallest value drawn, whichever is larger
 
 
 def draw_magnitudes(ax, values: Tensor, title: str, marked: Sequence[int] = ()) -> None:
-    """One bar per channel [K] on a log axis; marked channels in another colour, with numbers."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    """One bar per channel [K] on a log axis; marked channels have a point on top, and a number."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     values = values.detach().float()
-    ax.bar(range(len(values)), values.tolist(), width=1.0, color=BLUE)
-    for j in marked:
-        ax.patches[j].set_color(ORANGE)
-        ax.patches[j].set_width(max(1.0, len(values) / 100))
-        box = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}
-        place = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-        ax.annotate(str(j), (j, values[j].item()), bbox=box, **place)
+    colours = [ORANGE if j in marked else BLUE for j in range(len(values))]
+    ax.bar(range(len(values)), values.tolist(), width=1.0, color=colours, linewidth=0)
+    tops = [values[j].item() for j in marked]
+    ax.plot(list(marked), tops, color=ORANGE, marker="o", markersize=4, linestyle="none")
+    place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+    for j, top in zip(marked, tops, strict=True):
+        ax.annotate(str(j), (j, top), bbox=BOX, **place)
     ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     positive = values[values > 0]
     if len(positive):
         ax.set_ylim(bottom=max(FLOOR, positive.min().item() / 2), top=2 * positive.max().item())
@@ -48,7 +50,7 @@ def magnitudes(
     limits = [ax.get_ylim() for ax in axes]
     for ax in axes:
         ax.set_ylim(min(lo for lo, _ in limits), max(hi for _, hi in limits))
-    axes[0].set_ylabel(ylabel)
+    axes[0].set_ylabel(f"{ylabel} (log scale)")
     style.title(fig, title)
     return fig
 
@@ -64,10 +66,14 @@ def draw_sweep(
         ax.plot(alphas, list(values), color=colour, marker=MARKERS[i], label=label)
         if at is not None:
             value = values[list(alphas).index(at)]
-            ax.annotate(f"{value:.3g}", (at, value), xytext=(4, 5), textcoords="offset points")
+            side = {min(alphas): "left", max(alphas): "right"}.get(at, "center")  # inside the axes
+            place = {"xytext": (0, 7), "textcoords": "offset points", "ha": side}
+            ax.annotate(f"{value:.3g}", (at, value), color=colour, bbox=BOX, fontsize=9, **place)
     if at is not None:
         ax.axvline(at, color=GREY, linestyle="--", linewidth=1)
     ax.set(yscale="log", xlabel="migration strength alpha")
+    ax.margins(y=0.12)
+    ax.set_xticks(list(alphas), [f"{alpha:g}" for alpha in alphas])
     ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
     ax.yaxis.set_minor_formatter(LogFormatter())
 
@@ -85,8 +91,8 @@ def sweep(
     draw_sweep(ax, alphas, curves, at)
     if reference is not None:
         ax.axhline(reference, color=BLACK, linestyle=":", label=f"fp32: {reference:.3g}")
-    ax.set_ylabel(ylabel)
-    ax.set_title(title, fontsize=11)
+    ax.set_ylabel(f"{ylabel} (log scale)")
+    style.title(fig, title)
     ax.legend(frameon=False, fontsize=8)
     return fig
 
@@ -99,16 +105,23 @@ def smoothing(
     at: float,
     title: str,
     marked: Sequence[int] = (),
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """One choice of alpha: channels of X / s, channels of W s, and where it stands in the sweep.
 
-    x_max, w_max [K]: largest magnitudes after smoothing.
+    x_max, w_max [K]: largest magnitudes after smoothing.  Both panels have one scale; limits: its
+    ends, the same in figures that are compared.
     """
     fig, axes = figure(columns=3, width=11.0)
     draw_magnitudes(axes[0], x_max, "activations: max |X_j| / s_j", marked)
     draw_magnitudes(axes[1], w_max, "weights: max |W_:j| s_j", marked)
+    lowest, highest = zip(*(ax.get_ylim() for ax in axes[:2]), strict=True)
+    for ax in axes[:2]:
+        ax.set_ylim(limits or (min(lowest), max(highest)))
+    axes[0].set_ylabel("largest magnitude (log scale)")
     draw_sweep(axes[2], alphas, curves, at)
-    axes[2].set_title("perplexity of W8A8", fontsize=10)
+    axes[2].set_ylabel("perplexity (log scale)")
+    axes[2].set_title("the model with W8A8", fontsize=10)
     axes[2].legend(frameon=False, fontsize=8)
     style.title(fig, title)
     return fig

@@ -13,21 +13,21 @@
 #
 # | | |
 # |---|---|
-# | Time | 2 to 3 hours |
+# | Time | about 3 hours |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | lab 1 (symmetric grids), PyTorch modules; forward hooks are explained |
 # | Not covered | weights below 8 bits, 8-bit attention, training, writing kernels |
 #
 # After this lab you can
-# 1. find outlier channels with hooks, and say why neither a scale per token nor one per tensor
-#    helps;
+# 1. find outlier channels with hooks, and measure what a finer scale does about them;
 # 2. build the two repairs: splitting outliers off (LLM.int8) and moving them into the weights
 #    (SmoothQuant), for a whole model without changing its function;
 # 3. choose the migration strength by measuring, with a control experiment.
 #
 # `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
 # (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
-# names and arguments as they are. Later exercises call your earlier ones.
+# names and arguments as they are. Later exercises call your earlier ones. Answer predictions in
+# their field; where no field is shown, by `lab.answer("levels", 50)`.
 
 # %% [markdown]
 # ## Map and notation
@@ -39,16 +39,19 @@
 # |---|---|---|---|---|
 # | $X$ | [..., K] | float | `x` | activations: the input of a linear layer, a row per token |
 # | $W$ | [N, K] | float | `w` | weight of an `nn.Linear`; $Y = X W^T + b$ |
+# | $t, n, j$ | | | | index of a token, of an output, of a channel (summed over) |
 # | $X_j, W_{:j}$ | | | `x[..., j]`, `w[:, j]` | channel $j$: one entry per token, one per output |
+# | $Q_x, Q_w$ | as X, W | int8 | `codes` | codes of X and of W |
 # | $s_x, s_w$ | [], [..., 1] | float32 | `scale` | step of the 8-bit grid of X, of W |
-# | $s_j$ | [K] | float32 | `s` | smoothing scale of channel $j$ |
+# | $s_j$ | [K] | float32 | `s` | smoothing scale of channel $j$; no step of a grid |
 # | $\alpha$ | | float | `alpha` | migration strength, 0 to 1 |
 #
-# All grids of this lab are symmetric with 8 bits: codes -127 to 127, $s = \max|x| / 127$, no zero
-# point.
+# All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
+# $\max|x| / 127$, and there is no zero point.
 
 # %%
 import copy
+import math
 import time
 
 import torch
@@ -63,7 +66,7 @@ from efflib.zoo import corpus
 lab = Lab("lab02_smoothquant")
 
 QMAX = 127  # the largest code
-FLOOR = 1e-5  # the smallest channel maximum that exercise 4 reckons with
+FLOOR = 1e-5  # exercise 4: a channel maximum counts as at least this
 
 # %% [markdown]
 # ## Baseline
@@ -74,7 +77,8 @@ FLOOR = 1e-5  # the smallest channel maximum that exercise 4 reckons with
 # the activations look like those of OPT-6.7B: a few channels that are large in *every* token. The
 # model without them is our **control**.
 #
-# The measure is the perplexity on held-out code, as in lab 1.
+# The measure is the perplexity on held-out code, as in lab 1. What is to be gained is size (1 byte
+# for a weight in place of 2) and products of integers.
 
 # %% tags=["demo"]
 from efflib.zoo.phenomena.smoothquant import CHANNELS, OFFSET  # noqa: E402 -- not in grading
@@ -97,11 +101,13 @@ def megabytes(model: nn.Module, int8: bool) -> float:
 
 
 found["fp"] = perplexity(model)
-print(f"perplexity {found['fp']:.3f} with {CHANNELS} outlier channels of {OFFSET:g}, ", end="")
-print(f"{perplexity(control):.3f} without: the same function")
 print(
-    f"{megabytes(model, False):.2f} MB in fp16; {megabytes(model, True):.2f} MB with int8 weights"
+    f"{CHANNELS} of {model.config.hidden_size} channels of every norm get {OFFSET:g} added: ",
+    end="",
 )
+print(f"perplexity {found['fp']:.3f}; {perplexity(control):.3f} without: the same function")
+small, large = megabytes(model, True), megabytes(model, False)
+print(f"{large:.2f} MB in fp16; {small:.2f} MB with int8 weights, {small / large:.0%} of it")
 print(f"{len(names)} linear layers, {len(groups)} norms; the first one feeds")
 print("  " + ", ".join(groups["model.layers.0.input_layernorm"]))
 
@@ -127,13 +133,15 @@ print("  " + ", ".join(groups["model.layers.0.input_layernorm"]))
 for x in (torch.tensor([0.3, -0.9, 1.2, 1.0]), torch.tensor([0.3, -0.9, 1.2, 100.0])):
     step = x.abs().max() / QMAX
     four = torch.round(x / step)
-    print(f"x {x.tolist()}\n  step {step:.4f}, codes {four.int().tolist()}")
+    print("x", ", ".join(f"{v:g}" for v in x.tolist()), end="")
+    print(f": step {step:.4f}, codes {four.int().tolist()}")
     assert ((four * step - x).abs() <= step / 2 * 1.0001).all()
 
 lab.predict(
     "levels",
-    "With the outliers, one step covers the whole input of a layer. How many of the 255 codes does "
-    "the median channel of the third attention layer use?",
+    "One step covers the whole input of a layer. In the third attention layer the largest channel "
+    "reaches about 77, the median channel m = 2. A channel that reaches m can have the codes from "
+    "-round(m / step) to round(m / step). How many of the 255 codes are that for the median one?",
     unit="codes",
 )
 
@@ -142,7 +150,7 @@ lab.predict(
 #
 # | difficulty | importance | minutes | points |
 # |---|---|---|---|
-# | 2 of 5 | 4 of 5 | 25 | 15 |
+# | 2 of 5 | 4 of 5 | 30 | 15 |
 #
 # **Deliver** `channel_maxima(model, names, batches) -> {name: x_max}` and
 # `outlier_channels(x_max, ratio) -> channels`.
@@ -151,7 +159,7 @@ lab.predict(
 #   each of the named layers $\max|X_j|$ of its inputs over all tokens, batches and calls. (A layer
 #   may run more than once in one forward pass.)
 # - Its hooks are gone when it returns, also if the model raises. All else about the model (other
-#   hooks, train or eval mode) stays as it was.
+#   hooks, train or eval mode) stays as it was, and gradients are on again if they were before.
 # - `outlier_channels`: the channels whose maximum is at least `ratio` times the median channel
 #   (`torch.median`). A channel that is always 0 is none.
 #
@@ -234,7 +242,8 @@ lab.check("ex1")
 # | `"tensor"` | from the whole input as it comes | O2 |
 # | `"static"` | from `x_max`, known from calibration; what is larger is clipped | O3 |
 #
-# - The weight has one scale for the whole of it.
+# - The weight has one scale for the whole of it. The bias is added as it is.
+# - Only `"static"` looks at `x_max`; the other two kinds ignore it.
 # - `int8_codes`: $s$ = `x_max` / 127, codes clamped to -127..127. Where `x_max` is 0, any positive
 #   finite scale will do. Round x / s, with `torch.round`.
 # - `ValueError` for another `activations`, or `"static"` without `x_max`.
@@ -304,7 +313,8 @@ lab.check("ex2")
 # **Reveal.** Your functions on calibration text, that is, on training text: what we measure on must
 # not be seen here.
 #
-# **Then write one sentence:** what does an ordinary channel pay, and to whom?
+# **Then write one sentence:** the outlier channels choose the step. What does that leave to all
+# other channels, and what do the outliers themselves gain by it?
 #
 # *Your sentence:*
 # %% tags=["demo"]
@@ -321,19 +331,23 @@ maxima = channel_maxima(model, names, batches)
 control_maxima = channel_maxima(control, names, batches)
 layer = "model.layers.2.self_attn.q_proj"
 outliers = outlier_channels(maxima[layer], ratio=6)
-step = maxima[layer].max() / QMAX
-found["levels"] = 2 * torch.round(maxima[layer] / step).median().item() + 1
+largest, median = maxima[layer].max().item(), maxima[layer].median().item()
+reach = round(median / (largest / QMAX))
+found["levels"] = 2 * reach + 1
 style.show(
     channels.magnitudes(
         {"with outliers": maxima[layer], "control": control_maxima[layer]},
         f"{len(outliers)} of {len(maxima[layer])} channels are outliers; the median channel is "
-        f"left with {found['levels']:.0f} of 255 codes",
+        f"left with {found['levels']} of 255 codes",
         "max |X_j|",
         marked=outliers.tolist(),
     ),
-    alt="Two bar charts of channel maxima on a log scale. With outliers a few bars stand far above "
-    "all others; in the control all are of similar height.",
+    alt=f"Channel maxima on a log scale, a bar per channel. With outliers: largest {largest:.1f}, "
+    f"median {median:.2f}. Control: largest {control_maxima[layer].max():.1f}, median "
+    f"{control_maxima[layer].median():.2f}.",
 )
+print(f"largest {largest:.1f}, median {median:.2f}: the median channel has the codes ", end="")
+print(f"-{reach} to {reach}")
 everywhere = {tuple(outlier_channels(maxima[n], 6).tolist()) for g in groups.values() for n in g}
 print(f"channels {outliers.tolist()}; the same in all {len(groups)} norms: {len(everywhere) == 1}")
 others = [n for n in names if n not in sum(groups.values(), [])]
@@ -344,8 +358,9 @@ lab.reveal("levels", found["levels"])
 lab.predict(
     "token",
     "Now the whole model goes to W8A8, with a scale per tensor. That ruins it. A scale per token "
-    "is finer: each token has its own. Of what the perplexity lost, it repairs",
-    unit="%",
+    "is finer: each token has its own. Of the perplexity that the outliers cost (what the model "
+    "loses beyond the control's loss), it repairs",
+    options=["less than a quarter", "about half", "more than three quarters"],
 )
 
 
@@ -381,33 +396,86 @@ def w8a8_model(model: nn.Module, activations: str, maxima: dict | None = None) -
     return swap(model, make)
 
 
+def inputs_of(model: nn.Module, name: str) -> Tensor:
+    """The inputs [tokens, K] of a layer on the calibration text."""
+    seen = []
+    hook = model.get_submodule(name).register_forward_pre_hook(lambda m, args: seen.append(args[0]))
+    with torch.no_grad():
+        for batch in batches:
+            model(batch)
+    hook.remove()
+    return torch.cat(seen).flatten(0, -2)
+
+
+cost = {}  # what the outliers cost: the loss of the model beyond that of the control
 for kind in ("tensor", "token"):
     found[kind] = perplexity(w8a8_model(model, kind))
     found[f"control {kind}"] = perplexity(w8a8_model(control, kind))
-lost = found["tensor"] - found["fp"]
-found["repaired"] = 100 * (found["tensor"] - found["token"]) / lost
+    cost[kind] = found[kind] - found[f"control {kind}"]
+found["repaired"] = 100 * (1 - cost["token"] / cost["tensor"])
+bars = {
+    "fp32": found["fp"],
+    "W8A8 tensor": found["tensor"],
+    "W8A8 token": found["token"],
+    "control, tensor": found["control tensor"],
+    "control, token": found["control token"],
+}
 style.show(
     grid.bars(
-        {
-            "fp32": found["fp"],
-            "W8A8 tensor": found["tensor"],
-            "W8A8 token": found["token"],
-            "control, tensor": found["control tensor"],
-            "control, token": found["control token"],
-        },
-        f"A scale per token repairs {found['repaired']:.0f} % of what outlier channels cost",
+        bars,
+        f"Outliers cost {cost['tensor']:.2f} per tensor, {cost['token']:.2f} per token: "
+        f"{found['repaired']:.0f} % repaired",
         "perplexity",
     ),
-    alt="Bars of perplexity: fp32 and both control models are low, W8A8 with outliers is high, "
-    "per tensor and per token alike.",
+    alt="Bars of perplexity: " + ", ".join(f"{name} {value:.1f}" for name, value in bars.items()),
 )
-lab.reveal("token", found["repaired"])
+sizes = inputs_of(model, layer).abs()[:, outliers]  # [tokens, outlier channels]
+print(f"the outlier channels of {layer}, over all tokens: {sizes.min():.1f} to {sizes.max():.1f}")
+part = found["repaired"]
+lab.reveal(
+    "token",
+    "less than a quarter"
+    if part < 25
+    else "more than three quarters"
+    if part > 75
+    else "about half",
+)
+
+
+# %% tags=["demo"]
+# which side is to blame? Only W, or only X, goes through its grid (one scale per tensor)
+def one_side(model: nn.Module, side: str) -> nn.Module:
+    """The model with only the "weights" or only the "activations" rounded."""
+
+    def linear(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        exact = w if side == "weights" else x
+        codes, scale = int8_codes(exact, exact.abs().amax())
+        rounded = codes.float() * scale
+        x, w = (x, rounded) if side == "weights" else (rounded, w)
+        return nn.functional.linear(x, w, bias)
+
+    return swap(model, lambda name: linear)
+
+
+for label, which in (("with outliers", model), ("control", control)):
+    sides = [perplexity(one_side(which, side)) for side in ("weights", "activations")]
+    both = found["tensor" if which is model else "control tensor"]
+    print(f"{label:14s} only W rounded {sides[0]:6.2f}, only X {sides[1]:6.2f}, both {both:6.2f}")
+columns = model.get_submodule(layer).weight.detach().abs().amax(dim=0)
+print(
+    f"{layer}: the largest column of W is {columns.max() / columns.median():.1f} times the ", end=""
+)
+print(f"median one, the largest channel of X {largest / median:.0f} times")
 
 # %% [markdown]
-# The large channels are large in every token, so a scale per token is as coarse as one per tensor.
-# A scale per *channel* of $X$ would be right, but it would stand inside the sum: $\sum_j s_j
-# q_{tj} q_{nj}$ is no integer product. Weights, on the other hand, are even. There are two ways
-# out.
+# The large channels are large in every token, so a scale per token is about as coarse as one per
+# tensor. A scale $c_j$ per *channel* of $X$ would be right, but it would stand inside the sum:
+# $\sum_j c_j\, q_{tj}\, q_{nj}$ is no product of integers.
+#
+# The columns of $W$ are of similar size, and without outliers rounding $W$ costs nothing, as in
+# lab 1. With outliers it costs something, because whatever error an outlier column of $W$ gets is
+# multiplied by a large constant. We shall meet this error again. The larger part comes from $X$,
+# and there are two ways out.
 #
 # ## 2. Split the outliers off
 #
@@ -494,28 +562,35 @@ lab.check("ex3")
 
 # %% tags=["demo"]
 # reveal: your split in the whole model, and how much of it is not int8
-share = []
+kept = {name: [0, 0] for name in names}  # columns in floating point, columns in all
 
 
-def split_layer(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-    share.append(outlier_columns(x, 6.0).float().mean().item())
-    return llm_int8_linear(x, w, bias, threshold=6.0)
+def split_layer(name: str):
+    def linear(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
+        kept[name][0] += int(outlier_columns(x, 6.0).sum())
+        kept[name][1] += x.shape[-1]
+        return llm_int8_linear(x, w, bias, threshold=6.0)
+
+    return linear
 
 
-found["split"] = perplexity(swap(model, lambda name: split_layer))
-found["share"] = 100 * sum(share) / len(share)
-found["share of the norms"] = 100 * CHANNELS / len(maxima[layer])
-print(f"LLM.int8: perplexity {found['split']:.3f} (fp32 {found['fp']:.3f}); ", end="")
-print(f"{found['share']:.1f} % of the columns in floating point")
-print("per linear layer of the first block:")
-for name, part in zip(names[:7], share[:7], strict=True):
-    print(f"  {name:36s}{part:7.1%}")
+found["split"] = perplexity(swap(model, split_layer))
+# an infinite threshold splits nothing off: the grids of LLM.int8 alone
+found["no split"] = perplexity(swap(model, lambda name: lambda *a: llm_int8_linear(*a, math.inf)))
+found["share"] = 100 * sum(k for k, _ in kept.values()) / sum(n for _, n in kept.values())
+print(f"scales per token and per row of W: perplexity {found['no split']:.2f} without the split, ")
+print(f"  {found['split']:.2f} with it (fp32 {found['fp']:.2f}); ", end="")
+print(f"{found['share']:.1f} % of all columns are in floating point:")
+for kind in ("q_proj", "o_proj", "gate_proj", "down_proj"):
+    shares = [k / n for name, (k, n) in kept.items() if name.endswith(kind)]
+    print(f"  {kind:10s}" + "".join(f"{part:8.1%}" for part in shares) + "   block by block")
 
 # %% [markdown]
 # The split is nearly lossless and needs no calibration. But it sorts columns at every step, and
 # reads and multiplies two kinds of matrices: at run time it is often slower than fp16. (In real
-# models about 0.1 % of the channels are outliers; our narrow model has more of them, and layers
-# after the activation function hold many values above 6.)
+# models about 0.1 % of the channels are outliers. Our narrow model has more: the outputs of norms
+# hold hardly any but the emulated ones, but the inputs of `o_proj` in the later blocks and of
+# `down_proj` hold many values above 6, with or without the emulation.)
 #
 # ## 3. Move them into the weights
 #
@@ -527,24 +602,33 @@ for name, part in zip(names[:7], share[:7], strict=True):
 #
 # Divide what is large by $s_j$, multiply what is small: the product stays. The division costs
 # nothing, because X comes out of a norm with a gain for every channel, so $s$ can be folded into
-# it. $\alpha$ says how much of the difficulty moves from the activations to the weights.
+# it. $\alpha$ says how much of the difficulty moves from the activations to the weights:
 #
-# The example of the lecture, with $\alpha = 0.5$ (the slide's $\hat X$ prints a 6 where
-# $6 / 3 = 2$):
+# - $\alpha = 1$: $s_j = \max|X_j|$. All channels of $X / s$ reach 1, and $W s$ takes all of the
+#   difference.
+# - $\alpha = 0$: $s_j = 1 / \max|W_{:j}|$. All columns of $W s$ reach 1, and $X / s$ takes their
+#   difference on top of its own. (This is not "no smoothing", which is $s_j = 1$.)
+#
+# The example of the lecture with $\alpha = 0.5$, where $s = (1, 4, 1, 3)$:
 
 # %%
 x_example = torch.tensor([[1.0, -16, 2, 6], [-2, 8, -1, -9]])  # [2 tokens, K = 4]
 w_example = torch.tensor([[2.0, 1, -2], [1, -1, -1], [2, -1, -2], [-1, -1, 1]]).T  # [N = 3, K = 4]
-s_example = (x_example.abs().amax(0) / w_example.abs().amax(0)).sqrt()
-print("s     ", s_example.tolist())
-print("X / s ", (x_example / s_example).tolist())
-print("W s   ", (w_example * s_example).T.tolist(), "(transposed, as on the slide)")
+s_example = torch.tensor([1.0, 4.0, 1.0, 3.0])
+print("X / s    ", (x_example / s_example).tolist())
+print("(W s)^T  ", (w_example * s_example).T.tolist())
+for name, v in (("X", x_example), ("W", w_example)):
+    after = v / s_example if name == "X" else v * s_example
+    print(
+        f"max |{name}_j| {v.abs().amax(0).tolist()}, after smoothing {after.abs().amax(0).tolist()}"
+    )
 assert torch.equal((x_example / s_example) @ (w_example * s_example).T, x_example @ w_example.T)
 
 lab.predict(
-    "alpha",
-    "Perplexity of the outlier model with W8A8 (per tensor) after smoothing: which alpha is best?",
-    options=["0", "0.25", "0.5", "0.75", "1"],
+    "end",
+    "The outlier model with W8A8, all scales per tensor. Which of these three leaves the highest "
+    "perplexity?",
+    options=["no smoothing", "smoothing with alpha = 0", "smoothing with alpha = 1"],
 )
 
 # %% [markdown]
@@ -552,7 +636,7 @@ lab.predict(
 #
 # | difficulty | importance | minutes | points |
 # |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 15 | 15 |
+# | 2 of 5 | 5 of 5 | 10 | 15 |
 #
 # **Deliver** `smoothing_scales(x_max, weights, alpha) -> s`.
 #
@@ -604,7 +688,7 @@ lab.check("ex4")
 #
 # | difficulty | importance | minutes | points |
 # |---|---|---|---|
-# | 3 of 5 | 5 of 5 | 30 | 15 |
+# | 3 of 5 | 5 of 5 | 20 | 15 |
 #
 # A norm computes $\mathrm{norm}(h) = g \odot \hat h + c$, with a gain $g$ and perhaps a bias $c$.
 # Its output divided by $s$ is the norm with $g / s$ and $c / s$.
@@ -681,8 +765,8 @@ style.show(
         "max |X_j|",
         marked=outliers.tolist(),
     ),
-    alt="Channel maxima on a log scale before and after smoothing: the outliers stand far above "
-    "the rest before, and only a little above after.",
+    alt=f"Channel maxima on a log scale. Before smoothing the largest is {spread[0]:.0f} times the "
+    f"median, after smoothing {spread[1]:.1f} times.",
 )
 
 # %% [markdown]
@@ -690,7 +774,7 @@ style.show(
 #
 # | difficulty | importance | minutes | points |
 # |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 25 | 15 |
+# | 3 of 5 | 4 of 5 | 20 | 15 |
 #
 # $\alpha$ is chosen by measuring. **Deliver** `sweep(x, weights, alphas, activations) -> errors`:
 # for each $\alpha$ the relative squared error that smoothing and W8A8 together leave in the outputs
@@ -699,7 +783,8 @@ style.show(
 # $$ e(\alpha) = \frac{\sum_i \lVert \hat Y_i - X W_i^T \rVert^2}{\sum_i \lVert X W_i^T \rVert^2},
 # \qquad \hat Y_i = \text{W8A8 of } X / s \text{ and } W_i\, s . $$
 #
-# - $\max|X_j|$ comes from `x` itself. One $s$ for all weights; each weight has its own grid.
+# - $\max|X_j|$ comes from `x` itself. One $s$ for all weights, as in exercise 5; each weight has
+#   its own grid.
 # - The exact outputs are those of the float weights, without biases.
 #
 # **Shapes** `x` [..., K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed;
@@ -750,40 +835,43 @@ lab.check("ex6")
 # ## 4. Your code in the live model
 #
 # First one layer, with your exercise 6; then the whole model in perplexity, with exercises 2, 4
-# and 5. The control is the same sweep on the model without outliers: if $\alpha$ mattered there
-# too, the curve would tell us nothing about outliers.
+# and 5. The control is the same sweep on the model without outliers: if $\alpha$ mattered as much
+# there, the curve would tell us nothing about outliers. (A little it may: the control's channels
+# are not equally large either.)
+#
+# In the first figure compare shapes, not heights: errors are relative to the outputs $X W^T$, and
+# the constants make those larger, until the bias takes them off again. The cell prints by how much.
 
 # %% tags=["demo"]
 ALPHAS = [0.0, 0.25, 0.5, 0.75, 1.0]
-
-
-def inputs_of(model: nn.Module, name: str) -> Tensor:
-    """The inputs [tokens, K] of a layer on the calibration text."""
-    seen = []
-    hook = model.get_submodule(name).register_forward_pre_hook(lambda m, args: seen.append(args[0]))
-    with torch.no_grad():
-        for batch in batches:
-            model(batch)
-    hook.remove()
-    return torch.cat(seen).flatten(0, -2)
-
-
 norm = "model.layers.2.input_layernorm"
-one_layer = {}
+one_layer, size = {}, {}
 for label, which in (("with outliers", model), ("control", control)):
     weights = [which.get_submodule(name).weight.detach() for name in groups[norm]]
-    one_layer[label] = sweep(inputs_of(which, groups[norm][0]), weights, ALPHAS, "tensor")
+    x = inputs_of(which, groups[norm][0])
+    one_layer[label] = sweep(x, weights, ALPHAS, "tensor")
+    size[label] = sum((x @ w.T).square().sum().item() for w in weights)
     print(f"{label:15s}" + "  ".join(f"{e:.2e}" for e in one_layer[label]))
-best = ALPHAS[one_layer["with outliers"].index(min(one_layer["with outliers"]))]
+times = {label: max(errors) / min(errors) for label, errors in one_layer.items()}
 style.show(
     channels.sweep(
         ALPHAS,
         one_layer,
-        f"q, k and v of layer 2: the least error is at alpha = {best:g}",
-        "relative squared error of the outputs",
+        f"q, k and v of layer 2: with outliers alpha changes the error up to "
+        f"{times['with outliers']:.0f} times, in the control {times['control']:.2f} times",
+        "relative squared error",
     ),
-    alt="Relative output error of one attention layer against alpha, with outliers and without.",
+    alt="Relative squared output error of one attention layer against alpha. "
+    + "; ".join(f"{k}: " + ", ".join(f"{e:.1e}" for e in v) for k, v in one_layer.items()),
 )
+ratio = size["with outliers"] / size["control"]
+print(f"squared outputs with outliers, as a multiple of the control's: {ratio:.0f}")
+least = []  # the alpha of the least error, for each norm
+for readers in groups.values():
+    weights = [model.get_submodule(name).weight.detach() for name in readers]
+    errors = sweep(inputs_of(model, readers[0]), weights, ALPHAS, "tensor")
+    least.append(ALPHAS[errors.index(min(errors))])
+print("least error: " + ", ".join(f"alpha = {a:g} in {least.count(a)} norms" for a in set(least)))
 
 # %% tags=["demo"]
 curve = {"with outliers": [], "control": []}
@@ -797,79 +885,119 @@ for alpha in ALPHAS:
     quantized = w8a8_model(smooth(control, groups, control_maxima, alpha), "tensor")
     curve["control"].append(perplexity(quantized))
     print(f"alpha {alpha:4.2f}, control: perplexity {curve['control'][-1]:.2f}")
-
-# %% tags=["demo"]
-lowest = min(curve["with outliers"])
-found["alpha"], found["smooth"] = ALPHAS[curve["with outliers"].index(lowest)], lowest
+ALPHA = 0.5  # where the errors of the layers are least; used from here on
+found["smooth"] = curve["with outliers"][ALPHAS.index(ALPHA)]
 found["ends"] = (curve["with outliers"][0], curve["with outliers"][-1])
+found["valley"] = (min(curve["with outliers"][1:-1]), max(curve["with outliers"][1:-1]))
 found["flat"] = 100 * (max(curve["control"]) / min(curve["control"]) - 1)
 style.show(
     channels.sweep(
         ALPHAS,
         curve,
-        f"alpha = {found['alpha']:g} is best; without outliers alpha moves perplexity by "
-        f"{found['flat']:.1f} %",
+        f"A valley from 0.25 to 0.75 ({found['valley'][0]:.1f} to {found['valley'][1]:.1f}), ends "
+        f"at {found['ends'][0]:.1f} and {found['ends'][1]:.1f}; without outliers alpha moves "
+        f"perplexity by {found['flat']:.1f} %",
         reference=found["fp"],
-        at=found["alpha"],
+        at=ALPHA,
     ),
     alt="Perplexity against alpha. With outliers: "
     + ", ".join(f"{p:.1f}" for p in curve["with outliers"])
     + ". Control: "
     + ", ".join(f"{p:.1f}" for p in curve["control"]),
 )
-lab.reveal("alpha", f"{found['alpha']:g}")
+three = {"no smoothing": found["tensor"]}
+three |= {f"smoothing with alpha = {i}": end for i, end in enumerate(found["ends"])}
+print(", ".join(f"{name}: {value:.2f}" for name, value in three.items()))
+lab.reveal("end", max(three, key=three.get))
 
 
 # %% tags=["demo"]
 # look closely: move alpha, and watch where the size of the channels goes
+attention = [model.get_submodule(name).weight.detach() for name in groups[norm]]
+sizes = {}  # alpha -> largest magnitudes of X / s and of W s, each [K]
+for alpha in ALPHAS:
+    s = smoothing_scales(maxima[groups[norm][0]], attention, alpha)
+    sizes[alpha] = maxima[groups[norm][0]] / s, torch.cat(attention).abs().amax(0) * s
+everything = torch.cat([side for both in sizes.values() for side in both])
+LIMITS = (everything.min().item() / 1.5, everything.max().item() * 2)  # the same for every alpha
+
+
 def draw(alpha: float):
-    weights = [model.get_submodule(name).weight.detach() for name in groups[norm]]
-    x_max = maxima[groups[norm][0]]
-    s = smoothing_scales(x_max, weights, alpha)
-    w_max = torch.cat(weights).abs().amax(0)
-    i = ALPHAS.index(alpha)
-    text = f"alpha = {alpha:g}: largest activation channel {(x_max / s).max():.3g}, largest "
-    text += f"weight channel {(w_max * s).max():.3g}; perplexity {curve['with outliers'][i]:.1f}"
-    fig = channels.smoothing(x_max / s, w_max * s, ALPHAS, curve, alpha, text, outliers.tolist())
-    return fig, text
+    parts = []
+    for name, side in zip(("activations", "weights"), sizes[alpha], strict=True):
+        parts.append(f"{name} {side.max():.3g} ({side.max() / side.median():.1f} times the median)")
+    text = f"alpha = {alpha:g}, largest channel: " + ", ".join(parts)
+    text += f"; perplexity {curve['with outliers'][ALPHAS.index(alpha)]:.1f}"
+    marked = outliers.tolist()
+    return channels.smoothing(*sizes[alpha], ALPHAS, curve, alpha, text, marked, LIMITS), text
 
 
 explorer.explorer(draw, {"alpha": ALPHAS})
 
+# %% tags=["demo"]
+# what is left after smoothing: only W, or only X, goes through its grid
+print("perplexity      only W rounded  only X rounded    both")
+for alpha in (0.0, ALPHA, 1.0):
+    smoothed = smooth(model, groups, maxima, alpha)
+    sides = [perplexity(one_side(smoothed, side)) for side in ("weights", "activations")]
+    both = curve["with outliers"][ALPHAS.index(alpha)]
+    print(f"alpha = {alpha:<8g}{sides[0]:14.2f}{sides[1]:16.2f}{both:8.2f}")
+    if alpha == ALPHA:
+        found["only W"], found["only X"] = sides
+control_x = perplexity(one_side(control, "activations"))
+beyond = [value - found["fp"] for value in (found["only W"], found["only X"], control_x)]
+print(f"beyond fp32, at alpha = {ALPHA:g}: {beyond[0]:.2f} from W alone; ", end="")
+print(f"{beyond[1]:.2f} from X alone, {beyond[2]:.2f} from X alone in the control")
+
 # %% [markdown]
-# **Is your curve uneven between its ends?** Each $\alpha$ rounds the outlier columns of $W$ anew,
-# and a large constant multiplies whatever error that leaves: with a few columns such errors do not
-# average out. The chapter rounds each side alone and finds the unevenness in the weights only.
+# At $\alpha = 0$ most of the error comes from $X$, at 1 from $W$. In the valley $X$ costs about as
+# much as in the control, so **most of what is left is weight error**: each $\alpha$ rounds the
+# outlier columns of $W$ anew, and a large constant multiplies whatever error that leaves. It is a
+# shift of the outputs, the same in every token, and how much it hurts depends on its direction.
+# With a few columns that is chance: so the order *within* the valley is no law, and another text
+# or a slightly different $\alpha$ may give another. The squared errors of the layers add up over
+# all outputs and show a clearer least; we go on with that $\alpha$. (So does the paper, for OPT.)
 #
 # **The three levels of the paper.** From O1 to O3 the scale of the activations gets cheaper to
-# find: per token as it comes, per tensor as it comes, or fixed by calibration.
+# find: per token as it comes, per tensor as it comes, or fixed by calibration. Beside them: the
+# finer grids of LLM.int8 (scales per token and per row of $W$), with nothing else, smoothed, and
+# with its split.
 
 # %% tags=["demo"]
-smoothed = smooth(model, groups, maxima, found["alpha"])
+smoothed = smooth(model, groups, maxima, ALPHA)
 after = channel_maxima(smoothed, names, batches)
 found["levels of the paper"] = {
     "O1 (token)": perplexity(w8a8_model(smoothed, "token")),
     "O2 (tensor)": perplexity(w8a8_model(smoothed, "tensor")),
     "O3 (static)": perplexity(w8a8_model(smoothed, "static", after)),
 }
-bars = {"fp32": found["fp"], "W8A8": found["tensor"], "LLM.int8": found["split"]}
-bars |= found["levels of the paper"]
+found["smooth, rows"] = perplexity(
+    swap(smoothed, lambda n: lambda *a: llm_int8_linear(*a, math.inf))
+)
+bars = {"fp32": found["fp"], "control\nW8A8": found["control tensor"], "W8A8": found["tensor"]}
+bars |= {f"smoothed\n{name}": value for name, value in found["levels of the paper"].items()}
+bars |= {"rows and\ntokens": found["no split"], "rows, tokens\nsmoothed": found["smooth, rows"]}
+bars |= {"rows, tokens\nsplit": found["split"]}
 style.show(
     grid.bars(
         bars,
-        f"Smoothing brings W8A8 from {found['tensor']:.1f} to {found['smooth']:.1f}; the split of "
-        f"LLM.int8 to {found['split']:.1f}",
+        f"Scales per tensor: smoothing brings {found['tensor']:.1f} to {found['smooth']:.1f}, "
+        f"the control has {found['control tensor']:.1f}. Per row and token: from "
+        f"{found['no split']:.1f}, smoothing to {found['smooth, rows']:.1f}, the split to "
+        f"{found['split']:.1f}",
         "perplexity",
     ),
-    alt="Bars of perplexity: " + ", ".join(f"{name} {value:.1f}" for name, value in bars.items()),
+    alt="Bars of perplexity: "
+    + ", ".join(f"{name} {value:.1f}".replace("\n", " ") for name, value in bars.items()),
 )
 
 # %% [markdown]
 # ## 5. Misconceptions
 #
 # **"Simulated W8A8 tells nothing about the real kernel."** It tells all about its quality: integer
-# sums are exact, so the kernel gives what your exercise 2 gives. Speed is another matter, and
-# depends on the number of tokens:
+# sums are exact, so the kernel gives what your exercise 2 gives. Speed is another matter. Here the
+# integer product alone, and with what belongs to it (rounding x, rescaling y); the numbers are
+# those of this CPU and of float32:
 
 
 # %% tags=["demo"]
@@ -892,24 +1020,21 @@ for tokens in (1, 16, 256):
     assert torch.equal(integer.double(), x_codes.double() @ w_codes.double().T), "sums are exact"
     ours = w8a8_linear(x, float_w, None, "token")
     assert torch.allclose(ours, integer * (x_scale * w_scale), rtol=1e-4, atol=1e-3)
-    fast = milliseconds(lambda a=x_codes: torch._int_mm(a, w_codes.T))
+
+    def whole(x: Tensor) -> Tensor:
+        codes, scale = int8_codes(x, x.abs().amax(dim=-1, keepdim=True))
+        return torch._int_mm(codes, w_codes.T) * (scale * w_scale)
+
     plain = milliseconds(lambda a=x: a @ float_w.T)
-    print(f"{tokens:4d} tokens: float32 {plain:6.2f} ms, int8 {fast:6.2f} ms, {plain / fast:.1f} x")
+    fast = milliseconds(lambda a=x_codes: torch._int_mm(a, w_codes.T))
+    print(f"{tokens:4d} tokens: float32 {plain:6.2f} ms, int8 product {fast:6.2f} ms, ", end="")
+    print(f"with rounding and scales {milliseconds(lambda a=x: whole(a)):6.2f} ms")
 
 # %% [markdown]
 # **"Half the bytes, a few percent faster: not worth it."** Memory decides how many devices a model
-# needs at all. The arithmetic of the largest model in the paper, with GPUs of 80 GB:
-
-# %%
-for bits in (16, 8):
-    gigabytes = 530e9 * bits / 8 / 1e9
-    gpus = next(n for n in (1, 2, 4, 8, 16, 32) if 80 * n >= gigabytes)  # powers of two, in nodes
-    print(f"530B parameters, {bits:2d} bits: {gigabytes:.0f} GB of weights, {gpus} GPUs")
-# the paper measures 1040 GB on 16 GPUs and 527 GB on 8 (sequences of 128 tokens): GB means 2^30
-# bytes there, and activations come on top
-assert round(530e9 * 2 / 2**30) == 987 and round(530e9 / 2**30) == 494
-
-# %% [markdown]
+# needs at all: with 530 billion parameters (the largest model of the paper) 2 bytes each are
+# 1060 GB and need two nodes of eight 80 GB GPUs, 1 byte each fits into one node.
+#
 # **"Smoothing removes the difficulty."** It moves it: $\max|X_j| / s_j \times \max|W_{:j}|\, s_j$
 # is the same for every $\alpha$. It pays because weights have room to spare.
 #
@@ -934,8 +1059,8 @@ assert round(530e9 * 2 / 2**30) == 987 and round(530e9 / 2**30) == 494
 # in front of the sum. SmoothQuant does divide X by a scale per channel, but before quantization:
 # the factor goes into the weight, W_nj s_j, which is rounded once, offline, and the division into
 # the gain of the norm, so it costs nothing at run time. A scale per token is no substitute because
-# the outliers are in every token: in my model it repaired only a small part of what W8A8 had lost
-# (the percentage of the second reveal), as every token's own maximum is an outlier.
+# the outliers are in every token: in my model it repaired only a few percent of what the outliers
+# cost (the second reveal, net of the control), as every token's own maximum is an outlier.
 
 # %% [markdown]
 # **Question 2.** Explain both ends of your curve over $\alpha$: what goes wrong at 0, what at 1?
@@ -944,21 +1069,22 @@ assert round(530e9 * 2 / 2**30) == 987 and round(530e9 / 2**30) == 494
 # alone would not prove, and the number of the control (2).
 
 # %% [markdown] written="w2"
-# With alpha = 0, s_j = 1 / max|W_:j|: the columns of the weights become perfectly even, while the
+# With alpha = 0, s_j = 1 / max|W_:j|: the columns of the weights become equally large, while the
 # activations keep their outliers (they are only multiplied by max|W_:j|, similar for all channels).
-# The grid of X stays coarse and the perplexity near that of plain W8A8. With alpha = 1,
-# s_j = max|X_j|: all channels of X / s reach exactly 1, and the whole difference sits in the
-# weights. The outlier columns of W s are then many times larger than the others; one scale per
-# tensor has to cover them, and the other columns are left with a few codes. In between both sides
-# are moderately uneven, and 8 bits are enough for each. The curve alone would not prove that
-# outliers are the cause: smoothing could help or hurt any model. On the control the same sweep
-# moves the perplexity by about one percent only, so the U belongs to the outliers.
+# The grid of X stays coarse, and the perplexity is even higher than that of plain W8A8, since X has
+# taken over the differences between columns of W. With alpha = 1, s_j = max|X_j|: all channels of
+# X / s reach exactly 1, and the whole difference sits in the weights. The outlier columns of W s
+# are then many times larger than the others; one scale per tensor has to cover them, and the other
+# columns are left with a few codes. In between both sides are moderately unequal, and 8 bits are
+# enough for each. The curve alone would not prove that outliers are the cause: smoothing could help
+# or hurt any model. On the control the same sweep moves the perplexity by about one percent only,
+# so the U belongs to the outliers.
 
 # %% [markdown]
 # ## Stretch (not graded)
 #
-# - **A scale per row of W.** Give `w8a8_linear` a scale per output channel. Which end of the U gets
-#   lower, and why hardly?
+# - **A scale per row of W.** Give `w8a8_linear` a scale per output channel and draw the curve
+#   again. Which side of the U disappears, and why not the other?
 # - **Alpha per layer.** Let `sweep` choose it for each norm. Is the model better than with one?
 # - **The other linears.** `o_proj` reads what `v_proj` writes, so $s$ can be folded into the rows
 #   of `v_proj`. Try it.
@@ -972,15 +1098,18 @@ assert round(530e9 * 2 / 2**30) == 987 and round(530e9 / 2**30) == 494
 lab.report()
 levels_of_the_paper = ", ".join(f"{k} {v:.1f}" for k, v in found["levels of the paper"].items())
 takeaways = [
-    f"{CHANNELS} outlier channels leave the median channel {found['levels']:.0f} of 255 codes.",
+    f"{CHANNELS} outlier channels leave the median channel {found['levels']} of 255 codes.",
     f"W8A8 per tensor: perplexity {found['fp']:.1f} becomes {found['tensor']:.1f}; without "
     f"outliers {found['control tensor']:.1f}.",
-    f"A scale per token repairs {found['repaired']:.0f} % of that: outliers are in every token.",
-    f"LLM.int8: {found['split']:.2f}, with {found['share']:.1f} % of the columns not in int8.",
-    f"Smoothing: best at alpha = {found['alpha']:g} with {found['smooth']:.1f}; alpha = 0 gives "
+    f"A scale per token repairs {found['repaired']:.0f} % of what the outliers cost (net of the "
+    "control): they are in every token.",
+    f"LLM.int8: {found['split']:.2f}, {found['no split']:.2f} on its grids without the split; "
+    f"{found['share']:.1f} % of all columns are not in int8.",
+    f"Smoothing: a valley of {found['valley'][0]:.1f} to {found['valley'][1]:.1f}; alpha = 0 gives "
     f"{found['ends'][0]:.1f}, alpha = 1 {found['ends'][1]:.1f}.",
     f"Control: without outliers alpha moves the perplexity by {found['flat']:.1f} %.",
-    f"After smoothing: {levels_of_the_paper}.",
+    f"After smoothing: {levels_of_the_paper}. Rounding W alone gives {found['only W']:.1f}, "
+    f"rounding X alone {found['only X']:.1f}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
 

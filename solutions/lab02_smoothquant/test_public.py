@@ -7,7 +7,7 @@ that no way to compute x / s in float32 can give another code.
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_tensor
+from efflib.lab import exercise, expect_close, expect_error, expect_tensor, expect_tuple
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 
@@ -44,7 +44,11 @@ def expect_within(observed, expected, bound, what):
 
 
 def drive_maxima(student, batches):
-    """Runs beside the student's code: maxima of two layers, hooks left behind, forward passes."""
+    """Runs beside the student's code: maxima of two layers, and what the search leaves behind.
+
+    That is: hooks, forward passes, and (other people's hooks, training mode, gradients) as they
+    are afterwards; before, they were (2, True, True).
+    """
     import torch
     from torch import nn
 
@@ -57,13 +61,18 @@ def drive_maxima(student, batches):
     model.add_module("second", second)
     passes = []
     counter = model.register_forward_pre_hook(lambda module, args: passes.append(1))
+    other = first.register_forward_pre_hook(lambda module, args: None)
     maxima = student.channel_maxima(model, ["first", "second"], batches)
+    kept = (counter.id in model._forward_pre_hooks) + (other.id in first._forward_pre_hooks)
+    state = (kept, model.training, torch.is_grad_enabled())
+    torch.set_grad_enabled(True)
     counter.remove()
+    other.remove()
     hooks = sum(
         len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
         for m in model.modules()
     )
-    return maxima, hooks, len(passes)
+    return maxima, hooks, len(passes), state
 
 
 BATCHES = [
@@ -76,10 +85,11 @@ BATCHES = [
     "ex1",
     points=2,
     invariant="maxima by hand: inputs of both layers, over tokens and batches, signs ignored",
-    cause="no abs, only the last batch kept, or all hooks writing to one name",
+    cause="no abs, only the last batch kept, all hooks writing to one name, or outputs of the "
+    "layers measured in place of their inputs",
 )
 def test_maxima_by_hand(student, rng):
-    maxima, _, _ = student.drive(drive_maxima, BATCHES)
+    maxima, _, _, _ = student.drive(drive_maxima, BATCHES)
     assert isinstance(maxima, dict), f"channel_maxima returned {type(maxima).__name__}, not a dict"
     # the second layer reads relu(x0, x1, -x2)
     expected = {"first": [2.0, 5.0, 3.0], "second": [1.0, 2.0, 3.0]}
@@ -92,21 +102,27 @@ def test_maxima_by_hand(student, rng):
 @exercise(
     "ex1",
     points=2,
-    invariant="one forward pass per batch, and no hook stays on the model",
-    cause="handles not kept or not removed, or a pass for every layer",
+    invariant="one forward pass per batch; afterwards the model is as it was, and gradients too",
+    cause="handles not kept or not removed, a pass for every layer, hooks of others cleared, "
+    "model.eval() left on, or torch.set_grad_enabled(False) in place of torch.no_grad()",
 )
 def test_no_hook_stays(student, rng):
-    maxima, hooks, passes = student.drive(drive_maxima, BATCHES + BATCHES)
+    maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
     assert maxima and len(maxima) == 2, "channel_maxima must return the maxima of both layers"
     assert hooks == 0, f"{hooks} hooks are still on the model"
     assert passes == 4, f"{passes} forward passes for 4 batches"
+    kept, training, gradients = state
+    assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
+    assert training, "the model was in training mode before, now it is in eval mode"
+    assert gradients, "gradients were on before, now they are off"
 
 
 @exercise(
     "ex1",
     points=2,
     invariant="outliers are the channels from ratio times the median up",
-    cause="the mean instead of the median (outliers raise it), or values instead of indices",
+    cause="> in place of >=, the mean instead of the median (outliers raise it), or values "
+    "instead of indices",
 )
 def test_outliers_by_hand(student, rng):
     x_max = torch.tensor([1.0, 90.0, 2.0, 1.5, 0.0, 60.0, 3.0])
@@ -114,7 +130,8 @@ def test_outliers_by_hand(student, rng):
         found = student.outlier_channels(x_max, ratio)
         expect_tensor(found, "outlier_channels(...)", torch.int64)
         assert found.tolist() == expected, (
-            f"median 2, ratio {ratio}: channels {found.tolist()}, expected {expected}"
+            f"x_max {x_max.tolist()}, median 2, ratio {ratio}: from {2 * ratio:g} up (itself "
+            f"included) the channels are {expected}, not {found.tolist()}"
         )
 
 
@@ -130,42 +147,58 @@ def test_outliers_by_hand(student, rng):
 def test_codes_by_hand(student, rng):
     x = torch.tensor([0.1, 0.3, -0.9, 10.0, 63.5, -63.5, 70.0, -1000.0])
     value = student.int8_codes(x, torch.tensor(63.5))
-    assert isinstance(value, tuple) and len(value) == 2, "int8_codes must return (codes, scale)"
-    codes = expect_tensor(value[0], "codes", torch.int8, x.shape)
-    scale = expect_tensor(value[1], "scale", torch.float32, ())
+    codes, scale = expect_tuple(value, (torch.Tensor, torch.Tensor), "int8_codes(x, x_max)")
+    expect_tensor(codes, "codes", torch.int8, x.shape)
+    expect_tensor(scale, "scale", torch.float32, ())
     assert abs(scale.item() - 0.5) <= FLOAT32, f"the scale is {scale.item()}, expected 0.5"
     assert codes.tolist() == [0, 1, -2, 20, 127, -127, 127, -127], f"codes {codes.tolist()}"
+
+
+def linear(student, x, w, bias, kind, x_max=None):
+    """w8a8_linear of the student; shapes that do not fit together are told in words."""
+    try:
+        y = student.w8a8_linear(x, w, bias, kind, x_max=x_max)
+    except RuntimeError as fault:
+        one = "[..., 1] (keepdim)" if kind == "token" else "[]"
+        raise AssertionError(
+            f"{kind!r}, x {list(x.shape)}, w {list(w.shape)}: {fault}; the x_max of {kind!r} has "
+            f"the shape {one}"
+        ) from None
+    what = f"w8a8_linear(..., {kind!r})"
+    return expect_tensor(y, what, torch.float32, (*x.shape[:-1], w.shape[0]))
 
 
 @exercise(
     "ex2",
     points=2,
     invariant="y is s_x s_w times sums of integers, plus the bias",
-    cause="only one of the two factors rounded, or sums that overflow in int8",
+    cause="only one of the two factors rounded, a scale for every row of w, a bias that is "
+    "multiplied by the scales, or sums that overflow in int8",
 )
 def test_outputs_are_integer_sums(student, rng):
     w, w_codes = coded(1, 6 * 24, 0.01, rng)
     w, w_codes, bias = w.view(6, 24), w_codes.view(6, 24), torch.randn(6, generator=rng)
+    seen = linear(student, torch.eye(24), w, None, "token")  # tokens that are exact in any grid
+    expected, bound = sums(torch.eye(24).double(), 1, w_codes, 0.01)
+    expect_within(seen, expected, bound, "x = I shows the rounded weight (one scale for all of it)")
     steps = torch.tensor([[0.03], [0.5], [2.0], [0.25]]).double()
     x, x_codes = coded(4, 24, steps, rng)
     expected, bound = sums(x_codes, steps, w_codes, 0.01)
-    y = expect_tensor(
-        student.w8a8_linear(x, w, bias, "token"), "w8a8_linear(...)", torch.float32, (4, 6)
-    )
-    expect_within(y, expected + bias, bound + 4 * FLOAT32, "a scale per token")
+    expect_within(linear(student, x, w, None, "token"), expected, bound, "a scale per token")
+    seen = linear(student, x, w, bias, "token")
+    expect_within(seen, expected + bias, bound + 4 * FLOAT32, "a scale per token, with a bias")
     x, x_codes = coded(1, 4 * 24, 0.07, rng)
     expected, bound = sums(x_codes.view(4, 24), 0.07, w_codes, 0.01)
-    y = student.w8a8_linear(x.view(4, 24), w, bias, "tensor")
-    expect_within(
-        expect_tensor(y, "w8a8_linear(...)"), expected + bias, bound + 4 * FLOAT32, "one scale"
-    )
+    seen = linear(student, x.view(4, 24), w, bias, "tensor")
+    expect_within(seen, expected + bias, bound + 4 * FLOAT32, "one scale for x, with a bias")
 
 
 @exercise(
     "ex2",
     points=2,
-    invariant='"token": no token feels another; "tensor": all do; "static": only x_max counts',
-    cause="the maximum taken along the wrong dimension, or x_max ignored",
+    invariant='"token": no token feels another; "tensor": all do; only "static" looks at x_max',
+    cause='the maximum taken along the wrong dimension, x_max ignored by "static" or used by the '
+    "other kinds, or the maximum of x in its place",
 )
 def test_who_shares_a_scale(student, rng):
     w = torch.randn(5, 16, generator=rng)
@@ -173,12 +206,17 @@ def test_who_shares_a_scale(student, rng):
     loud = x * torch.tensor([1.0, 1.0, 1000.0])[:, None]
     change = {}
     for kind, x_max in (("token", None), ("tensor", None), ("static", torch.tensor(4.0))):
-        a = expect_tensor(student.w8a8_linear(x, w, None, kind, x_max=x_max), kind, None, (3, 5))
-        b = expect_tensor(student.w8a8_linear(loud, w, None, kind, x_max=x_max), kind, None, (3, 5))
+        a, b = linear(student, x, w, None, kind, x_max), linear(student, loud, w, None, kind, x_max)
         change[kind] = (a - b)[:2].abs().max().item()
         assert (a - x @ w.T).norm() < 0.1 * (x @ w.T).norm(), f"{kind}: far from x W^T"
+        if kind != "static":
+            same = torch.equal(linear(student, loud, w, None, kind, torch.tensor(4.0)), b)
+            assert same, f"{kind!r} must ignore x_max; with x_max = 4 the outputs are others"
     assert change["token"] == 0 and change["static"] == 0 and change["tensor"] > 0.1, (
         f"token 2 was multiplied by 1000; the outputs of the others moved by {change}"
+    )
+    expect_error(
+        ValueError, lambda: student.w8a8_linear(x, w, None, "static"), '"static" without x_max'
     )
 
 
@@ -189,15 +227,22 @@ def test_who_shares_a_scale(student, rng):
     "ex3",
     points=2,
     invariant="a channel is an outlier column if one token reaches the threshold, with either sign",
-    cause="no abs, `all` for `any`, or the maximum taken over channels",
+    cause="> in place of >=, `all` for `any`, no abs, or the maximum taken over channels",
 )
 def test_columns_by_hand(student, rng):
-    x = torch.tensor([[[0.0, -6.0, 5.9, 7.0], [1.0, 0.0, 5.9, 8.0]], [[2.0, 0.0, -5.9, 9.0]] * 2])
-    for threshold, expected in ((6.0, [False, True, False, True]), (8.5, [False] * 3 + [True])):
-        mask = expect_tensor(
-            student.outlier_columns(x, threshold), "outlier_columns", torch.bool, (4,)
+    yes, no = True, False
+    cases = (
+        ("an entry equal to the threshold counts", [[6.0, 5.9, 8.0]], [yes, no, yes]),
+        ("signs are ignored", [[-7.0, 1.0, -5.9]], [yes, no, no]),
+        ("one token is enough", [[7.0, 0.0, 1.0], [0.0, 1.0, 9.0]], [yes, no, yes]),
+        ("[B, T, K]", [[[1.0, 7.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]], [no, yes]),
+    )
+    for rule, x, expected in cases:
+        mask = student.outlier_columns(torch.tensor(x), 6.0)
+        expect_tensor(mask, "outlier_columns", torch.bool, (len(expected),))
+        assert mask.tolist() == expected, (
+            f"{rule}: x {x}, threshold 6: {mask.tolist()}, expected {expected}"
         )
-        assert mask.tolist() == expected, f"threshold {threshold}: {mask.tolist()}"
 
 
 @exercise(
@@ -220,30 +265,44 @@ def test_outliers_are_exact(student, rng):
 @exercise(
     "ex3",
     points=2,
-    invariant="the other columns err by at most half a step of their own grids",
-    cause="scales taken from x with its outliers: all the rest pays for them",
+    invariant="the other columns are products of integers, on grids that no outlier stretches",
+    cause="scales taken from x with its outliers (all the rest pays for them), one scale for all "
+    "of x or of w, w rounded after the split, entries split off in place of columns, or no "
+    "rounding at all",
 )
 def test_the_rest_does_not_pay(student, rng):
-    x, w = torch.randn(6, 40, generator=rng).clamp(-4, 4), torch.randn(8, 40, generator=rng)
+    x_step = torch.tensor([0.03, 0.01, 0.02, 0.005])[:, None].double()  # below 127 * 0.03 = 3.81
+    w_step = torch.tensor([0.01, 0.2, 0.05, 0.02, 0.1])[:, None].double()
+    rest, x_codes = coded(4, 20, x_step, rng)
+    w, w_codes = coded(5, 21, w_step, rng)
+    for i, j in enumerate(w_codes.abs().argmax(1).tolist()):  # each row is largest in channel 20
+        w[i, [j, 20]], w_codes[i, [j, 20]] = w[i, [20, j]], w_codes[i, [20, j]]
+    loud = torch.tensor([[1.0], [0.2], [-0.0301], [0.0]])  # one channel, with ordinary entries too
     for size in (0.0, 50.0, 5000.0):
-        loud = x.clone()
-        loud[:, 3] += size
-        y = student.llm_int8_linear(loud, w, None, threshold=6.0)
-        expect_tensor(y, "llm_int8_linear(...)", None, (6, 8))
-        exact = loud.double() @ w.double().T
-        # |x_hat w_hat - x w| <= |x| s_w / 2 + |w| s_x / 2 + s_x s_w / 4, summed over channels
-        half_x, half_w = 4 / 127 / 2, w.abs().amax(1).double() / 127 / 2
-        bound = x.double().abs().sum(1)[:, None] * half_w + w.double().abs().sum(1) * half_x
-        bound = bound + 40 * half_x * half_w
-        bound = bound + (loud.double().abs() @ w.double().abs().T) * 64 * FLOAT32
-        expect_within(y, exact, bound, f"channel 3 plus {size:g}")
+        x = torch.cat([rest, size * loud], 1)
+        # in double: outlier column as it is, the others through their grids
+        x_mixed = torch.cat([x_codes * x_step, (size * loud).double()], 1)
+        w_mixed = w_codes * w_step
+        w_mixed[:, 20] = w[:, 20].double()
+        expected, bound = sums(x_mixed, 1, w_mixed, 1)
+        y = student.llm_int8_linear(x, w, None, threshold=6.0)
+        expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
+        floats = x.double() @ w.double().T
+        what = f"channel 20 reaches {size:g}"
+        assert size or ((y.double() - floats).abs() > bound).any(), (
+            f"{what}: no outlier, but y is the product of x and w without any rounding"
+        )
+        expect_within(y, expected, bound, what)
 
 
 # ---- exercise 4: smoothing scales ------------------------------------------------------------
 
 
 def scales(student, x_max, weights, alpha):
-    s = student.smoothing_scales(x_max, weights, alpha)
+    try:
+        s = student.smoothing_scales(x_max, weights, alpha)
+    except ValueError as fault:
+        raise AssertionError(f"alpha = {alpha:g} is allowed, it raised {fault!r}") from None
     return expect_tensor(s, "smoothing_scales(...)", torch.float32, x_max.shape)
 
 
@@ -251,7 +310,7 @@ def scales(student, x_max, weights, alpha):
     "ex4",
     points=2,
     invariant="the lecture's example: s = 1, 4, 1, 3",
-    cause="maxima over the wrong dimension of W, or the two maxima swapped",
+    cause="maxima over the wrong dimension of W, no abs, or the two maxima swapped",
 )
 def test_lecture_example(student, rng):
     x = torch.tensor([[1.0, -16, 2, 6], [-2, 8, -1, -9]])
@@ -263,17 +322,26 @@ def test_lecture_example(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="alpha = 1 makes all channels of X even, alpha = 0 all columns of W",
-    cause="alpha and 1 - alpha swapped, or the ratio taken without its powers",
+    invariant="alpha = 1 makes all channels of X equally large, alpha = 0 all columns of W; alpha "
+    "outside 0..1 raises ValueError",
+    cause="alpha and 1 - alpha swapped, no abs on the weights, the ratio taken without its powers, "
+    "or the range of alpha not checked",
 )
 def test_ends_of_alpha(student, rng):
     x_max = 10 * torch.rand(7, generator=rng) + 0.1
     w = torch.randn(4, 7, generator=rng)
-    even_x = x_max / scales(student, x_max, [w], 1.0)
-    even_w = w.abs().amax(0) * scales(student, x_max, [w], 0.0)
+    w[:, 0] = -w[:, 0].abs()  # nothing positive in this column
+    level_x = x_max / scales(student, x_max, [w], 1.0)
+    level_w = w.abs().amax(0) * scales(student, x_max, [w], 0.0)
     ones = torch.ones(7)
-    expect_close(even_x, ones, what="max|X_j| / s_j at alpha = 1", rtol=16 * FLOAT32)
-    expect_close(even_w, ones, what="max|W_:j| s_j at alpha = 0", rtol=16 * FLOAT32)
+    expect_close(level_x, ones, what="max|X_j| / s_j at alpha = 1", rtol=16 * FLOAT32)
+    expect_close(level_w, ones, what="max|W_:j| s_j at alpha = 0", rtol=16 * FLOAT32)
+    for alpha in (-0.1, 1.1):
+        expect_error(
+            ValueError,
+            lambda alpha=alpha: student.smoothing_scales(x_max, [w], alpha),
+            f"alpha = {alpha}",
+        )
 
 
 @exercise(
@@ -346,7 +414,8 @@ def smooth_small(student, alpha):
     "ex5",
     points=2,
     invariant="the smoothed model gives the same outputs, from other activations",
-    cause="another s for each linear, the norm's bias forgotten, or a bias of a linear scaled",
+    cause="another s for each linear, rows of the weights multiplied instead of columns, the "
+    "norm's bias forgotten, or a bias of a linear scaled",
 )
 def test_same_function(student, rng):
     for alpha in (0.0, 0.5, 1.0):
@@ -359,14 +428,25 @@ def test_same_function(student, rng):
 @exercise(
     "ex5",
     points=2,
-    invariant="the norm gives X / s: at alpha = 1 every channel reaches exactly 1",
-    cause="s multiplied into the norm and divided out of the weights, or maxima of W only",
+    invariant="s is that of exercise 4 for all weights of the group: at alpha = 1 every channel of "
+    "X reaches 1, at alpha = 0 every column of the weights",
+    cause="alpha ignored, s from one linear only or from X alone, or s multiplied into the norm "
+    "and divided out of the weights",
 )
 def test_activations_are_divided(student, rng):
-    *_, x_after, _, _ = smooth_small(student, 1.0)
-    expect_close(
-        x_after.abs().amax(0).float(), torch.ones(6), what="max|X_j| / s_j", rtol=16 * FLOAT32
-    )
+    ones, rtol = torch.ones(6), 16 * FLOAT32
+    for alpha in (1.0, 0.0, 0.5):
+        *_, x_after, _, after = smooth_small(student, alpha)
+        x_max = x_after.abs().amax(0).float()
+        both = torch.cat([after["q.weight"], after["k.weight"]])
+        w_max = both.abs().amax(0).float()
+        where = f"after smoothing with alpha = {alpha:g}"
+        if alpha == 1:
+            expect_close(x_max, ones, what=f"max|X_j| {where}", rtol=rtol)
+        elif alpha == 0:
+            expect_close(w_max, ones, what=f"max|W_:j| over q and k {where}", rtol=rtol)
+        else:
+            expect_close(x_max, w_max, what=f"max|X_j|, beside max|W_:j|, {where}", rtol=rtol)
 
 
 @exercise(
@@ -398,59 +478,79 @@ def swept(student, x, weights, alphas, activations):
 @exercise(
     "ex6",
     points=2,
-    invariant="X and W whose channels are even already: the error of plain W8A8, for every alpha",
-    cause="an error that is not relative, not squared, or left over from the alpha before",
+    invariant="X and W whose channels are equally large already: the error of plain W8A8 for every "
+    "alpha, with the scales that `activations` asks for",
+    cause="an error that is not relative, not squared, or left over from the alpha before; or "
+    "`activations` not passed on",
 )
 def test_even_channels(student, rng):
-    # all channels of X reach 127 steps of 2^-5, all columns of W 127 steps of 2^-7
-    x, x_codes = coded(8, 12, 2.0**-5, rng)
+    # row 0 makes all channels of X reach 127 of the largest steps, all columns of W 127 of 2^-7
     w, w_codes = coded(9, 12, 2.0**-7, rng)
-    x[0], x_codes[0], w[0], w_codes[0] = 127 / 32, 127, 127 / 128, 127
-    exact = x.double() @ w.double().T
-    y, bound = sums(x_codes, 2.0**-5, w_codes, 2.0**-7)
-    expected = ((y - exact).norm() / exact.norm()).item()
-    slack = (bound.norm() / exact.norm()).item()
-    alphas = [0.0, 0.5, 1.0]
-    for alpha, error in zip(alphas, swept(student, x, [w], alphas, "tensor"), strict=True):
-        assert abs(error**0.5 - expected) <= 4 * slack, (
-            f"alpha = {alpha}: the error is {error:.4g}, plain W8A8 has {expected**2:.4g}"
-        )
+    w[0], w_codes[0] = 127 / 128, 127
+    for activations in ("tensor", "token"):
+        if activations == "tensor":  # the other rows end at 15.4 of the same steps
+            steps = 2.0**-5
+            codes = torch.randint(-15, 16, (8, 12), generator=rng).double()
+            x = ((codes + 0.8 * torch.rand(8, 12, generator=rng) - 0.4) * steps).float()
+        else:  # each row reaches 127 steps of its own
+            steps = 2.0 ** -torch.tensor([5, 6, 8, 6, 7, 9, 5, 8]).double()[:, None]
+            x, codes = coded(8, 12, steps, rng)
+        x[0], codes[0] = 127 / 32, 127
+        exact = x.double() @ w.double().T
+        y, bound = sums(codes, steps, w_codes, 2.0**-7)
+        expected = ((y - exact).norm() / exact.norm()).item()
+        slack = (bound.norm() / exact.norm()).item()
+        alphas = [0.0, 0.5, 1.0]
+        errors = swept(student, x, [w], alphas, activations)
+        for alpha, error in zip(alphas, errors, strict=True):
+            assert abs(error**0.5 - expected) <= 4 * slack, (
+                f"{activations!r}, alpha = {alpha}: the error is {error:.4g}, plain W8A8 has "
+                f"{expected**2:.4g}"
+            )
 
 
 @exercise(
     "ex6",
     points=2,
-    invariant="with outliers the error is least between the ends",
-    cause="X smoothed but not W, or scales that do not depend on alpha",
+    invariant="with outliers the error is least between the ends; errors come in the order asked",
+    cause="X smoothed but not W, s inverted (X s and W / s), no abs, scales that do not depend on "
+    "alpha, or alphas sorted, or taken once each",
 )
 def test_u_shape(student, rng):
     k = 128
     x = torch.randn(32, k, generator=rng)
-    x[:, 5] += 300.0  # one steady outlier channel, and nearly all of the output
+    x[:, 5] -= 300.0  # one steady outlier channel, and nearly all of the output
     weights = [torch.randn(24, k, generator=rng), torch.randn(16, k, generator=rng)]
-    left, middle, right = swept(student, x, weights, [0.0, 0.5, 1.0], "tensor")
+    right, left, middle, again = swept(student, x, weights, [1.0, 0.0, 0.5, 1.0], "tensor")
     # At alpha = 0 every channel of X pays for the outlier, M: K (M / 127)^2 / 12 of the M^2 in the
     # output. What no alpha repairs is the rounding of the outlier's own weights, (max / rms)^2 /
     # (12 * 127^2), some 10 in place of K = 128. At alpha = 1 every column of W pays instead.
     assert middle < left / 4 and middle < right / 4, (
         f"errors {left:.3g}, {middle:.3g}, {right:.3g} at alpha = 0, 0.5, 1"
     )
+    assert again == right, f"alphas 1, 0, 0.5, 1: the error at 1 is {right:.6g}, then {again:.6g}"
 
 
 @exercise(
     "ex6",
     points=2,
-    invariant="all weights count: the error of two is between those of each, weighted by size",
-    cause="errors averaged instead of summed before the division, or only one weight measured",
+    invariant="all weights count, with one s for all: two weights have the error of the one weight "
+    "that holds the rows of both",
+    cause="an s for each weight, errors averaged instead of summed before the division, or only "
+    "one weight measured",
 )
 def test_all_weights_count(student, rng):
     x = torch.randn(32, 16, generator=rng)
     a, b = torch.randn(8, 16, generator=rng), 3 * torch.randn(4, 16, generator=rng)
-    # columns of equal size in both: then s is the same for one weight and for two
-    a[0], b[0] = 4.0, 4.0 * 3
-    a_size, b_size = ((x @ w.T).square().sum().item() for w in (a, b))
-    one, two = (swept(student, x, [w], [1.0], "token")[0] for w in (a, b))
-    both = swept(student, x, [a, b], [1.0], "token")[0]
-    expected = (one * a_size + two * b_size) / (a_size + b_size)
-    assert one > 0 and two > 0, f"errors {one} and {two}: rounding leaves an error"
-    assert abs(both - expected) <= 1e-3 * expected, f"both: {both:.5g}, expected {expected:.5g}"
+    # channel 0 is the largest in X, in a and in b: with one s, the grids of a s, of b s and of both
+    # below one another end at the same value
+    x[0, 0], a[0, 0], b[0, 0] = 8.0, 16.0, -16.0
+    alphas = [0.0, 0.5, 1.0]
+    together = swept(student, x, [a, b], alphas, "token")
+    stacked = swept(student, x, [torch.cat([a, b])], alphas, "token")
+    for alpha, two, one in zip(alphas, together, stacked, strict=True):
+        assert one > 0, f"alpha = {alpha}: an error of {one}, but rounding leaves some"
+        assert abs(two - one) <= 1e-3 * one, (
+            f"alpha = {alpha}: the error of two weights is {two:.5g}, that of one weight with the "
+            f"rows of both {one:.5g}"
+        )

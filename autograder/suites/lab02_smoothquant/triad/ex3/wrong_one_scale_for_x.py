@@ -1,6 +1,6 @@
 """One scale for all tokens."""
 
-FAILS = ["test_split_against_both_sums"]
+FAILS = ["test_the_rest_does_not_pay", "test_split_against_both_sums"]
 
 
 def llm_int8_linear(x, w, bias, threshold):

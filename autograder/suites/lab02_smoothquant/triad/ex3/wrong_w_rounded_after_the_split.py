@@ -1,6 +1,6 @@
 """Rounds W without the outlier columns: its codes would depend on x."""
 
-FAILS = ["test_scale_of_a_row"]
+FAILS = ["test_the_rest_does_not_pay", "test_scale_of_a_row"]
 
 
 def llm_int8_linear(x, w, bias, threshold):

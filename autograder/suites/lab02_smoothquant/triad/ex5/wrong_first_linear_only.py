@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-FAILS = ["test_parameters_against_float64"]
+FAILS = ["test_activations_are_divided", "test_parameters_against_float64"]
 
 
 def smooth(model, groups, maxima, alpha):

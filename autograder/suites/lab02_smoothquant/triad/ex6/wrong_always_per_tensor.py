@@ -1,6 +1,6 @@
 """The kind of scale is not passed on."""
 
-FAILS = ["test_errors_against_float64"]
+FAILS = ["test_even_channels", "test_errors_against_float64"]
 
 
 def sweep(x, weights, alphas, activations):

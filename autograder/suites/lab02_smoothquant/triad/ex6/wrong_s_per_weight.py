@@ -1,6 +1,6 @@
 """Each weight has an s of its own, as if X could be divided twice."""
 
-FAILS = ["test_errors_against_float64"]
+FAILS = ["test_all_weights_count", "test_errors_against_float64"]
 
 
 def sweep(x, weights, alphas, activations):

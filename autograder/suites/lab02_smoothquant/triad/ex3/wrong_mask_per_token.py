@@ -1,0 +1,13 @@
+"""Entries are split off one by one: the ordinary ones of an outlier column are rounded."""
+
+FAILS = ["test_the_rest_does_not_pay", "test_split_against_both_sums"]
+
+
+def llm_int8_linear(x, w, bias, threshold):
+    large = x.abs() >= threshold
+    w_codes, w_scale = int8_codes(w, w.abs().amax(dim=1, keepdim=True))  # noqa: F821
+    rest = x.masked_fill(large, 0)
+    x_codes, x_scale = int8_codes(rest, rest.abs().amax(dim=-1, keepdim=True))  # noqa: F821
+    y = (x_codes.float() @ w_codes.float().T) * (x_scale * w_scale.T)
+    y = y + (x * large).float() @ w.float().T
+    return y if bias is None else y + bias.float()
