@@ -6,6 +6,7 @@ The page is one file without scripts and without anything from the network.  Cod
 escaped, written answers and comments pass an allow-list of tags.
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -76,6 +77,8 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto; font-size: 14px }
 {{ number(part.score) }} of {{ number(part.points) }}{% endif %}</span></h2>
 {{ part.question }}
 {{ part.cards }}
+{% if part.shared %}<p>This code calls that of {{ part.shared | join(" and ") }}, which lost points
+too: one mistake may have cost points in both.</p>{% endif %}
 {% if part.answer %}<div class="answer">{{ part.answer }}</div>{% endif %}
 {% if part.code %}<details><summary>Your code</summary>{{ part.code }}</details>{% endif %}
 {% for comment in part.comments %}<div class="comment">{{ comment }}</div>{% endfor %}
@@ -111,6 +114,8 @@ def page(nb: NotebookNode, grading: dict) -> str:
     """The feedback page. grading: score, max_score and late_penalty of nbgrader's gradebook."""
     about = nb.metadata["autograder"]
     parts = [part(nb, index) for index, cell in enumerate(nb.cells) if is_grade(cell)]
+    for one in parts:
+        one["shared"] = shared_losses(one, parts)
     refusal = not_graded(about["reason"])  # the page says it already
     return TEMPLATE.render(
         about=about,
@@ -148,8 +153,25 @@ def part(nb: NotebookNode, index: int) -> dict:
         "title": f"{title}: {tests['title']}" if tests else title,
         "cards": cards(tests),
         "code": Markup("".join(coloured(c.source) for c in solutions)),
+        "source": "\n".join(c.source for c in solutions),
         "comments": comments(solutions),
     }
+
+
+def shared_losses(one: dict, parts: list[dict]) -> list[str]:
+    """Titles of other exercises that lost points too, and whose functions this one's code calls."""
+    lost = [p for p in parts if "source" in p and p["score"] < p["points"]]
+    return [
+        other["title"]
+        for other in lost
+        if one in lost and other is not one and calls(one["source"], other["source"])
+    ]
+
+
+def calls(source: str, other: str) -> bool:
+    """Whether source calls a function that other defines."""
+    names = re.findall(r"^def (\w+)", other, re.MULTILINE)
+    return any(re.search(rf"\b{name}\s*\(", source) for name in names)
 
 
 def belongs(cell: NotebookNode, exercise: str) -> bool:

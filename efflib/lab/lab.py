@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from efflib.lab import cards
+from efflib.lab.dependencies import failing_below, hint_at
 from efflib.lab.display import in_sandbox, show
 from efflib.lab.exercises import EXERCISES, TESTS, Exercise, find_folder, read_exercises
 from efflib.lab.predict import Prediction, ask, compare, said
@@ -58,13 +59,17 @@ class Lab:
         from efflib.lab.runner import run_tests
 
         exercise = self._exercise(key)
-        student = LocalStudent(sys._getframe(1).f_globals)
+        namespace = sys._getframe(1).f_globals
+        student = LocalStudent(namespace)
         found = run_tests([self._folder / TESTS], student, SEED, only=key)
         reports = self._reports[key] = [self._with_cell(report) for report in found]
         passed = sum(r.outcome == "passed" for r in reports)
         summary = f"{exercise.label.capitalize()}, {exercise.title}: "
         summary += f"{passed} of {len(reports)} public tests passed"
         footer = f"{points_line(reports, exercise)}."
+        if passed < len(reports):
+            others = failing_below(exercise, self._exercises(), self._reports, namespace)
+            footer += hint_at(others)
         show(cards.text_cards(summary, reports, footer), cards.html_cards(summary, reports, footer))
         if passed < len(reports) or not reports:
             todo = "see the cards above" if cards.attempted(reports) else cards.NOT_ATTEMPTED

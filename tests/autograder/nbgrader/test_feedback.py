@@ -6,7 +6,7 @@ from bleach._vendor import html5lib
 from nbgrader.api import Gradebook
 from payloads import PAYLOADS, dangers
 
-from autograder.feedback import write_feedback
+from autograder.feedback import shared_losses, write_feedback
 from autograder.gradebook import write_results
 from autograder.release import release
 
@@ -123,3 +123,20 @@ def test_nothing_of_a_student_s_is_active_and_nothing_is_loaded(course):
     assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
     assert "url(" not in page and "@import" not in page.split("<body>")[0]
     assert "alert(1)" in words(page)  # shown, as text
+
+
+def lost(title, source, score=3):
+    return {"title": title, "source": source, "score": score, "points": 15}
+
+
+def test_exercises_that_lost_points_together_are_named():
+    one = lost("Exercise 1", "def encode(x):\n    return x\n\n\ndef decode(x):\n    return x")
+    two = lost("Exercise 2", "def keep(x):\n    return decode(x)  # not encoded")
+    three = lost("Exercise 3", "def redecode(x):\n    decoded = keep\n    return decoded(x)")
+    written = {"title": "Written question 1", "score": 0, "points": 5}
+    parts = [one, two, three, written]
+    assert shared_losses(two, parts) == ["Exercise 1"]
+    assert [shared_losses(p, parts) for p in (one, three, written)] == [[], [], []]
+    for right in (one, two):
+        parts = [p if p is not right else p | {"score": 15} for p in (one, two)]
+        assert [shared_losses(p, parts) for p in parts] == [[], []]
