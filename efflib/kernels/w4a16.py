@@ -21,10 +21,14 @@ Taking codes out, in plain Triton (inline assembly would not run in the interpre
   has the word.  Spreading a tile [BN, 16] of words to [BN, 128] codes costs three to four times as
   many instructions, most of them moves between threads: count them in `compile_report(...).ptx`.
 
-GEMV for one row of x: products and sums outside of tensor cores, which would be 1/16 filled.
+GEMV for one row of x: products and sums outside of tensor cores, which would be 1/16 filled.  It is
+the kernel to read and to count, and the one for float32, at 9.2 instructions a weight (sm_90).
 GEMM for more: tl.dot(q - z, x^T), the weight first, so that on Hopper it can go from registers into
 wgmma.  q - z is exact in fp16 and bf16, so weights are never rounded, as they are where s (q - z)
 is made first; the price is one multiplication by s for each sum and group.
+Up to 16 rows in fp16 or bf16 on an NVIDIA GPU go to `w4a16_packed` instead: 2.4 instructions a
+weight for one row in fp16, 3.3 for 16 rows, where GEMM takes 10.5.  An H200's memory leaves time
+for 3.4 (`benchmarks/w4a16_idioms.py`; counted, and not timed on a GPU yet).
 A tile has 128 inputs of one group, as tl.dot wants 16 in a plane: smaller groups leave lanes empty.
 
 Where well-known implementations differ
@@ -44,6 +48,7 @@ import triton.language as tl
 from torch import Tensor
 
 from efflib.kernels.flash_attention import DTYPES, SMALLEST_BLOCK, check_device
+from efflib.kernels.w4a16_packed import MOST_ROWS, packed_cases, packed_matmul, runs_ptx
 
 if TYPE_CHECKING:
     from efflib.meter.compiling import Case
@@ -153,6 +158,7 @@ def w4a16_matmul(x: Tensor, words: Tensor, scale: Tensor, zeros: Tensor, group_s
     """x W_hat^T [M, N] in x's dtype: x [M, K] in fp16, bf16 or fp32, the rest as in the layout.
 
     group_size: inputs that share a scale, a multiple of 8, or K or more for one group.
+    Products of codes and x are exact but for float32 x, sums in float32.
     Raises ValueError for what does not fit.
     """
     size = min(group_size, x.shape[-1])
@@ -160,6 +166,8 @@ def w4a16_matmul(x: Tensor, words: Tensor, scale: Tensor, zeros: Tensor, group_s
     for tensor in (x, words, scale, zeros):
         check_device(gemm_kernel, tensor)
     (M, K), N = x.shape, words.shape[0]
+    if M <= MOST_ROWS and x.dtype != torch.float32 and runs_ptx(x.device):
+        return packed_matmul(x, words, scale, zeros, size)
     numbers = words.stride(0), scale.shape[1], size, triton.cdiv(size, BLOCK_K)
     out = torch.empty((M, N), dtype=x.dtype, device=x.device)
     arguments = x, words, scale, zeros.view(torch.uint8), out
@@ -176,13 +184,14 @@ def w4a16_matmul(x: Tensor, words: Tensor, scale: Tensor, zeros: Tensor, group_s
 
 
 def compile_cases() -> list[Case]:
-    """Both kernels for 4096 x 4096 in groups of 128, for `python -m efflib.meter compile`."""
+    """The kernels for 4096 x 4096 in groups of 128, for `python -m efflib.meter compile`."""
     from efflib.meter.compiling import Case
 
     tensors = {"X": "*fp16", "Words": "*i32", "Scale": "*fp16", "Zeros": "*u8", "Out": "*fp16"}
     numbers = {"N": 4096, "K": 4096, "row_w": 512, "GROUPS": 32, "G": 128, "PER_GROUP": 1}
     gemv = tensors | numbers | {"BN": GEMV_BLOCK_N, "BK": BLOCK_K}
     cases = [Case("W4A16 GEMV fp16", gemv_kernel, gemv, {"num_warps": 1})]
+    cases += packed_cases()
     for block_m in (16, LARGEST_BLOCK_M):
         gemm = tensors | numbers | {"M": 64, "row_x": 4096}
         gemm |= {"BM": block_m, "BN": GEMM_BLOCK_N, "BK": BLOCK_K}

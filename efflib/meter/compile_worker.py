@@ -1,6 +1,6 @@
 """The part of `compiling` that runs in a process of its own, where Triton compiles.
 
-Reads {"source", "kernel", "jobs"} as JSON from stdin, writes one result per job to stdout.
+Reads {"source", "kernel", "jobs", "sass"} as JSON from stdin, writes one result per job to stdout.
 """
 
 from __future__ import annotations
@@ -49,8 +49,16 @@ def resources(cubin: bytes, folder: str) -> dict[str, int]:
     return {name: int(n) for name, n in re.findall(r"\b([A-Z]+):(\d+)", done.stdout + done.stderr)}
 
 
-def compile_one(kernel, job: dict, folder: str) -> dict:
-    """Compile for one target; the numbers of a CompileReport."""
+def disassembled(folder: str) -> str:
+    """The machine code (SASS) of the kernel that `resources` left in the folder."""
+    from triton import knobs
+
+    command = [knobs.nvidia.nvdisasm.path, "-c", Path(folder) / "kernel.cubin"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def compile_one(kernel, job: dict, folder: str, sass: bool = False) -> dict:
+    """Compile for one target; the fields of a CompileReport."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -69,6 +77,7 @@ def compile_one(kernel, job: dict, folder: str) -> dict:
         "shared_bytes": compiled.metadata.shared,
         "warps": compiled.metadata.num_warps,
         "ptx": compiled.asm["ptx"],
+        "sass": disassembled(folder) if sass else "",
     } | counts
 
 
@@ -90,7 +99,7 @@ def main() -> None:
         kernel = load_kernel(request["source"], request["kernel"], folder)
         for job in request["jobs"]:
             try:
-                results.append(compile_one(kernel, job, folder))
+                results.append(compile_one(kernel, job, folder, request["sass"]))
             except Exception as error:  # whatever the compiler says goes back to the caller
                 results.append({"error": explain(error)})
     json.dump(results, stdout)

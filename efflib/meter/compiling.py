@@ -38,7 +38,10 @@ class CompileFailed(ValueError):
 
 
 class CompileReport(NamedTuple):
-    """What the compiler made of a kernel.  Counts are of instructions in the PTX text."""
+    """What the compiler made of a kernel.  Counts are of instructions in the PTX text.
+
+    What the GPU executes is SASS: `compiled_loop.main_loop(report.sass)` counts its main loop.
+    """
 
     target: str
     warps: int
@@ -51,6 +54,7 @@ class CompileReport(NamedTuple):
     tma: int
     cp_async: int
     ptx: str
+    sass: str = ""  # where it was asked for
 
     @property
     def problems(self) -> list[str]:
@@ -126,12 +130,14 @@ def _run_worker(request: dict) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def compile_for_targets(case: Case, targets: list[str]) -> list[CompileReport | Exception]:
+def compile_for_targets(
+    case: Case, targets: list[str], sass: bool = False
+) -> list[CompileReport | Exception]:
     """One CompileReport, CompileFailed or CompilerMissing per target; see `compile_report`."""
     source, name = module_source(case.kernel)
     jobs = [_job(case.kernel, case.arguments, target, case.options) for target in targets]
     results = []
-    answers = _run_worker({"source": source, "kernel": name, "jobs": jobs})
+    answers = _run_worker({"source": source, "kernel": name, "jobs": jobs, "sass": sass})
     for target, answer in zip(targets, answers, strict=True):
         error = answer.get("error")
         if error is None:
@@ -144,17 +150,20 @@ def compile_for_targets(case: Case, targets: list[str]) -> list[CompileReport | 
     return results
 
 
-def compile_report(kernel, arguments: dict, target: str = "sm_90", **options) -> CompileReport:
+def compile_report(
+    kernel, arguments: dict, target: str = "sm_90", sass: bool = False, **options
+) -> CompileReport:
     """Compile a @triton.jit kernel for a GPU that need not be there.
 
     arguments: {parameter: value} of a launch.  Tensors count by type and alignment (make large ones
     with device="meta"), numbers by type; a name of a Triton type ("*fp16", "i32") will do as well.
+    sass: disassemble the result too, which takes about a second.
     options: num_warps, num_stages, maxnreg, ...
 
     Raises CompileFailed with the compiler's message, CompilerMissing without ptxas, ValueError for
     an unknown target or wrong arguments, TypeError for what is no kernel.
     """
-    [result] = compile_for_targets(Case("", kernel, arguments, options), [target])
+    [result] = compile_for_targets(Case("", kernel, arguments, options), [target], sass)
     if isinstance(result, Exception):
         raise result
     return result

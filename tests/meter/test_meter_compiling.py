@@ -14,6 +14,7 @@ from triton_version import OLDER
 
 from efflib.meter import Meter, compiling
 from efflib.meter.__main__ import CATALOGUE, COLUMNS, main, table
+from efflib.meter.compiled_loop import main_loop
 from efflib.meter.compiling import Case, CompileFailed, CompilerMissing, compile_for_targets
 from efflib.meter.compiling import compile_report as report
 from efflib.meter.kernel_source import module_source, parameters
@@ -106,6 +107,51 @@ def test_too_much_shared_memory_and_spills_are_problems():
     narrow = report(matmul_kernel, arguments, "sm_80", num_warps=2, num_stages=2)
     assert narrow.stack_bytes > 0 and narrow.registers == 255
     assert any("spills registers" in problem for problem in narrow.problems)
+
+
+@triton.jit
+def exclusive_or(X, Out, n, R: tl.constexpr, STEPS: tl.constexpr):
+    i = tl.arange(0, 32)
+    acc = tl.load(X + i)
+    for step in range(n):
+        for k in tl.static_range(STEPS):
+            acc = (acc ^ tl.load(X + step * 32 + i + k * R)) * 3
+    tl.store(Out + i, acc)
+
+
+def test_instructions_of_the_main_loop_are_counted_in_the_machine_code():
+    arguments = {"X": "*i32", "Out": "*i32", "n": "i32", "R": 1 << 20}
+    for target in ("sm_80", "sm_90", "sm_100"):
+        loops = []
+        for steps in (5, 10):
+            one = report(exclusive_or, arguments | {"STEPS": steps}, target, True, num_warps=1)
+            assert "BRA" in one.sass and main_loop(one.sass)["BRA"] >= 1
+            loops.append(main_loop(one.sass))
+        # a load for each element of X; the compiler may repeat the loop's body a few times
+        passes = loops[0]["LDG"] // 5
+        assert passes >= 1 and loops[0]["LDG"] == 5 * passes
+        assert loops[1]["LDG"] % 10 == 0 and loops[1].total() > loops[1]["LDG"] + loops[1]["LOP3"]
+    assert one.ptx and not report(exclusive_or, arguments | {"STEPS": 1}).sass
+
+
+def test_the_longest_loop_is_the_main_one():
+    sass = """
+    .L_x_0:
+            /*0000*/                   MOV R1, c[0x0][0x28] ;
+            /*0010*/              @!P0 BRA `(.L_x_2) ;
+    .L_x_1:
+            /*0020*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+            /*0030*/               @P1 FFMA.FTZ R4, R4, R5, R6 ;
+            /*0040*/                   FFMA R5, R4, R5, R6 ;
+            /*0050*/         @!UP0 UIADD3 UR4, UR4, 0x1, URZ ;
+            /*0060*/               @P0 BRA P1, `(.L_x_1) ;
+    .L_x_2:
+            /*0070*/                   EXIT ;
+    .L_x_3:
+            /*0080*/                   BRA `(.L_x_3);
+    """
+    assert main_loop(sass) == {"LDG": 1, "FFMA": 2, "UIADD3": 1, "BRA": 1}
+    assert not main_loop(sass.split(".L_x_1:")[0]) and main_loop("") == {}
 
 
 def test_descriptors_become_tma():
