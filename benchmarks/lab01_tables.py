@@ -163,7 +163,7 @@ def save_figures(model: nn.Module, points: list[pareto.Point], reference: float)
     )
     levels = {"tensor": round_trip(3, "tensor")[0], "channel": round_trip(3, "channel")[0]}
     style.save(
-        grid.histogram_with_grid(w[0], levels, "3 bits: levels that the first row can use"),
+        grid.histogram_with_grid(w[0], levels, "3 bits: levels that the first row uses"),
         FIGURES / "levels.svg",
         "Histogram of a row with the levels of a tensor-wide and of its own grid",
     )
@@ -173,7 +173,7 @@ def save_figures(model: nn.Module, points: list[pareto.Point], reference: float)
             [p for p in points if p.size < 17],
             f"Smallest within {CLOSE[-1] - 1:.0%} of fp16: {best.bits} bits, {best.method}, "
             f"{best.granularity}, {best.size:.1f} bits a parameter",
-            "total bits per parameter, metadata and embedding included",
+            "total bits per parameter: codes, scales, tables; the rest in 16 bits",
             "perplexity on held-out code",
             reference=(16, reference),
             ceiling=2.5 * reference,

@@ -45,7 +45,7 @@ def histogram_with_grid(
     values = values.detach().float()
     for ax, (name, levels) in zip(axes, grids.items(), strict=True):
         unique = levels.detach().float().unique()
-        _draw_histogram(ax, values, unique, f"{name}: {len(unique)} levels", quantity)
+        _draw_histogram(ax, values, unique, f"{name}: {len(unique)} levels in use", quantity)
     axes[0].set_ylabel("number of values")
     style.title(fig, title)
     return fig

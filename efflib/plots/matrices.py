@@ -72,6 +72,7 @@ def row_ranges(w: Tensor, title: str, quantity: str = "weight") -> Figure:
     lo, hi = lo[order], hi[order]
     fig, (ax,) = figure()
     rows = torch.arange(len(lo))
+    ax.use_sticky_edges = False  # leaves room below the lower line
     ax.bar(rows.numpy(), (hi - lo).numpy(), bottom=lo.numpy(), width=1.0, color=BLUE)
     for value in (lo.min().item(), hi.max().item()):
         ax.axhline(value, color=ORANGE, linestyle="--", linewidth=1.2)

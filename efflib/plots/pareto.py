@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from efflib.plots import style
 from efflib.plots.style import BLACK, COLOURS, GREY, MARKERS, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+ZOOM = 1.25  # the second panel holds what costs at most this times the reference
+NEAR = 12  # pixels: equal labels closer than this are written once
 
 
 class Point(NamedTuple):
@@ -32,38 +36,116 @@ def front(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _draw_setting(ax, points: list[Point], ceiling: float, above: list, **look) -> None:
-    """The points of one method and granularity, each with its bits; above the ceiling: on it.
+def looks(points: Sequence[Point]) -> dict[tuple[str, str], dict]:
+    """How each (method, granularity) is drawn: colour and fill by method, marker by granularity."""
+    methods = list(dict.fromkeys(p.method for p in points))
+    granularities = list(dict.fromkeys(p.granularity for p in points))
+    found = {}
+    for method, granularity in dict.fromkeys((p.method, p.granularity) for p in points):
+        i, j = methods.index(method), granularities.index(granularity)
+        colour = COLOURS[i % len(COLOURS)]
+        found[method, granularity] = {
+            "marker": MARKERS[j % len(MARKERS)],
+            "edgecolors": colour,
+            "facecolors": colour if i == 0 else "white",
+        }
+    return found
 
-    above: all points above the ceiling, so that their labels can stand below one another.
-    """
-    ax.scatter(
-        [p.size for p in points],
-        [min(p.cost, ceiling) for p in points],
-        s=55,
-        zorder=3,
-        **look,
+
+def _write(ax, text: str, at: tuple[float, float], offset: tuple[float, float], colour: str, **how):
+    """A label beside a point, with a white edge: it stays legible on markers and lines."""
+    from matplotlib.patheffects import withStroke
+
+    edge = [withStroke(linewidth=2.5, foreground="white")]
+    ax.annotate(
+        text,
+        at,
+        xytext=offset,
+        textcoords="offset points",
+        fontsize=8,
+        color=colour,
+        path_effects=edge,
+        zorder=5,
+        **how,
     )
-    for p in points:
-        text, right, drop = f"{p.bits}", 5, 0
-        if p in above:
-            text, right = f"{p.bits} (\u2191 {p.cost:.4g})", 12
-            drop = 11 * above.index(p)
-        ax.annotate(
-            text,
-            (p.size, min(p.cost, ceiling)),
-            xytext=(right, 4 - drop),
-            textcoords="offset points",
-            fontsize=8,
-            color=look["edgecolors"],
+
+
+def _draw(ax, points: Sequence[Point], every: dict, ceiling: float) -> None:
+    """The front and the points, those above the ceiling at it."""
+    best = front(points)
+    heights = [min(p.cost, ceiling) for p in best]
+    name = "front: nothing smaller is as good"
+    ax.plot([p.size for p in best], heights, color=GREY, linewidth=4, alpha=0.35, label=name)
+    for (method, granularity), look in every.items():
+        mine = [p for p in points if (p.method, p.granularity) == (method, granularity)]
+        ax.scatter(
+            [p.size for p in mine],
+            [min(p.cost, ceiling) for p in mine],
+            s=45,
+            zorder=3,
+            label=f"{method}, {granularity}",
+            **look,
         )
 
 
-def _draw_reference(ax, size: float, cost: float) -> None:
+def _label(ax, points: Sequence[Point], every: dict, ceiling: float) -> None:
+    """The bits of each point: right of those of the first method, left of the others.
+
+    Above the ceiling: all about the point, one above another.  Equal labels at one place: one.
+    """
+    (low, high), drawn = ax.get_ylim(), []
+    first = next(iter(every.values()))["edgecolors"] if every else None
+    above = sorted((p for p in points if p.cost > ceiling), key=lambda p: p.size)
+    for p in points:
+        at, colour = (p.size, min(p.cost, ceiling)), every[p.method, p.granularity]["edgecolors"]
+        if p in above:
+            text = f"{p.bits}: {p.granularity} \u2191 {style.number(p.cost)}"
+            _write(ax, text, at, (7, 4 + 11 * above[::-1].index(p)), colour)
+            continue
+        if not low <= p.cost <= high:
+            continue
+        x, y = ax.transData.transform(at)
+        if any(p.bits == b and math.hypot(x - u, y - v) < NEAR for b, u, v in drawn):
+            continue
+        drawn.append((p.bits, x, y))
+        right = colour == first
+        offset, side = ((5, 4), "left") if right else ((-5, -11), "right")
+        _write(ax, f"{p.bits}", at, offset, colour, ha=side)
+
+
+def _draw_reference(axes, size: float, cost: float) -> None:
     """A dotted line at the cost; the size, far to the right, would squeeze all points."""
-    ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
-    text = f"before: {cost:.3g} at {size:g}"
-    ax.annotate(text, (0.01, cost), xycoords=ax.get_yaxis_transform(), va="bottom", fontsize=8)
+    for ax in axes:
+        ax.axhline(cost, color=BLACK, linestyle=":", linewidth=1)
+    text, where = f"not quantized, {size:g} bits: {cost:.3g}", axes[-1].get_yaxis_transform()
+    below = {"xytext": (0, -3), "textcoords": "offset points", "va": "top", "fontsize": 8}
+    axes[-1].annotate(text, (0.01, cost), xycoords=where, **below)
+
+
+def _scale(ax) -> None:
+    """A log axis of the costs, with plain numbers and as many of them as fit."""
+    from matplotlib.ticker import LogFormatter, MaxNLocator, NullLocator, ScalarFormatter
+
+    low, high = ax.get_ylim()
+    ax.set_yscale("log")
+    if 0 < low and high < 20 * low:  # powers of ten would make few ticks
+        ax.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(ScalarFormatter())
+    else:
+        ax.yaxis.set_major_formatter(LogFormatter())
+        ax.yaxis.set_minor_formatter(LogFormatter())
+
+
+def _zoom(ax, points: Sequence[Point], cost: float) -> None:
+    """Limits of the axes that hold what is at most ZOOM times as costly as the reference."""
+    close = [p for p in points if p.cost <= ZOOM * cost]
+    sizes = [p.size for p in close]
+    margin = 0.08 * (max(sizes) - min(sizes)) or 0.5
+    ax.set_xlim(min(sizes) - margin, max(sizes) + margin)
+    least = min(cost, *(p.cost for p in close))
+    ax.set_ylim(least - 0.1 * (ZOOM - 1) * cost, ZOOM * cost)
+    ax.set_title(f"enlarged: at most {ZOOM - 1:.0%} above the dotted line", fontsize=9)
 
 
 def tradeoff(
@@ -75,39 +157,31 @@ def tradeoff(
     ceiling: float = math.inf,
 ) -> Figure:
     """Cost (log scale) against size: colour and fill tell the method, marker the granularity, and
-    the number at a point its bits.  The grey line joins the front.
+    the number at a point the bits of its codes.  The grey line joins the front.
 
-    reference: (size, cost) of the model before, a dotted line; ceiling: costs above it are drawn
-    at it, with an arrow and the number, so that ruined settings do not squeeze the others.
+    reference: (size, cost) of the model before, a dotted line, and a second panel that enlarges
+    what comes near it; ceiling: costs above it are drawn at it, with an arrow and the number, so
+    that ruined settings do not squeeze the others.
     """
-    from matplotlib.ticker import LogFormatter
-
-    methods = list(dict.fromkeys(p.method for p in points))
-    granularities = list(dict.fromkeys(p.granularity for p in points))
-    fig, (ax,) = figure(width=8.0, height=4.6)
-    best = front(points)
-    heights = [min(p.cost, ceiling) for p in best]
-    above = sorted(p for p in points if p.cost > ceiling)
-    ax.plot([p.size for p in best], heights, color=GREY, linewidth=4, alpha=0.35, label="front")
-    for method, granularity in dict.fromkeys((p.method, p.granularity) for p in points):
-        i, j = methods.index(method), granularities.index(granularity)
-        colour = COLOURS[i % len(COLOURS)]
-        _draw_setting(
-            ax,
-            [p for p in points if (p.method, p.granularity) == (method, granularity)],
-            ceiling,
-            above,
-            label=f"{method}, {granularity}",
-            marker=MARKERS[j % len(MARKERS)],
-            edgecolors=colour,
-            facecolors=colour if i == 0 else "white",
-        )
+    every = looks(points)
+    near = reference is not None and any(p.cost <= ZOOM * reference[1] for p in points)
+    fig, axes = figure(columns=1 + near, width=10.0 if near else 8.0, height=4.6)
+    for ax in axes:
+        _draw(ax, points, every, ceiling)
+        ax.set_xlabel(xlabel, fontsize=9)
     if reference is not None:
-        _draw_reference(ax, *reference)
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(LogFormatter())  # plain numbers; minor ones only where they fit
-    ax.yaxis.set_minor_formatter(LogFormatter())
-    ax.set(xlabel=xlabel, ylabel=ylabel)
-    ax.set_title(title, fontsize=11)
-    ax.legend(frameon=False, fontsize=8)
+        _draw_reference(axes, *reference)
+    axes[0].set_ylabel(ylabel)
+    _scale(axes[0])
+    if any(p.cost > ceiling for p in points):
+        axes[0].set_ylim(top=1.12 * ceiling)  # room for their labels
+    if near:
+        _zoom(axes[1], points, reference[1])
+    fig.draw_without_rendering()  # the layout is settled: distances in pixels can be told
+    _label(axes[0], points, every, ceiling)
+    for ax in axes[1:]:
+        _label(ax, [p for p in points if p.cost <= ZOOM * reference[1]], every, ceiling)
+    style.title(fig, title)
+    legend = axes[0].legend(frameon=False, fontsize=8, title="number at a point: bits of a code")
+    legend.get_title().set_fontsize(8)
     return fig

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Lab 1: Linear and k-means quantization
 #
-# **The question.** With 2 bits a weight and one scale per matrix, the language model of this lab
-# is ruined. With the same 2 bits and a scale for every 32 weights it still works. But scales cost
-# bits too. **If you have a few bits to spend, do you buy finer codes, more scales, or levels in
-# better places?**
+# **The question.** With 2 bits a weight, equally spaced levels and one scale per matrix, the
+# language model of this lab is ruined. A scale for every 32 weights undoes most of the damage, and
+# so does a table of four well-placed levels per matrix. But scales and tables cost bits too. **If
+# you have a few bits to spend, do you buy finer codes, more scales, or levels in better places?**
 #
-# At the end you answer it for this model, with a plot that your own code has drawn.
+# Section 4 asks this again. You then answer it for this model, with numbers that you measured.
 
 # %% [markdown]
 # ## Card
@@ -83,7 +83,7 @@ def code_range(bits: int, symmetric: bool) -> tuple[int, int]:
 # $-\ln p(\text{next token})$. Lower is better; guessing blindly among $V$ tokens gives $V$.
 #
 # All sizes in this lab are bits, counted from shapes. 16 bits a parameter (fp16) is the size to
-# beat.
+# beat: the shipped weights are fp16 numbers. We compute in float32, here and after quantization.
 
 # %% tags=["demo"]
 model = zoo.load("target")
@@ -104,6 +104,7 @@ found["fp16 MB"], found["perplexity"] = float_bits(model) / 8e6, perplexity(mode
 share = sum(16 * m.weight.numel() for m in linears.values()) / float_bits(model)
 print(f"{found['fp16 MB']:.2f} MB in fp16, {share:.0%} of it in {len(linears)} linear layers")
 print(f"perplexity {found['perplexity']:.2f}, with a vocabulary of {model.config.vocab_size}")
+assert all(torch.equal(p, p.half().float()) for p in model.parameters()), "not fp16 numbers"
 
 # %% [markdown]
 # ## 1. The grid
@@ -135,15 +136,17 @@ style.show(
 # %%
 # the formula on four numbers: 2 bits (codes 0, 1, 2, 3), s = 1, z = 1
 four = torch.tensor([-1.0, -0.4, 0.7, 2.0])
-four_codes = torch.round(four / 1.0) + 1
+four_codes = (torch.round(four / 1.0) + 1).clamp(0, 3)
 four_hat = 1.0 * (four_codes - 1)
-print(f"x     {four.tolist()}\ncodes {four_codes.tolist()}\nx_hat {four_hat.tolist()}")
+for name, values in (("x", four), ("codes", four_codes), ("x_hat", four_hat)):
+    print(f"{name:6s}" + "".join(f"{value:6.1f}" for value in values))
 assert (four_hat - four).abs().max() <= 0.5
 
 lab.predict(
     "outlier",
-    "A weight matrix has 4-bit codes and one scale. ONE of its thousands of weights is replaced by "
-    "a value 10 times as large as the largest. The mean error of all the OTHER weights becomes",
+    "A weight matrix has 4-bit codes and one asymmetric grid from its smallest to its largest "
+    "weight. ONE of its thousands of weights is replaced by a value 10 times as large as the "
+    "largest. The mean of |x_hat - x| over all the OTHER weights becomes",
     unit="times as large",
 )
 
@@ -211,8 +214,8 @@ lab.check("ex1")
 # ```
 # **The usual error.** `lo` and `hi` are used as they come. A group in 5..6 then gets
 # $z = \mathrm{round}(-5/s)$, which is no code; clamped to 0, it makes every value come back as at
-# most 1. The cause is not the clamp: the range must contain 0. A well-known published quantizer
-# has this flaw.
+# most 1. The cause is not the clamp: the range must contain 0. The quantizer that was published
+# with AWQ (the method of lab 3) has this flaw.
 # </details>
 
 # %% [markdown]
@@ -290,13 +293,22 @@ spoiled[0, 0] = 10 * w.abs().max()
 w_hats = {"as trained": one_scale(w, 4), "one outlier": one_scale(spoiled, 4)}
 errors = [(w_hat - w).flatten()[1:].abs().mean().item() for w_hat in w_hats.values()]
 found["outlier"] = errors[1] / errors[0]
+wider = (spoiled.max() - spoiled.min()) / (w.max() - w.min())
+zeros = (w_hats["one outlier"] == 0).float().mean()
+print(f"the step became {wider:.2f} times as wide, the mean error {found['outlier']:.2f} times:")
+print(f"{zeros:.0%} of the weights now round to 0, where the error is |w| and cannot grow further")
+print(f"mean error {errors[1]:.4f}, mean of |w| {w.abs().mean():.4f}")
 near = {name: w_hat[w_hat.abs() <= 1.5 * w.abs().max()] for name, w_hat in w_hats.items()}
 style.show(
     grid.histogram_with_grid(
-        w, near, f"One outlier makes the other errors {found['outlier']:.1f} times as large"
+        w,
+        near,
+        f"One outlier (far to the right, not shown) makes the other errors {found['outlier']:.1f} "
+        "times as large",
     ),
-    alt="Two histograms of the same bell-shaped weights with the 4-bit levels as vertical lines: "
-    "many levels cover the bell as trained, only a few fall into it with the outlier.",
+    alt="Two histograms of the same bell-shaped weights with the 4-bit levels as vertical lines; "
+    "the outlier and its level lie outside. Many levels cover the bell as trained, only a few fall "
+    "into it with the outlier.",
 )
 corner, corner_hat = w[:6, :8], w_hats["as trained"][:6, :8]
 style.show(
@@ -310,9 +322,9 @@ lab.reveal("outlier", found["outlier"])
 # %% [markdown]
 # ## 2. Granularity and cost
 #
-# Weights that share a scale share the fate of the largest of them. So let fewer share one: a scale
-# per **tensor**, per output **channel** (a row of $W$), or per **group** of $G$ neighbours in a
-# row. A scale takes 16 bits (fp16) and a zero point $b$ bits. The whole weight then takes
+# Let fewer weights share a scale: one per **tensor**, per output **channel** (a row of $W$), or
+# per **group** of $G$ neighbours in a row. A scale takes 16 bits (fp16) and a zero point $b$ bits.
+# The whole weight then takes
 #
 # $$ \text{bits} = N K b + \text{groups} \times (16 + b), \qquad
 # \text{groups} = 1,\;\; N \;\;\text{or}\;\; N \lceil K / G \rceil . $$
@@ -333,8 +345,9 @@ for G in (8, 32, 96, 192):
 
 lab.predict(
     "finer",
-    "Two ways to spend about 4.1 bits on this weight. A: 4-bit codes, a scale per row. B: 3-bit "
-    "codes, a scale for every 16 weights. The mean squared error of B is that of A",
+    "Two ways to spend a little more than 4 bits on this weight. A: 4-bit codes, a scale per row "
+    "(4.10 bits a weight). B: 3-bit codes, a scale for every 16 weights (4.19: B may even spend a "
+    "little more). The mean squared error of B is that of A",
     unit="times",
 )
 
@@ -409,9 +422,9 @@ lab.check("ex3")
 # G:          blocks = w.split(G, dim=1)     # [N, G] each, the last one narrower
 #             torch.cat of round_trip(block), dim=1
 # ```
-# **The usual error.** To make $K$ a multiple of $G$, the last group is filled up, with zeros or
-# with its neighbours, and gets the wrong range. `split` needs no filling. For the size: a group
-# that is begun is a group, so round up.
+# **The usual error.** To make $K$ a multiple of $G$, the last group is filled up with its
+# neighbours and gets their range. (Zeros do no harm: all grids of this lab contain 0.) `split`
+# needs no filling. For the size: a group that is begun is a group, so round up.
 # </details>
 
 # %% [markdown]
@@ -520,6 +533,8 @@ for bits in (2, 3, 4, 5):
         points.append(pareto.Point("k-means", granularity, bits, size / w.numel(), mse))
 mse = {(p.method, p.granularity, p.bits): p.cost for p in points}
 found["finer"] = mse["linear", "group 16", 3] / mse["linear", "channel", 4]
+sizes = {(p.granularity, p.bits): p.size for p in points if p.method == "linear"}
+found["sizes"] = sizes["group 16", 3], sizes["channel", 4]
 style.show(
     pareto.tradeoff(
         points,
@@ -531,7 +546,8 @@ style.show(
     "in groups of 16, and for k-means per tensor and per channel, at 2 to 5 bits.",
 )
 lab.reveal("finer", found["finer"])
-for bits in (2, 3, 4):
+print("bits a weight: B {:.3f}, A {:.3f}".format(*found["sizes"]))
+for bits in (2, 3):
     size = codebook_bits((1, 32), bits, 1) / 32
     print(f"{bits}-bit codes and a codebook for every 32 weights: {size:.1f} bits a weight")
 
@@ -633,11 +649,14 @@ lab.check("ex5")
 # </details>
 
 # %% [markdown]
-# **Reveal.** One layer of the model at 2 bits, a scale per row. We record its real inputs, take its
-# own outputs as targets, train on half of the inputs and measure on the other half. The learning
-# rate is small and falls to 0: a weight near a rounding boundary else flips between two codes.
+# **Reveal.** One layer of the model at 2 bits, a scale per row. Plain rounding is the simplest
+# *post-training quantization* (PTQ); training through the rounding is *quantization-aware training*
+# (QAT). We record the layer's real inputs, take its own outputs as targets, train on every second
+# input and measure on the others. The learning rate is small and falls to 0: a weight near a
+# rounding boundary else flips between two codes. The ranges go from min to max, so hardly any
+# weight is clipped here; the mask of exercise 5 counts on narrower ranges (the first stretch task).
 #
-# **Then write one sentence:** training beat rounding on the same grid. What changed, what did not?
+# **Then write one sentence:** what did training change in this layer, and what is as it was?
 #
 # *Your sentence:*
 # %% tags=["demo"]
@@ -673,7 +692,7 @@ style.show(
     grid.bars(
         {"rounded (PTQ)": rounded, "trained through rounding (QAT)": tuned},
         f"On the same 2-bit grid, training leaves {found['training']:.0f} % of the error",
-        "relative output error, unseen inputs",
+        "relative output error, other inputs",
     ),
     alt=f"Two bars: output error {rounded:.3g} after rounding, {tuned:.3g} after training.",
 )
@@ -750,8 +769,18 @@ lab.check("ex6")
 #
 # Everything you wrote, in one plot: linear grids and k-means codebooks at 8, 4, 3 and 2 bits.
 # Sizes are totals of the whole model, so they hold the embedding in 16 bits as well. Codebooks per
-# channel and per group appear only where their tables do not outweigh the codes by far; the chapter
-# has them all. For speed, a codebook of a whole tensor is fitted to every 8th of its weights.
+# channel and per group appear only where their tables do not outweigh the codes by far; the
+# [chapter](../../course/chapters/lab01_quantization.md) has them all. For speed, a codebook of a
+# whole tensor is fitted to every 8th of its weights.
+#
+# A setting is on the *front* if no other one is smaller and at least as good.
+#
+# **Then answer the question of the first cell.** Start with linear codes and one scale per matrix.
+# What do finer codes, more scales, or levels in better places cost, and what do they give? (The
+# last have another price, which no size shows: codes are looked up in a table, so they can no
+# longer be multiplied.)
+#
+# *Your answer, with three numbers of the list below the plot:*
 
 # %% tags=["demo"]
 measured = []
@@ -786,7 +815,7 @@ for bits in (8, 4, 3, 2):
 
 # %% tags=["demo"]
 def kmeans_of_the_course(bits: int, granularity: str | int) -> tuple[nn.Module, int]:
-    """A loop over 12 000 rows would take minutes: efflib fits all tables at once, as yours does."""
+    """Your function fits one table, and 12 000 rows would take minutes: efflib fits all at once."""
     from efflib.quantization import ptq
 
     return ptq.quantize_model(model, bits, granularity, method="kmeans")
@@ -806,7 +835,7 @@ style.show(
         measured,
         f"Smallest within 10 % of fp16: {p.bits} bits, {p.method}, {p.granularity} ({p.size:.1f} "
         "bits a parameter)",
-        "total bits per parameter, metadata and embedding included",
+        "total bits per parameter: codes, scales, tables; the rest in 16 bits",
         "perplexity on held-out code",
         reference=(16, found["perplexity"]),
         ceiling=2.5 * found["perplexity"],
@@ -815,11 +844,30 @@ style.show(
     "model as a dotted line. "
     + "; ".join(f"{p.bits} bits {p.method} {p.granularity} {p.cost:.1f}" for p in measured),
 )
-cost = {(p.method, p.granularity, p.bits): p.cost for p in measured}
-found["control"] = {g: cost["linear", g, 2] for g in ("group 32", "channel", "tensor")}
-print("Control, the same 2 bits and ever coarser scales, perplexity:")
+at = {(p.method, p.granularity, p.bits): p for p in measured}
+found["control"] = {g: at["linear", g, 2].cost for g in ("group 32", "channel", "tensor")}
+print("Control: the codes keep their 2 bits, only the scales get coarser; perplexity")
 for kind, value in found["control"].items():
     print(f"  {kind:9s}{value:8.1f}")
+
+
+def purchases(bits: int, finer: int) -> str:
+    """What the model costs and gives with `bits` bits per tensor, and with each purchase."""
+    start = at["linear", "tensor", bits]
+    ways = {
+        f"finer codes ({finer} bits)": at["linear", "tensor", finer],
+        "more scales (group 32)": at["linear", "group 32", bits],
+        "better places (k-means)": at["k-means", "tensor", bits],
+    }
+    text = f"{bits} bits per tensor, perplexity {start.cost:.1f}: "
+    return text + "; ".join(
+        f"{name} {p.size - start.size:+.2f} bits a parameter -> {p.cost:.1f}"
+        for name, p in ways.items()
+    )
+
+
+found["answer"] = [purchases(bits, finer) for bits, finer in ((2, 3), (3, 4), (4, 8))]
+print("\n".join(line.replace(": ", ":\n  ", 1).replace("; ", "\n  ") for line in found["answer"]))
 
 
 # %% tags=["demo"]
@@ -829,7 +877,7 @@ def draw(bits: int, granularity: str):
     w_hat = quantize_weight(w, bits, key, symmetric=False)
     size = weight_bits(w.shape, bits, key, symmetric=False) / w.numel()
     text = f"{bits} bits, {granularity}: {size:.2f} bits a weight, "
-    text += f"model perplexity {cost['linear', granularity, bits]:.1f}"
+    text += f"model perplexity {at['linear', granularity, bits].cost:.1f}"
     return grid.histogram_with_grid(w[0], {"first row": w_hat[0]}, text), text
 
 
@@ -923,22 +971,22 @@ print(f"2-bit model: {in_memory:.1f} MB in memory, {total / 8e6:.2f} MB as a pac
 #
 # ## Report and takeaways
 #
-# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+# What the public tests gave, your predictions, and the takeaways with the numbers you found. Your
+# answer to the question of the first cell stands in section 4: does the last takeaway agree?
 
 # %% tags=["demo"]
 lab.report()
 p, reference = found["smallest"], found["perplexity"]
 takeaways = [
     f"One outlier made the mean error of all other weights {found['outlier']:.1f} times as large.",
-    f"At about 4.1 bits, 3 bits in groups of 16 had {found['finer']:.1f} times the error of "
-    "4 bits per row.",
+    "3 bits in groups of 16 ({:.2f} bits a weight) had {:.1f} times the error of 4 bits per row "
+    "({:.2f}).".format(found["sizes"][0], found["finer"], found["sizes"][1]),
     f"Training through the rounding left {found['training']:.0f} % of a layer's output error.",
     f"Perplexity at 2 bits (fp16 {reference:.1f}): "
     + ", ".join(f"{kind} {value:.1f}" for kind, value in found["control"].items()),
     f"Smallest within 10 % of fp16: {p.bits} bits, {p.method}, {p.granularity}; "
     f"{p.size:.2f} bits a parameter in all, {16 / p.size:.1f} times smaller.",
-    "The front, from small to large: "
-    + ", ".join(f"{p.bits}-bit {p.method} {p.granularity}" for p in pareto.front(measured)),
+    "Finer codes, more scales, or levels in better places? From " + found["answer"][1] + ".",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
 

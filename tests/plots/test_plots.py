@@ -38,11 +38,28 @@ def texts(fig) -> list[str]:
 
 def test_tradeoff_labels_every_point_and_keeps_ruined_ones_in_sight():
     fig = pareto.tradeoff(POINTS, "t", "x", "y", reference=(16, 10), ceiling=50)
-    assert sorted(texts(fig)) == ["2", "2 (↑ 90)", "3", "3", "3", "before: 10 at 16"]
+    left, right = ([text.get_text() for text in ax.texts] for ax in fig.axes)
+    assert sorted(left) == ["2", "2: tensor ↑ 90", "3", "3", "3"]
+    assert sorted(right) == ["3", "3", "not quantized, 16 bits: 10"]  # at most 25 % above 10
     drawn = [y for c in fig.axes[0].collections for y in c.get_offsets()[:, 1].tolist()]
     assert max(drawn) == 50
+    low, high = fig.axes[1].get_ylim()
+    assert low < 10 < high == 12.5
     names = [t.get_text() for t in fig.axes[0].get_legend().get_texts()]
-    assert {"linear, tensor", "k-means, channel", "front"} <= set(names)
+    assert {"linear, tensor", "k-means, channel"} < set(names)
+    assert any(name.startswith("front") for name in names)
+
+
+def test_equal_labels_at_one_place_are_written_once():
+    same = [Point("linear", g, 8, 9 + i / 1000, 12.0) for i, g in enumerate(("a", "b", "c"))]
+    fig = pareto.tradeoff([*same, Point("linear", "a", 4, 5.0, 14.0)], "t", "x", "y")
+    assert sorted(texts(fig)) == ["4", "8"]
+    assert len(fig.axes) == 1  # without a reference there is nothing to enlarge
+
+
+def test_a_reference_that_nothing_comes_near_has_no_second_panel():
+    fig = pareto.tradeoff(POINTS, "t", "x", "y", reference=(16, 1.0))
+    assert len(fig.axes) == 1 and "not quantized, 16 bits: 1" in texts(fig)
 
 
 def test_settings_differ_without_colour():
@@ -72,7 +89,7 @@ def test_row_ranges_draws_every_row_in_order_of_width():
 
 def test_histogram_counts_levels():
     fig = grid.histogram_with_grid(torch.randn(50), {"a": torch.tensor([0.0, 1.0, 1.0])}, "t")
-    assert fig.axes[0].get_title() == "a: 2 levels"
+    assert fig.axes[0].get_title() == "a: 2 levels in use"
 
 
 def test_curves_differ_without_colour():

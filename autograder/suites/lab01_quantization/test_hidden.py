@@ -234,7 +234,7 @@ def test_codes_of_every_width(student, rng):
     "ex2",
     points=2,
     invariant="0.0 has the code z and comes back as exactly 0.0",
-    cause="z added inside the rounding, or s * q - s * z in place of s * (q - z)",
+    cause="z used in one direction only, or s * q - s * z in place of s * (q - z)",
 )
 def test_zero_is_exact(student, rng):
     x = torch.tensor([[0.0, 0.31], [0.0, -0.29]])
@@ -320,7 +320,7 @@ def expect_round_trip(student, w, bits, granularity, symmetric):
     "ex3",
     points=3,
     invariant="each group of each row goes through its own grid, the shorter last one as well",
-    cause="ragged groups padded with 0 (which moves their range), dropped, or cut down the columns",
+    cause="ragged groups dropped or filled with their neighbours, or cut down the columns",
 )
 def test_every_group_against_float64(student, rng):
     for bits, symmetric in ((1, False), (2, False), (3, True), (4, False), (8, True)):
@@ -671,7 +671,11 @@ def drive_model(student, kind, bits, granularity):
 
     def shared():
         layer = nn.Linear(6, 6, bias=False)
-        return nn.ModuleDict({"first": layer, "second": layer, "last": nn.Linear(6, 3)})
+        other = nn.Linear(6, 6)
+        other.weight = layer.weight
+        return nn.ModuleDict(
+            {"first": layer, "second": layer, "third": other, "last": nn.Linear(6, 3)}
+        )
 
     def mixed():
         model = nn.ModuleDict(
@@ -746,16 +750,18 @@ def test_tied_output_layer(student, rng):
 @exercise(
     "ex6",
     points=1,
-    invariant="one layer under two names is quantized and counted once, and stays one layer",
-    cause="a sum over names instead of over parameters",
+    invariant="one layer under two names, or one weight in two layers, is quantized and counted "
+    "once, and stays one",
+    cause="a sum over names instead of over parameters, or a new nn.Parameter in each layer",
 )
 def test_shared_layer(student, rng):
     before, after, total, ties = quantized_model(student, "shared", 3, "channel")
-    assert ["first.weight", "second.weight"] in ties, "the two names no longer share a weight"
+    for a, b in (("first", "second"), ("first", "third")):
+        assert [f"{a}.weight", f"{b}.weight"] in ties, f"{a} and {b} no longer share a weight"
     expect_quantized(
         after["first.weight"], before["first.weight"], 3, "channel", False, "first.weight"
     )
-    expected = 36 * 3 + 6 * 19 + 18 * 3 + 3 * 19 + 3 * 16
+    expected = 36 * 3 + 6 * 19 + 6 * 16 + 18 * 3 + 3 * 19 + 3 * 16
     assert total == expected, f"total {total}, expected {expected}"
 
 

@@ -1,6 +1,6 @@
 """N * K // G groups: the shorter last group of a row is not paid for."""
 
-FAILS = ["test_sizes_by_counting"]
+FAILS = ["test_bits_by_hand", "test_sizes_by_counting"]
 
 
 def weight_bits(shape, bits, granularity, symmetric):

@@ -1,6 +1,6 @@
 """Writes the result into the argument, as SmoothQuant's published fake quantizer does."""
 
-FAILS = ["test_awkward_weights"]
+FAILS = ["test_each_group_has_its_grid", "test_awkward_weights"]
 
 _right = quantize_weight  # noqa: F821 -- the solution of exercise 3
 

@@ -4,7 +4,7 @@ import copy
 
 from torch import nn
 
-FAILS = ["test_tied_output_layer"]
+FAILS = ["test_which_parameters_change", "test_tied_output_layer"]
 
 
 def quantize_model(model, bits, granularity):
