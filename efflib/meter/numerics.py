@@ -158,8 +158,9 @@ def install() -> None:
     """Put the fixes into Triton's interpreter, for this process; the second call does nothing."""
     fixes = {name: _elementwise for name in ELEMENTWISE}
     fixes |= {"create_dot": _dot, "cast_impl": _cast, "create_fp_to_fp": _convert}
+    silent = np.errstate(all="ignore")  # log2(0) is -inf on a GPU as well, and without a warning
     for name, fix in fixes.items():
-        setattr(InterpreterBuilder, name, fix(getattr(InterpreterBuilder, name)))
+        setattr(InterpreterBuilder, name, silent(fix(getattr(InterpreterBuilder, name))))
     for operation in (ReduceOps, ScanOps):
         operation.apply_impl = _along_axis(operation.apply_impl)
     version = tuple(int(part) for part in triton.__version__.split(".")[:2])

@@ -9,6 +9,8 @@ import sys
 import interpreter_probes as probes
 import numpy as np
 import pytest
+import torch
+import triton
 import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,3 +121,17 @@ def test_narrow_keeps_the_shape_of_scalars_and_broadcast_views():
     assert narrow(view, tl.bfloat16).data.shape == (3, 4)
     assert narrow(np.float32(1.5), tl.bfloat16).data.shape == ()
     assert widen(TensorHandle(np.uint16(0x3FC0).reshape(()), tl.bfloat16)).data == 1.5
+
+
+@triton.jit
+def log_of_zero(X, Out):
+    i = tl.arange(0, 16)
+    x = tl.load(X + i)
+    tl.store(Out + i, tl.log2(x) + x * 1e38)
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinities_come_without_warnings():
+    x, out = torch.tensor([0.0, 1e38]).repeat(8), torch.empty(16)
+    log_of_zero[(1,)](x, out)
+    assert out[0] == -torch.inf and out[1] == torch.inf
