@@ -169,9 +169,9 @@ def shared_losses(one: dict, parts: list[dict]) -> list[str]:
 
 
 def calls(source: str, other: str) -> bool:
-    """Whether source calls a function that other defines."""
-    names = re.findall(r"^def (\w+)", other, re.MULTILINE)
-    return any(re.search(rf"\b{name}\s*\(", source) for name in names)
+    """Whether source calls a function that other defines; one pass each, however many there are."""
+    defined = set(re.findall(r"^def (\w+)", other, re.MULTILINE))
+    return not defined.isdisjoint(re.findall(r"\b(\w+)\s*\(", source))
 
 
 def belongs(cell: NotebookNode, exercise: str) -> bool:

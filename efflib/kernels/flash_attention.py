@@ -84,6 +84,18 @@ def _attend(
 
 
 @triton.jit
+def key_stops(first, T, S, shift, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
+    """(whole, stop) for queries first .. first + BM: keys before `whole` need no mask, none from
+    `stop` on is seen."""
+    whole = S // BN * BN
+    stop = S
+    if CAUSAL:  # query i sees keys 0 .. i + shift
+        whole = tl.minimum(whole, tl.maximum(first + shift + 1, 0) // BN * BN)
+        stop = tl.minimum(S, tl.maximum(tl.minimum(first + BM, T) + shift, 0))
+    return whole, stop
+
+
+@triton.jit
 def flash_attention_kernel(
     Q, K, V, Out, LSE,
     batch_q, head_q, row_q, batch_k, head_k, row_k, batch_v, head_v, row_v,
@@ -103,11 +115,7 @@ def flash_attention_kernel(
     d = tl.arange(0, D)
     q = tl.load(Q + rows[:, None] * row_q + d[None, :], mask=rows[:, None] < T, other=0.0)
 
-    whole = S // BN * BN  # keys before this one need no mask
-    stop = S
-    if CAUSAL:  # query i sees keys 0 .. i + shift
-        whole = tl.minimum(whole, tl.maximum(first + shift + 1, 0) // BN * BN)
-        stop = tl.minimum(S, tl.maximum(tl.minimum(first + BM, T) + shift, 0))
+    whole, stop = key_stops(first, T, S, shift, BM, BN, CAUSAL)
     m = tl.full([BM], float("-inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)

@@ -34,6 +34,7 @@ from efflib.kernels.flash_attention import (
     attend_scores,
     check,
     check_device,
+    key_stops,
 )
 
 if TYPE_CHECKING:
@@ -88,11 +89,7 @@ def tma_attention_kernel(
     outputs = tl.make_tensor_descriptor(Out + head * T * D, [T, D], [D, 1], [BM, D])
     q = queries.load([first, 0])  # [BM, D], zeros beyond T
 
-    whole = S // BN * BN  # keys before this one need no mask
-    stop = S
-    if CAUSAL:  # query i sees keys 0 .. i + shift
-        whole = tl.minimum(whole, tl.maximum(first + shift + 1, 0) // BN * BN)
-        stop = tl.minimum(S, tl.maximum(tl.minimum(first + BM, T) + shift, 0))
+    whole, stop = key_stops(first, T, S, shift, BM, BN, CAUSAL)
     m = tl.full([BM], float("-inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
