@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import exercise, expect_close, expect_number
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
@@ -30,12 +30,6 @@ def parts(value, types, call):
     ok = ok and all(isinstance(part, t) for part, t in zip(value, types, strict=True))
     assert ok, f"{call} must return {len(types)} values, it returned {type(value).__name__}"
     return value
-
-
-def number(value, call):
-    ok = isinstance(value, int | float) and not isinstance(value, bool)
-    assert ok, f"{call} returned {type(value).__name__}, not a number"
-    return float(value)
 
 
 def off_tie(exact):
@@ -361,7 +355,7 @@ def test_output_error_against_float64(student, rng):
             x = torch.randn(shape, generator=rng).to(dtype)
             w = torch.randn(9, 12, generator=rng).to(dtype)
             w_hat = w.float() + 0.3 * torch.randn(9, 12, generator=rng)
-            value = number(student.output_error(x, w, w_hat), "output_error(...)")
+            value = expect_number(student.output_error(x, w, w_hat), "output_error(...)")
             x_64, off = x.double(), w_hat.double() - w.double()
             out = x_64 @ off.T
             # of x w_hat^T - x w^T in float32, whichever way it is computed
@@ -670,9 +664,11 @@ def test_bytes_by_counting(student, rng):
                 total += sum(bits for _ in range(n * k))
                 if bits < 16:
                     total += sum(16 + bits for _ in range(n) for _ in range(0, k, group_size))
-            found = number(student.weight_bytes(shapes, bits, group_size), "weight_bytes(...)")
+            found = expect_number(
+                student.weight_bytes(shapes, bits, group_size), "weight_bytes(...)"
+            )
             assert found == total / 8, f"{bits} bits, G = {group_size}: {found}, not {total / 8}"
-    assert number(student.weight_bytes([], 4, 32), "weight_bytes([])") == 0, "no weights"
+    assert expect_number(student.weight_bytes([], 4, 32), "weight_bytes([])") == 0, "no weights"
 
 
 def machine(rng):
@@ -694,9 +690,11 @@ def test_rates_against_both_bounds(student, rng):
             reading = (weights + batch * kv) / bandwidth
             expected = batch / max(reading, batch * flops / peak)
             rate = student.decode_rate(weights, kv, flops, batch, bandwidth, peak)
-            expect_close(number(rate, "decode_rate"), expected, what="the rate", rtol=1e-12)
+            expect_close(expect_number(rate, "decode_rate"), expected, what="the rate", rtol=1e-12)
         slow = student.decode_rate(weights, kv, flops, 8, bandwidth, flops)  # 1 FLOPs-step a second
-        expect_close(number(slow, "decode_rate"), 1.0, what="rate of a slow machine", rtol=1e-12)
+        expect_close(
+            expect_number(slow, "decode_rate"), 1.0, what="rate of a slow machine", rtol=1e-12
+        )
 
 
 @exercise(
@@ -710,7 +708,9 @@ def test_ridge_from_both_sides(student, rng):
         weights, kv, flops, bandwidth, peak = machine(rng)
         kv *= 0.1  # computing one more sequence takes longer than reading it
         for values in (0.0, kv):
-            b = number(student.ridge_batch(weights, values, flops, bandwidth, peak), "ridge_batch")
+            b = expect_number(
+                student.ridge_batch(weights, values, flops, bandwidth, peak), "ridge_batch"
+            )
             assert math.isfinite(b) and b > 0, f"the ridge is {b}"
             for batch, computing in ((0.99 * b, False), (1.01 * b, True)):
                 reading = (weights + batch * values) / bandwidth
@@ -732,6 +732,8 @@ def test_no_ridge(student, rng):
         for factor in (1.5, 20.0):
             kv = factor * flops / peak * bandwidth
             b = student.ridge_batch(weights, kv, flops, bandwidth, peak)
-            assert number(b, "ridge_batch") == math.inf, f"the ridge is {b}, with kv too large"
+            assert expect_number(b, "ridge_batch") == math.inf, (
+                f"the ridge is {b}, with kv too large"
+            )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
