@@ -1,7 +1,7 @@
 """nbgrader's settings for this course. Without this file nbgrader runs student code itself."""
 
 try:
-    from autograder.nbgrader_plugin import configure
+    from autograder.nbgrader.plugin import configure
 except ImportError as error:  # nbgrader goes on after an ordinary exception in this file
     raise SystemExit(f"nbgrader must run in the course's environment ({error})") from error
 

@@ -64,7 +64,7 @@ def doctor(course: CourseOption = None) -> None:
 @app.command()
 def release(labs: LabsArgument = None, course: CourseOption = None) -> None:
     """Generate what students get (labs/) from solutions/; all labs if none is named."""
-    from autograder.release import release as release_labs
+    from autograder.nbgrader.release import release as release_labs
 
     for path in release_labs(course_folder(course), labs or None):
         typer.echo(path)
@@ -103,7 +103,7 @@ def grade(
 @app.command()
 def check(notebook: Path, course: CourseOption = None) -> None:
     """Run a notebook and its public tests on this machine, without a sandbox."""
-    from autograder.check import CheckError, as_text, check_notebook
+    from autograder.grading.check import CheckError, as_text, check_notebook
 
     try:
         typer.echo(as_text(check_notebook(notebook, course_folder(course))))
@@ -151,8 +151,8 @@ def run(arguments: list[str]) -> int:
 
 def expected(error: Exception) -> int | None:
     """Exit code of an error that is no bug: 2 if other arguments help, 1 if not."""
-    from autograder.intake import IntakeError
-    from autograder.manifest import LabError
+    from autograder.intake.discover import IntakeError
+    from autograder.labs.manifest import LabError
 
     if isinstance(error, UsageError | IntakeError | LabError):
         return 2

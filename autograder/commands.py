@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.batch import cache_dir, grade_many
 from autograder.errors import UsageError
-from autograder.intake import Rejected, Submission, discover
-from autograder.manifest import LabSpec, lab_names, load_lab
-from autograder.results import Result, write_report
-from autograder.triad import Row, collect_variants, missing_variants, run_triad
+from autograder.grading.batch import cache_dir, grade_many
+from autograder.grading.results import Result, write_report
+from autograder.intake.discover import Rejected, Submission, discover
+from autograder.labs.manifest import LabSpec, lab_names, load_lab
+from autograder.triad.run import Row, collect_variants, missing_variants, run_triad
 
 CONNECT_SECONDS = 10  # to a Dask scheduler
 WIDTH = 120  # of tables that do not go to a terminal
@@ -86,8 +86,8 @@ def record(
     root: Path, lab: LabSpec, submissions: list[Submission | Rejected], results: list[Result]
 ) -> None:
     """gradebook.db, autograded/ and feedback/; a fault of the grader is not written there."""
-    from autograder.feedback import write_feedback
-    from autograder.gradebook import write_results
+    from autograder.nbgrader.gradebook import write_results
+    from autograder.nbgrader.pages import write_feedback
 
     write_results(root, lab, submissions, results)
     write_feedback(root, lab, submissions, results)
@@ -118,8 +118,8 @@ def triad_labs(
     root: Path, names: list[str] | None, *, jobs: int | None = None, unsafe: bool = False
 ) -> bool:
     """Kill tables of the labs (default: all); True if nothing is wrong in any."""
-    from autograder.notebook import parse_notebook
-    from autograder.release import build_source
+    from autograder.intake.notebook import parse_notebook
+    from autograder.labs.source import build_source
 
     well = True
     for name in names or lab_names(root):

@@ -16,7 +16,7 @@ Row = tuple[str, bool, str]  # what, whether it is well, detail or remedy
 
 def examine(course_root: Path) -> Iterator[Row]:
     """Rows as they are found out; the slow ones (packages, sandbox) come last."""
-    from autograder.manifest import lab_names, load_lab
+    from autograder.labs.manifest import lab_names, load_lab
 
     yield row("python", python_version)
     for name in PACKAGES:
@@ -29,7 +29,7 @@ def examine(course_root: Path) -> Iterator[Row]:
         remedy = "grading needs Linux (bubblewrap); use a container or WSL 2"
         yield "sandbox", False, f"{platform.system()}: {remedy}"
         return
-    from autograder.sandbox import diagnose
+    from autograder.sandbox.diagnose import diagnose
 
     yield from diagnose()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import nbformat
 
-from autograder.release import build_source
+from autograder.labs.source import build_source
 
 ROOT = Path(__file__).parents[1]
 LAB = "lab01_quantization"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from autograder.commands import grade_class
 from autograder.demo.make_class import STUDENTS, make_class, surprises
-from autograder.manifest import lab_names, load_lab
-from autograder.release import generate
+from autograder.labs.manifest import lab_names, load_lab
+from autograder.nbgrader.release import generate
 
 ROOT = Path(__file__).parents[2]
 MADE = ("labs", "submitted", "autograded", "feedback")
@@ -68,7 +68,7 @@ def export(course: Path) -> None:
     from nbgrader.api import Gradebook
     from nbgrader.plugins import CsvExportPlugin
 
-    from autograder.gradebook import course_directory
+    from autograder.nbgrader.course import course_directory
 
     coursedir = course_directory(course)
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:

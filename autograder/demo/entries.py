@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from autograder.manifest import LabSpec
-from autograder.triad import declared_fails
+from autograder.labs.manifest import LabSpec
+from autograder.triad.run import declared_fails
 
 
 class Endless(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

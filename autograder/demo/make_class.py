@@ -15,9 +15,9 @@ import nbformat
 from autograder.demo import honest, hostile
 from autograder.demo.entries import fails_of, load_entries
 from autograder.demo.honest import Kit, grade_id
-from autograder.manifest import LabSpec, load_lab
-from autograder.release import build_source
-from autograder.results import ExerciseResult, Result
+from autograder.grading.results import ExerciseResult, Result
+from autograder.labs.manifest import LabSpec, load_lab
+from autograder.labs.source import build_source
 
 ALL = "all"  # every test of the exercise
 STUDENTS = {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from toylab import NAME, answered
 
-from autograder.intake import Rejected, discover
+from autograder.intake.discover import Rejected, discover
 
 LAB = SimpleNamespace(name=NAME, exercises={"ex1": None, "ex2": None}, written={"w1": 10})
 GOOD = json.dumps(answered()).encode()

@@ -8,13 +8,13 @@ import pytest
 from toylab import NAME, WRONG1, answered, cell, make_course, release, write
 
 from autograder import cli, doctor
-from autograder.check import CheckError, as_text, check_notebook
 from autograder.commands import executor_of, show_results
 from autograder.errors import UsageError
-from autograder.limits import SandboxUnavailable
-from autograder.manifest import load_lab
-from autograder.results import Result, read_report
-from autograder.verdict import fault
+from autograder.grading.check import CheckError, as_text, check_notebook
+from autograder.grading.results import Result, read_report
+from autograder.grading.verdict import fault
+from autograder.labs.manifest import load_lab
+from autograder.sandbox.limits import SandboxUnavailable
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,9 @@ def test_check_says_what_is_missing(tmp_path, content, why):
 
 
 def test_doctor_names_what_is_wrong(course, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("autograder.sandbox.diagnose", lambda: [("sandbox", True, "works")])
+    monkeypatch.setattr(
+        "autograder.sandbox.diagnose.diagnose", lambda: [("sandbox", True, "works")]
+    )
     monkeypatch.setattr(doctor, "PACKAGES", ("torch", "no-such-package"))
     rows = {name: (well, detail) for name, well, detail in doctor.examine(tmp_path)}
     assert rows["torch"][0] and rows["sandbox"] == (True, "works")

@@ -6,7 +6,7 @@ import nbclient
 import nbformat
 import pytest
 
-from autograder.release import build_source, lab_sources
+from autograder.labs.source import build_source, lab_sources
 
 ROOT = Path(__file__).parents[2]
 LABS = lab_sources(ROOT)

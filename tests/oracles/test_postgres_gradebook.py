@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "autograder" / "nbgrader"))
 import nbcourse  # noqa: E402
 
-from autograder.feedback import write_feedback  # noqa: E402
-from autograder.gradebook import course_directory, write_results  # noqa: E402
-from autograder.release import release  # noqa: E402
+from autograder.nbgrader.gradebook import course_directory, write_results  # noqa: E402
+from autograder.nbgrader.pages import write_feedback  # noqa: E402
+from autograder.nbgrader.release import release  # noqa: E402
 
 URL = os.environ.get("POSTGRES_URL")
 pytestmark = [

@@ -1,6 +1,7 @@
 """Rules that keep the code readable: small files, short functions, imports in one direction."""
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,43 @@ def test_importing_the_package_loads_no_technique():
     code = "import sys, efflib; print([m for m in sys.modules if m == 'torch' or 'efflib.' in m])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+# The rooms of autograder/, each of which may import the ones before it, and errors.py.
+ROOMS = ["errors", "sandbox", "labs", "intake", "grading", "nbgrader", "triad"]
+ROOMS += ["commands", "doctor", "demo", "cli"]
+AUTOGRADER = [path for path in SOURCES if path.is_relative_to(ROOT / "autograder")]
+
+
+def room(module: str) -> str:
+    """ "autograder.intake.archive" -> "intake"."""
+    return module.split(".")[1]
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def own_imports(path: Path) -> set[str]:
+    """Modules of autograder/ that a file imports, also inside functions."""
+    known = {module_of(other) for other in AUTOGRADER} - {"autograder"}
+    return {name for name in imported_modules(path) if name in known} - {module_of(path)}
+
+
+def test_every_file_of_the_autograder_stands_in_a_room():
+    assert {room(module_of(path)) for path in AUTOGRADER if path.stem != "__init__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", AUTOGRADER, ids=map(module_of, AUTOGRADER))
+def test_rooms_import_in_one_direction(path):
+    if module_of(path) == "autograder":
+        return
+    here = ROOMS.index(room(module_of(path)))
+    upwards = [name for name in own_imports(path) if ROOMS.index(room(name)) > here]
+    assert not upwards, f"{room(module_of(path))} stands before {upwards}"
+
+
+def test_no_circle_inside_a_room():
+    graph = {module_of(path): own_imports(path) for path in AUTOGRADER}
+    sorter = graphlib.TopologicalSorter(graph)
+    sorter.prepare()  # raises CycleError, which names the circle

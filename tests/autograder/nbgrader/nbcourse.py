@@ -10,8 +10,10 @@ from pathlib import Path
 import msgspec
 import nbformat
 
-from autograder import intake, manifest, results
-from autograder.notebook import notebook_cells, notebook_digest
+from autograder.grading import results
+from autograder.intake import discover as intake
+from autograder.intake.notebook import notebook_cells, notebook_digest
+from autograder.labs import manifest
 
 ROOT = Path(__file__).parents[3]
 LAB, NOTEBOOK = "lab00_toy", "toy"

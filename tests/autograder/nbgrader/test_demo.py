@@ -10,14 +10,14 @@ import nbcourse
 import nbformat
 import pytest
 
-from autograder.batch import grade_many
 from autograder.demo.hostile import READ_ON, READER
 from autograder.demo.make_class import STUDENTS, expected_failures, make_class, surprises
-from autograder.feedback import write_feedback
-from autograder.gradebook import write_results
-from autograder.intake import discover
-from autograder.manifest import lab_names, load_lab
-from autograder.release import generate
+from autograder.grading.batch import grade_many
+from autograder.intake.discover import discover
+from autograder.labs.manifest import lab_names, load_lab
+from autograder.nbgrader.gradebook import write_results
+from autograder.nbgrader.pages import write_feedback
+from autograder.nbgrader.release import generate
 
 pytestmark = pytest.mark.slow
 MIN_SECRET = 40  # shorter lines of the hidden tests stand in anybody's code

@@ -10,10 +10,11 @@ from nbconvert.filters import markdown2html
 from nbgrader.server_extensions.formgrader import handlers
 from payloads import PAYLOADS, dangers
 
-from autograder.executed import executed_notebook, safe_markdown
-from autograder.feedback import rendered
-from autograder.gradebook import course_directory, write_results
-from autograder.release import release
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.executed import executed_notebook, safe_markdown
+from autograder.nbgrader.feedback import rendered
+from autograder.nbgrader.gradebook import write_results
+from autograder.nbgrader.release import release
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ from bleach._vendor import html5lib
 from nbgrader.api import Gradebook
 from payloads import PAYLOADS, dangers
 
-from autograder.feedback import shared_losses, write_feedback
-from autograder.gradebook import write_results
-from autograder.release import release
+from autograder.nbgrader.feedback import shared_losses
+from autograder.nbgrader.gradebook import write_results
+from autograder.nbgrader.pages import write_feedback
+from autograder.nbgrader.release import release
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import nbcourse
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.gradebook import GradebookError, course_directory, set_score, write_results
-from autograder.manifest import LabError
-from autograder.release import release
+from autograder.labs.manifest import LabError
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.gradebook import GradebookError, set_score, write_results
+from autograder.nbgrader.release import release
 
 CHECKS = ("ex1-check", "ex2-check")
 

@@ -11,7 +11,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder.commands import grade_class
-from autograder.release import release
+from autograder.nbgrader.release import release
 
 pytestmark = pytest.mark.slow
 
@@ -137,8 +137,7 @@ def test_a_fault_of_the_grader_stops_nobody_and_is_told(course, nbgrader):
 
 def test_without_the_course_s_environment_nbgrader_refuses(course, nbgrader, tmp_path):
     """nbgrader would go on with its own defaults, and run student code unprotected."""
-    broken = tmp_path / "autograder" / "nbgrader_plugin.py"
+    broken = tmp_path / "autograder" / "__init__.py"
     nbcourse.write(broken, "raise ImportError('no module of ours here')\n")
-    nbcourse.write(tmp_path / "autograder" / "__init__.py", "")
     said = nbgrader(tmp_path, "autograde", nbcourse.LAB, code=1)
     assert "nbgrader must run in the course's environment" in said

@@ -8,8 +8,9 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.gradebook import course_directory
-from autograder.release import ReleaseError, build_source, check_released, lab_sources, release
+from autograder.labs.source import ReleaseError, build_source, lab_sources
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.release import check_released, release
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,8 +4,8 @@ import os
 import threading
 from contextlib import contextmanager
 
-from autograder.exchange import Exchange
-from autograder.wire import Channel
+from autograder.sandbox.conversation import Exchange
+from autograder.sandbox.wire import Channel
 from efflib.lab.codec import pack, unpack
 
 

@@ -5,8 +5,8 @@ import time
 import pytest
 from peers import frame, peer
 
-from autograder.exchange import MAX_CALLBACKS
-from autograder.wire import WireError
+from autograder.sandbox.conversation import MAX_CALLBACKS
+from autograder.sandbox.wire import WireError
 from efflib.lab.codec import pack, unpack
 from efflib.lab.student import StudentError
 
@@ -36,7 +36,7 @@ def test_callbacks_run_here():
 
 
 def test_callbacks_are_counted(monkeypatch):
-    monkeypatch.setattr("autograder.exchange.MAX_CALLBACKS", 5)
+    monkeypatch.setattr("autograder.sandbox.conversation.MAX_CALLBACKS", 5)
     assert MAX_CALLBACKS > 5
     with peer(calls_back(6)) as exchange, pytest.raises(WireError, match="more than 5 times"):
         exchange.ask({"op": "call", "args": (lambda n: n,)}, 10)

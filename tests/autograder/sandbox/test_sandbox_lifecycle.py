@@ -14,15 +14,16 @@ from pathlib import Path
 import pytest
 from victims import BUDGET
 
-from autograder import limits, sandbox, session
-from autograder.sandbox import SandboxSpec, SandboxUnavailable
-from autograder.session import Session
+from autograder.sandbox import launch, limits, session
+from autograder.sandbox.diagnose import diagnose
+from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
+from autograder.sandbox.session import Session
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 GRADER = """
     import os, sys
-    from autograder.session import *
+    from autograder.sandbox.session import *
     session = Session(SandboxSpec())
     session.run_cell("import ctypes; ctypes.CDLL(None).prctl(15, b'%s', 0, 0, 0)", 60)
     print(os.getpid(), flush=True)
@@ -122,7 +123,7 @@ def fake_bwrap(folder: Path, script: str) -> str:
 )
 def test_a_bwrap_that_fails_is_explained(monkeypatch, tmp_path, said, remedy):
     fake = fake_bwrap(tmp_path, f'echo "{said}" >&2; exit 1')
-    monkeypatch.setattr(sandbox, "bwrap", lambda: fake)
+    monkeypatch.setattr(launch, "bwrap", lambda: fake)
     with Session(SandboxSpec()) as opened, pytest.raises(SandboxUnavailable, match="did not") as e:
         opened.run_cell("x = 1")
     assert said in str(e.value) and remedy in str(e.value)
@@ -130,11 +131,11 @@ def test_a_bwrap_that_fails_is_explained(monkeypatch, tmp_path, said, remedy):
 
 def test_a_missing_bwrap_is_explained(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    sandbox.bwrap.cache_clear()
+    launch.bwrap.cache_clear()
     with pytest.raises(SandboxUnavailable, match="apt install bubblewrap"):
         Session(SandboxSpec(withhold=("efflib.zoo.train",)))
-    assert ("bubblewrap", False) in [row[:2] for row in sandbox.diagnose()]
-    sandbox.bwrap.cache_clear()
+    assert ("bubblewrap", False) in [row[:2] for row in diagnose()]
+    launch.bwrap.cache_clear()
 
 
 def test_too_little_memory_for_torch_is_explained():
@@ -154,14 +155,14 @@ def test_a_sandbox_that_cannot_be_started_again_is_remembered(monkeypatch):
     def refuse(spec):
         raise refusal
 
-    monkeypatch.setattr(sandbox, "start", refuse)
+    monkeypatch.setattr(launch, "start", refuse)
     with pytest.raises(SandboxUnavailable):
         student.anything()
     assert student.unavailable is refusal
 
 
 def test_diagnose_names_what_works():
-    rows = sandbox.diagnose()
+    rows = diagnose()
     assert [row[0] for row in rows] == ["bubblewrap", "limits", "packages", "sandbox"]
     assert all(row[1] for row in rows), rows
 
@@ -170,8 +171,8 @@ def test_diagnose_names_what_works():
 
 ORDINARY = """
     import json, os, sys
-    from autograder import limits
-    from autograder.session import *
+    from autograder.sandbox import limits
+    from autograder.sandbox.session import *
     out = {"cgroup": limits.usable_parents() is not None, "user": os.getuid()}
     with Session(SandboxSpec(memory_mb=500, processes=40)) as session:
         session.run_cell(sys.argv[1], 60)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder import limits, seccomp
-from autograder.limits import SandboxUnavailable
+from autograder.sandbox import limits, seccomp
+from autograder.sandbox.limits import SandboxUnavailable
 
 V2 = "0::/user.slice/app.slice/grader.scope\n"
 V1 = "8:pids:/\n4:memory:/box/inner\n2:cpu,cpuacct:/\n0::/\n"

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from autograder import limits
-from autograder.session import SandboxDied
+from autograder.sandbox import limits
+from autograder.sandbox.session import SandboxDied
 from efflib.lab.student import StudentError
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def test_an_endless_cell_is_reported_and_keeps_what_it_had_defined(victim):
 
 
 def test_a_loop_that_cannot_be_interrupted_is_killed(victim, monkeypatch):
-    monkeypatch.setattr("autograder.exchange.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("autograder.sandbox.conversation.GRACE_SECONDS", 0.5)
     loop = "import signal\ndef attack():\n signal.pthread_sigmask(0, [14])\n while True: pass"
     with pytest.raises(SandboxDied) as caught:
         victim.run(loop, seconds=0.5)

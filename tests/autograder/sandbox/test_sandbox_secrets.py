@@ -9,7 +9,7 @@ import pytest
 import torch
 from victims import WITHHELD
 
-from autograder import site
+from autograder.sandbox import image
 from efflib.lab.student import StudentError
 
 pytestmark = pytest.mark.slow
@@ -144,7 +144,7 @@ def test_withheld_modules_cannot_be_imported(victim, way):
 
 def test_the_source_of_withheld_modules_is_nowhere_inside(victim):
     """By content, in any file: sources, byte code, archives, other copies."""
-    root = site.efflib_dir() / "quantization"
+    root = image.efflib_dir() / "quantization"
     marks = sorted({line for path in root.glob("*.py") for line in path.read_text().splitlines()})
     marks = [line.strip() for line in marks if len(line) > 60 and line[0] not in " \"'"][:8]
     names = ["kmeans_quantize_weight", "dequantize_kmeans_weight", "_unclamped_codes"]
@@ -176,8 +176,8 @@ def attack(marks):
 def test_what_is_not_withheld_can_be_imported(victim):
     modules = {
         ".".join(("efflib", *path.with_suffix("").parts)).removesuffix(".__init__")
-        for path in site.source_files(site.image(WITHHELD) / "efflib")
-        if path.suffix == ".py" and not site.is_withheld(path, WITHHELD)
+        for path in image.source_files(image.staged(WITHHELD) / "efflib")
+        if path.suffix == ".py" and not image.is_withheld(path, WITHHELD)
     }
     wanted = [m for m in sorted(modules) if not m.endswith("plugin")]  # pytest is not inside
     cell = "import importlib\ndef attack(names):\n failed = {}\n for name in names:\n"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from autograder.session import SandboxDied
+from autograder.sandbox.session import SandboxDied
 from efflib.lab.student import StudentError
 
 pytestmark = pytest.mark.slow

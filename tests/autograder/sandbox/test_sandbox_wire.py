@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import frame, nonce_of, peer, says
 
-from autograder import wire
-from autograder.exchange import reported
-from autograder.wire import Channel, WireError
+from autograder.sandbox import wire
+from autograder.sandbox.conversation import reported
+from autograder.sandbox.wire import Channel, WireError
 from efflib.lab.codec import pack
 from efflib.lab.student import KEPT, StudentError
 

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from autograder.session import RemoteStudent, SandboxSpec
+from autograder.sandbox.session import RemoteStudent, SandboxSpec
 
 WITHHELD = ("efflib.quantization",)
 BUDGET = SimpleNamespace(cell_seconds=60.0, notebook_seconds=120.0, call_seconds=60.0)

@@ -1,0 +1,1 @@
+"""From a notebook to points: rebuild, run, judge, store."""

@@ -1,0 +1,140 @@
+"""Grades a class: results as they come, kept on disk under what decided them.
+
+A stored result is used again as long as submission, suite, efflib, grader and kind of sandbox are
+the same.  So an interrupted run goes on where it stopped, and a regrade after a change of the suite
+touches only what the change can touch.  Faults of the grader are never stored.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, as_completed
+from pathlib import Path
+
+import msgspec
+
+from autograder.grading.pool import Outcome, cores, run_jobs
+from autograder.grading.results import Result, decode_result, encode
+from autograder.grading.verdict import fault, grade_one, rejected, sandbox_name
+from autograder.intake.discover import Rejected, Submission
+from autograder.labs.hashing import grader_hash
+from autograder.labs.manifest import LabSpec
+from autograder.sandbox.launch import SandboxUnavailable
+
+ONE_AT_A_TIME = threading.Lock()  # in a process: pytest redirects its stdout and environment
+JOB_SECONDS = 3600.0  # a submission stops much earlier (verdict.py): this ends a grader that hangs
+
+
+def cache_dir(course_root: Path, lab: LabSpec) -> Path:
+    return course_root / "build" / "results" / lab.name
+
+
+def grade_many(
+    lab: LabSpec,
+    submissions: Iterable[Submission | Rejected],
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    cache: Path | None = None,
+    regrade: bool = False,
+    seed: int | None = None,
+    unsafe: bool = False,
+) -> Iterator[Result]:
+    """One Result per submission, in the order in which they are ready.
+
+    jobs: local worker processes (default: one per core); executor: use this one instead, for
+    example dask's `client.get_executor()`; cache: folder of stored results, None for no storing;
+    regrade: do not read stored results.  Raises SandboxUnavailable: nothing is graded without.
+    """
+    todo = []
+    for submission in submissions:
+        if isinstance(submission, Rejected):
+            yield rejected(lab, submission)
+            continue
+        path = stored_at(cache, lab, submission, seed, unsafe)
+        stored = None if regrade or path is None else load(path)
+        if stored is not None:
+            yield stored
+        else:
+            todo.append(submission)
+    for submission, outcome in run(lab, todo, jobs, executor, seed, unsafe):
+        result = outcome_result(lab, submission, outcome)
+        path = stored_at(cache, lab, submission, seed, unsafe)
+        if path is not None and result.status == "graded":
+            store(path, result)
+        yield result
+
+
+def run(
+    lab: LabSpec,
+    todo: list[Submission],
+    jobs: int | None,
+    executor: Executor | None,
+    seed: int | None,
+    unsafe: bool,
+) -> Iterator[tuple[Submission, Outcome]]:
+    job = functools.partial(grade_job, lab, seed=seed, unsafe=unsafe)
+    if executor is None:
+        workers = max(1, min(jobs or cores(), len(todo)))
+        yield from run_jobs(job, todo, workers, JOB_SECONDS)
+        return
+    futures = {executor.submit(job, submission): submission for submission in todo}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.exception() or future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def grade_job(lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool) -> bytes:
+    """What a worker does. The answer is JSON, so nothing of a student's is ever unpickled."""
+    try:
+        with ONE_AT_A_TIME:
+            return encode(grade_one(lab, submission, seed=seed, unsafe=unsafe))
+    except SandboxUnavailable:
+        raise
+    except Exception as error:  # the grader's own bug must not stop the class
+        return encode(fault(lab, submission, f"{type(error).__name__}: {error}"))
+
+
+def outcome_result(lab: LabSpec, submission: Submission, outcome: Outcome) -> Result:
+    if isinstance(outcome, SandboxUnavailable):
+        raise outcome
+    if isinstance(outcome, Exception):
+        return fault(lab, submission, f"{type(outcome).__name__}: {outcome}")
+    return decode_result(outcome)
+
+
+# ---- stored results -----------------------------------------------------------------------------
+
+
+def stored_at(
+    cache: Path | None, lab: LabSpec, submission: Submission, seed: int | None, unsafe: bool
+) -> Path | None:
+    """<cache>/<student>/<hash of everything that decides the result>.json"""
+    if cache is None:
+        return None
+    decisive = [submission.digest, submission.notes, lab.suite_hash, lab.efflib_hash]
+    decisive += [grader_hash(), sandbox_name(unsafe), seed]
+    name = hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
+    return cache / submission.student / f"{name}.json"
+
+
+def load(path: Path) -> Result | None:
+    """A stored result; one that cannot be read is as good as none."""
+    try:
+        return decode_result(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def store(path: Path, result: Result) -> None:
+    """Writes all of it or nothing, also when interrupted."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.part")
+    partial.write_bytes(encode(result))
+    os.replace(partial, path)

@@ -1,0 +1,196 @@
+"""From a student's notebook to the code that grading runs.
+
+All code cells run, in the order of the notebook, except
+- checks, demonstrations and written answers (what is one, the release says),
+- the untouched template of an exercise that another cell solves.
+Set-up cells of the release that the student deleted are put back; a cell that was split in the
+middle of a function is joined again.  Every such step leaves a note, a sentence for the student.
+"""
+
+import ast
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from autograder.grading.magics import syntax_error, to_python
+from autograder.grading.structure import (
+    DEMO_TAGS,
+    Placed,
+    collect_answers,
+    defined,
+    exercise_name,
+    match_cells,
+    restore_setup,
+    structure_notes,
+)
+from autograder.intake.notebook import Notebook
+
+LAB_CALLS = {"check", "hint", "report"}
+MAX_CHECK_CHARS = 1_000
+MAX_PARTS = 4  # into how many parts a cell may have been split
+MAX_JOINED_CHARS = 20_000
+
+
+@dataclass(frozen=True)
+class CellSource:
+    """Code to run, and where it comes from ("cell 7, ex2")."""
+
+    label: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    cells: tuple[CellSource, ...]
+    answers: dict[str, str]  # grade_id -> what the student wrote there
+    notes: tuple[str, ...]
+
+
+def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
+    """Code, answers and notes of a submission (see the top of this file)."""
+    placed, notes = restore_setup(match_cells(submission, release), release)
+    answers = collect_answers(placed, release)
+    notes += structure_notes(placed, answers, release)
+    kept, more = to_run(placed)
+    kept, templates = drop_templates(kept)
+    kept, joins = join_split_cells(kept)
+    notes += more + templates + joins + copies(kept)
+    cells = []
+    for item in kept:
+        source, remarks = to_python(item.cell.source)
+        cells.append(CellSource(label(item), source))
+        notes += [f"Cell {item.cell.position}: {remark}." for remark in remarks]
+    return Rebuilt(tuple(cells), answers, tuple(dict.fromkeys(notes)))
+
+
+def label(item: Placed) -> str:
+    where = "set-up cell" if item.restored else f"cell {item.cell.position}"
+    return f"{where}, {item.id}" if item.id else where
+
+
+def to_run(placed: list[Placed]) -> tuple[list[Placed], list[str]]:
+    """The code cells that run, and a note on each that one might expect to run."""
+    kept, notes = [], []
+    for item in placed:
+        if item.cell.kind == "code":
+            runs, note = decide(item)
+            kept += [item] if runs else []
+            notes += [f"Cell {item.cell.position} {note}."] if note else []
+    return kept, notes
+
+
+def decide(item: Placed) -> tuple[bool, str]:
+    """(does this code cell run?, what to say about it or "")."""
+    if item.role == "solution":
+        return True, ""
+    if item.role == "written":
+        return False, "is a written answer: it was not run"
+    if item.untouched and item.role == "check" or bare_check(item.cell.source):
+        return False, ""
+    if item.role == "check":
+        return True, "is a check with other code in it: that code was run as well"
+    if item.role == "demo":
+        note = "" if item.untouched else "is a demonstration, which you changed: it was not run"
+        return False, note
+    if item.role == "own" and DEMO_TAGS & set(item.cell.tags):
+        return False, "is tagged as a demonstration: it was not run"
+    return True, ""
+
+
+def bare_check(source: str) -> bool:
+    """Nothing but `lab.check(...)`, `lab.hint(...)` or `lab.report()`."""
+    if len(source) > MAX_CHECK_CHARS or syntax_error(source) is not None:
+        return False
+    body = ast.parse(source).body
+    return bool(body) and all(
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and isinstance(node.value.func.value, ast.Name)
+        and node.value.func.value.id == "lab"
+        and node.value.func.attr in LAB_CALLS
+        for node in body
+    )
+
+
+def drop_templates(kept: list[Placed]) -> tuple[list[Placed], list[str]]:
+    """An untouched template must not undo a solution that stands in another cell."""
+    solved = set().union(*(defined(item.cell.source) for item in kept if not item.untouched))
+    result, notes = [], []
+    for item in kept:
+        names = defined(item.cell.source)
+        template = item.role == "solution" and item.untouched
+        if not (template and names and names <= solved):
+            result.append(item)
+            continue
+        notes.append(
+            f"The empty template of {exercise_name(item.id)} (cell {item.cell.position}) was left "
+            "out, because another cell defines the same names."
+        )
+    return result, notes
+
+
+def copies(kept: list[Placed]) -> list[str]:
+    counts = Counter(item.id for item in kept if item.role == "solution" and item.id)
+    notes = []
+    for grade_id in (name for name, count in counts.items() if count > 1):
+        numbers = " and ".join(str(item.cell.position) for item in kept if item.id == grade_id)
+        name = exercise_name(grade_id)
+        notes.append(f"Cells {numbers} are copies of {name}: both ran, the last definition counts.")
+    return notes
+
+
+# ---- split cells --------------------------------------------------------------------------------
+
+
+def join_split_cells(kept: list[Placed]) -> tuple[list[Placed], list[str]]:
+    """Joins neighbours of which one is not Python on its own, if together they are."""
+    result, notes, index = list(kept), [], 0
+    while index < len(result):
+        window = parts_around(result, index) if broken(result[index].cell.source) else None
+        if window is None:
+            index += 1
+            continue
+        parts = result[window]
+        origin = next((item.origin for item in parts if item.origin), None)
+        result[window] = [Placed(replace(parts[0].cell, source=joined(parts)), origin)]
+        numbers = " and ".join(str(item.cell.position) for item in parts)
+        notes.append(f"Cells {numbers} are parts of one cell: they were joined.")
+        index = window.start
+    return result, notes
+
+
+def broken(source: str) -> bool:
+    """Not a cell of its own: not Python, or an indented start (which IPython would take away)."""
+    if syntax_error(source) is None:
+        return False
+    return indented(source) or syntax_error(to_python(source)[0]) is not None
+
+
+def indented(source: str) -> bool:
+    lines = (line for line in source.split("\n") if line.strip())
+    return next(lines, "").startswith((" ", "\t"))
+
+
+def parts_around(items: list[Placed], index: int) -> slice | None:
+    """The smallest run of neighbours with this cell in it that is Python when joined."""
+    source = items[index].cell.source
+    alone = syntax_error(to_python(source)[0]) is None  # Python once the indentation is gone
+    for size in range(2, MAX_PARTS + 1):
+        for start in range(max(0, index - size + 1), min(index, len(items) - size) + 1):
+            parts = items[start : start + size]
+            if joinable(parts, strict=alone) and not broken(joined(parts)):
+                return slice(start, start + size)
+    return None
+
+
+def joinable(parts: list[Placed], strict: bool) -> bool:
+    """Parts of one exercise (or of none); strict: all of them carry its id."""
+    if any(item.restored or item.role not in ("solution", "own") for item in parts):
+        return False
+    ids = {item.id for item in parts}
+    small = sum(len(item.cell.source) for item in parts) <= MAX_JOINED_CHARS
+    return small and (len(ids) == 1 if strict else len(ids - {None}) <= 1) and ids != {None}
+
+
+def joined(parts: list[Placed]) -> str:
+    return "\n".join(item.cell.source for item in parts)

@@ -1,0 +1,164 @@
+"""Grades one submission: its code in the sandbox, the tests outside, the points by judge.py.
+
+Nothing that a student's process says is taken for more than a return value.
+"""
+
+import hashlib
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autograder.grading.judge import by_exercise, cell_runs, judge, late_notes, plain, total
+from autograder.grading.rebuild import rebuild
+from autograder.grading.results import Result
+from autograder.intake.discover import Rejected, Submission
+from autograder.intake.notebook import parse_notebook
+from autograder.labs.manifest import LabSpec
+from autograder.sandbox.session import RemoteStudent, SandboxSpec
+from efflib.lab.report import TestReport
+from efflib.lab.runner import run_tests
+from efflib.lab.student import Student, StudentError
+
+STOPPED = "the check was stopped"  # how reports end that Ctrl-C kept from being made
+SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
+
+
+def grade_one(
+    lab: LabSpec,
+    submission: Submission | Rejected,
+    *,
+    seed: int | None = None,
+    unsafe: bool = False,
+) -> Result:
+    """The result of one submission; whatever the student did ends up in it.
+
+    seed: of the tests' random inputs; by default it follows from submission and suite, so that a
+    regrade is the same run.  Raises SandboxUnavailable, and errors of the course's own files.
+    """
+    if isinstance(submission, Rejected):
+        return rejected(lab, submission)
+    started, clock = datetime.now(UTC), time.monotonic()
+    seed = derived_seed(lab, submission) if seed is None else seed
+    rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
+    spec = SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
+    remote = RemoteStudent(spec, rebuilt.cells, lab.budget)
+    try:
+        reports = run_timed(list(lab.test_files.values()), remote, seed)
+        if remote.unavailable:  # raised inside a test, it would be the student's failure
+            raise remote.unavailable
+        labels = [cell.label for cell in rebuilt.cells]
+        cells = cell_runs(labels, remote.cell_reports)
+        notes = [*submission.notes, *rebuilt.notes, *(told(note, labels) for note in remote.notes)]
+        notes += late_notes(cells, lab.budget.cell_seconds, notes)
+    finally:
+        remote.close()
+    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    return Result(
+        student=submission.student,
+        lab=lab.name,
+        status="graded",
+        score=total(exercise.points for exercise in exercises),
+        max_score=lab.max_score,
+        exercises=exercises,
+        written=lab.written,
+        notes=tuple(dict.fromkeys(map(plain, notes))),
+        cells=cells,
+        seed=seed,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        **provenance(lab, submission, unsafe),
+    )
+
+
+def told(note: str, labels: list[str]) -> str:
+    """A note of the sandbox's, which counts the cells that ran, in the notebook's numbers."""
+    match = re.match(r"(?:code )?cell (\d+) (.*)", note)
+    if match and 0 < int(match[1]) <= len(labels):
+        note = f"{labels[int(match[1]) - 1]} {match[2]}"
+    return note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".")
+
+
+def derived_seed(lab: LabSpec, submission: Submission) -> int:
+    """Differs from student to student and from suite to suite, but not from run to run."""
+    digest = hashlib.sha256(f"{submission.digest} {lab.suite_hash}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str]:
+    return {
+        "submission_hash": submission.digest,
+        "suite_hash": lab.suite_hash,
+        "efflib_hash": lab.efflib_hash,
+        "sandbox": sandbox_name(unsafe),
+    }
+
+
+def sandbox_name(unsafe: bool) -> str:
+    return "none" if unsafe else "bubblewrap"
+
+
+def rejected(lab: LabSpec, submission: Rejected) -> Result:
+    """The row of a submission that holds nothing to grade."""
+    return Result(
+        student=submission.student,
+        lab=lab.name,
+        status="rejected",
+        reason=plain(submission.reason),
+        max_score=lab.max_score,
+        written=lab.written,
+        suite_hash=lab.suite_hash,
+        efflib_hash=lab.efflib_hash,
+    )
+
+
+def fault(lab: LabSpec, submission: Submission, reason: str) -> Result:
+    """The row of a submission at which the grader itself failed: no grade."""
+    return Result(
+        student=submission.student,
+        lab=lab.name,
+        status="fault",
+        reason="grader fault: " + plain(reason),
+        max_score=lab.max_score,
+        submission_hash=submission.digest,
+        suite_hash=lab.suite_hash,
+        efflib_hash=lab.efflib_hash,
+    )
+
+
+# ---- the run of the tests -----------------------------------------------------------------------
+
+
+class TimedStudent(Student):
+    """Passes calls on, until the time of the whole submission is up."""
+
+    def __init__(self, inner: Student, end: float) -> None:
+        self._inner, self._end = inner, end
+
+    def limited_to(self, seconds: float) -> "TimedStudent":
+        own = getattr(type(self._inner), "limited_to", None)
+        return TimedStudent(own(self._inner, seconds), self._end) if own else self
+
+    def _call(self, name: str, args: tuple, kwargs: dict) -> object:
+        self._check()
+        return self._inner._call(name, args, kwargs)
+
+    def _drive(self, source: str, name: str, args: tuple, kwargs: dict) -> object:
+        self._check()
+        return self._inner._drive(source, name, args, kwargs)
+
+    def _check(self) -> None:
+        if time.monotonic() > self._end:
+            raise StudentError("Timeout", "the time for the whole submission was used up")
+
+
+def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:
+    """run_tests within the time of a submission.
+
+    Raises KeyboardInterrupt after Ctrl-C, which the runner reports as tests that failed.
+    """
+    timed = TimedStudent(student, time.monotonic() + SUBMISSION_SECONDS)
+    reports = run_tests(files, timed, seed)
+    if any(report.observed.endswith(STOPPED) for report in reports):
+        raise KeyboardInterrupt
+    return reports

@@ -1,0 +1,1 @@
+"""What students handed in: files, names, notebooks; nothing of it is trusted."""

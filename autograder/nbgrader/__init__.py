@@ -1,0 +1,1 @@
+"""nbgrader's gradebook, formgrader and commands on our results."""

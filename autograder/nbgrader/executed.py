@@ -1,0 +1,199 @@
+"""The notebook that formgrader and feedback show: autograded/<student>/<lab>/<topic>.ipynb.
+
+It is the release, with two things of the student's filled in (code of the solution cells, text of
+the written answers) and what the grader says as output of the check cells.  Outputs, metadata and
+files of the student's do not enter, so nothing of theirs reaches an instructor's browser but code,
+which every viewer escapes, and markdown, which `safe_markdown` takes the HTML and the links out of.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.grading.rebuild import rebuild
+from autograder.grading.results import ExerciseResult, Result, TestResult
+from autograder.grading.structure import role
+from autograder.intake.discover import Rejected, Submission
+from autograder.intake.notebook import notebook_cells
+from autograder.labs.manifest import LabSpec
+
+HANDED_ON = ("timestamp.txt", "submission_secret.txt")  # nbgrader reads them to hand feedback out
+MAX_HANDED_ON = 10_000  # bytes
+MAX_OUTPUT_CHARS = 20_000
+NOT_ATTEMPTED = "not attempted"  # judge.py's words
+MISSING = "# This cell is missing in the submission."
+NOT_GIVEN = "*No response.*"
+BREAK = "\u200b"  # a space without width: the text looks as it was, and is no syntax any more
+ACTIVE = [
+    (re.compile(r"[\x00-\x08\x0b-\x1f\x7f]"), ""),
+    (re.compile(r"<(?=[A-Za-z/!?])"), "<" + BREAK),  # tags, comments, <javascript:...>
+    (re.compile(r"\](?=[(:\[])"), "]" + BREAK),  # links, images, link definitions
+    (re.compile(r"\\(?=(?:href|style|class|cssId|require)(?![A-Za-z]))"), "\\" + BREAK),  # MathJax
+    (re.compile(r"(?<=[`~])([ \t]*)(?=mermaid)"), r"\1" + BREAK),  # nbconvert leaves these raw
+]
+
+
+def safe_markdown(text: str) -> str:
+    """Markdown of a student's that no renderer turns into tags, links or images."""
+    for pattern, replacement in ACTIVE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def safe_text(text: str) -> str:
+    """The same for a sentence that goes into a list or a comment: one line."""
+    return safe_markdown(" ".join(text.split()))
+
+
+def not_graded(reason: str) -> str:
+    """The comment at every answer of a rejected submission."""
+    return safe_text(f"Not graded: {reason}")
+
+
+# ---- what the student wrote ---------------------------------------------------------------------
+
+
+def release_notebook(lab: LabSpec) -> NotebookNode:
+    return nbformat.read(lab.release_notebook, as_version=4)
+
+
+def answers_of(lab: LabSpec, submission: Submission | Rejected | None) -> dict[str, str]:
+    """grade_id -> what stands in solution cells and written answers; None: in the release."""
+    release = notebook_cells(release_notebook(lab))
+    if isinstance(submission, Rejected):
+        return {}
+    return rebuild(submission.cells if submission else release, release).answers
+
+
+# ---- the notebook -------------------------------------------------------------------------------
+
+
+def executed_notebook(
+    lab: LabSpec, submission: Submission | Rejected, result: Result
+) -> NotebookNode:
+    """The release with the student's answers and the grader's messages."""
+    nb, answers = release_notebook(lab), answers_of(lab, submission)
+    exercises = {f"{part.exercise}-check": part for part in result.exercises}
+    for cell, plain in zip(nb.cells, notebook_cells(nb), strict=True):
+        cell.pop("attachments", None)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        kind = role(plain)
+        if kind == "solution":
+            cell.source = answers.get(plain.grade_id, MISSING)
+        elif kind == "written":
+            cell.source = safe_markdown(answers.get(plain.grade_id, NOT_GIVEN)) or NOT_GIVEN
+        elif kind == "check":
+            add_messages(cell, exercises.get(plain.grade_id), result)
+    summary = nbformat.v4.new_markdown_cell(summary_text(result), id="grading")
+    nb.cells.insert(0, summary)
+    nb.metadata["autograder"] = nbformat.from_dict(about(lab, result))
+    return nb
+
+
+def about(lab: LabSpec, result: Result) -> dict:
+    """What the feedback page says at its top, and what a regrade compares with."""
+    told = msgspec.to_builtins(result)
+    kept = ("student", "status", "reason", "score", "max_score", "sandbox", "started")
+    kept += ("seed", "submission_hash", "suite_hash", "efflib_hash")
+    made = {"lab": lab.name, "title": lab.title, "remarks": remarks(result)}
+    return made | {key: told[key] for key in kept}
+
+
+def summary_text(result: Result) -> str:
+    """The first cell: points and notes, or why there are none."""
+    if result.status == "rejected":
+        return not_graded(result.reason)
+    lines = [f"**Tests: {result.score:g} of {result.max_score:g} points.**", ""]
+    if result.sandbox == "none":
+        lines += ["Graded without a sandbox.", ""]
+    return "\n".join(lines + [f"- {safe_text(note)}" for note in remarks(result)])
+
+
+def remarks(result: Result) -> list[str]:
+    """What a student should know about the notebook itself."""
+    failed = [f"{cell.label} raised {cell.error}" for cell in result.cells if cell.error]
+    return [*result.notes, *(text[:1].upper() + text[1:] for text in failed)]
+
+
+def add_messages(cell: NotebookNode, exercise: ExerciseResult | None, result: Result) -> None:
+    """The grader's words as output of a check cell, and the same as data for the feedback page."""
+    if exercise is None:
+        text = f"Not graded: {result.reason}"
+    else:
+        text = exercise_text(exercise)
+        cell.metadata["autograder"] = nbformat.from_dict(msgspec.to_builtins(exercise))
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text[:MAX_OUTPUT_CHARS])]
+
+
+def exercise_text(exercise: ExerciseResult) -> str:
+    """Points of an exercise and of its tests; for what did not pass, the rule and usual cause."""
+    head = f"{exercise.title}: {exercise.points:g} of {exercise.max_points:g} points"
+    return "\n".join([head, *(line for test in exercise.tests for line in test_lines(test))])
+
+
+def test_lines(test: TestResult) -> list[str]:
+    sign = "+" if test.outcome == "passed" else "-"
+    points = f"{test.points:g} of {test.max_points:g}"
+    lines = [f"{sign} {test.title} ({test.kind} test, {test.outcome}, {points})"]
+    if test.outcome == "passed":
+        return lines
+    if test.message == NOT_ATTEMPTED:
+        return [f"- {test.title} ({test.kind} test, not attempted, {points})"]
+    said = [test.message, f"must hold: {test.invariant}", f"usual cause: {test.cause}"]
+    return lines + [f"    {text}" for text in said if text]
+
+
+# ---- on disk ------------------------------------------------------------------------------------
+
+
+def handed_in(coursedir: CourseDirectory, lab: LabSpec, student: str) -> Path:
+    return Path(coursedir.format_path(coursedir.submitted_directory, student, lab.name))
+
+
+def executed_path(coursedir: CourseDirectory, lab: LabSpec, student: str) -> Path:
+    folder = coursedir.format_path(coursedir.autograded_directory, student, lab.name)
+    return Path(folder) / f"{lab.notebook}.ipynb"
+
+
+def previous_hash(coursedir: CourseDirectory, lab: LabSpec, student: str) -> str | None:
+    """Hash of the submission that the executed notebook on disk shows, if there is one."""
+    try:
+        nb = nbformat.read(executed_path(coursedir, lab, student), as_version=4)
+        return nb.metadata["autograder"]["submission_hash"]
+    except (OSError, KeyError, ValueError, nbformat.ValidationError):
+        return None
+
+
+def write_executed(
+    coursedir: CourseDirectory, lab: LabSpec, submission: Submission | Rejected, result: Result
+) -> Path:
+    """Writes the executed notebook in place of an earlier one; returns its path."""
+    path = executed_path(coursedir, lab, result.student)
+    folder = path.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
+    try:
+        os.chmod(fresh, 0o755)
+        nbformat.write(executed_notebook(lab, submission, result), fresh / path.name)
+        for name in HANDED_ON:
+            hand_on(handed_in(coursedir, lab, result.student) / name, fresh / name)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return path
+
+
+def hand_on(source: Path, target: Path) -> None:
+    """Copies a small regular file; links, pipes and anything large are left behind."""
+    if source.is_symlink() or not source.is_file() or source.stat().st_size > MAX_HANDED_ON:
+        return
+    target.write_bytes(source.read_bytes())

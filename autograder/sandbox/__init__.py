@@ -1,0 +1,1 @@
+"""Runs student code where it can do no harm: bubblewrap, a wire, one worker inside."""

@@ -1,0 +1,117 @@
+"""Requests to a worker and its answers, with calls back into the grader in between.
+
+    request   {"nonce", "seconds", "op": "hello" | "cell" | "call" | "drive", ...}
+    answer    {"nonce", "ok": value} | {"nonce", "error": {"kind", "message", "line"}}
+    callback  {"nonce", "callback": index, "args", "kwargs"}       asked before the answer
+    reply     {"nonce", "op": "reply", "ok": value} | {..., "error": kind}
+
+Every request has a random nonce. What does not fit raises WireError; then the worker is of no use
+any more, since the next answer could not be told from a late one.
+"""
+
+import os
+import time
+from collections.abc import Callable
+
+from autograder.sandbox.wire import MAX_FRAME, Channel, WireError
+from efflib.lab.codec import CodecError, pack, unpack
+from efflib.lab.student import StudentError, student_error
+
+GRACE_SECONDS = 2.0  # the worker stops itself at its limit; later than this it is killed
+MAX_CALLBACKS = 20_000
+MAX_NESTED = 16
+TEXT_CHARS = 300  # of one part of an error
+
+
+class Exchange:
+    """Requests that are open: usually one, more where a function of the test calls the student."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._callbacks = channel, 0
+        self._open: dict[bytes, list[Callable]] = {}  # nonce -> functions lent with the request
+
+    def ask(self, request: dict, seconds: float):
+        """The worker's value. Raises StudentError for the student's fault, WireError, CodecError.
+
+        A function of the test that failed an assertion fails the request with it.
+        """
+        if len(self._open) >= MAX_NESTED:
+            raise StudentError("RecursionError", f"calls nested {MAX_NESTED} deep")
+        nonce, functions, failed = os.urandom(16), [], []
+        deadline = time.monotonic() + seconds + GRACE_SECONDS
+        frame = pack(request | {"nonce": nonce, "seconds": float(seconds)}, functions)
+        if not self._open:
+            self._channel.check_quiet()
+            self._callbacks = 0
+        self._open[nonce] = functions
+        try:
+            self._channel.send(frame, deadline)
+            while "callback" in (answer := self._receive(deadline)):
+                self._channel.send(self._called_back(answer, failed), deadline)
+        finally:
+            del self._open[nonce]
+        if answer["nonce"] != nonce:
+            raise WireError("protocol", "it answered another request")
+        if failed:
+            raise failed[0]
+        if "error" in answer:
+            raise reported(answer["error"])
+        if "ok" not in answer:
+            raise WireError("protocol", "it answered without a value")
+        return answer["ok"]
+
+    def _receive(self, deadline: float) -> dict:
+        try:
+            answer = unpack(self._channel.receive(deadline))
+        except CodecError as fault:
+            raise WireError("protocol", f"it sent {fault}") from None
+        if type(answer) is not dict or type(answer.get("nonce")) is not bytes:
+            raise WireError("protocol", "it sent something that is no answer")
+        return answer
+
+    def _called_back(self, answer: dict, failed: list[AssertionError]) -> bytes:
+        """Runs a function of the test for the student's code; the frame with what it returned.
+
+        What it raises reaches the student as its kind only: the text may hold what is expected.
+        A failed assertion is kept, since student code may catch the exception and go on.
+        """
+        self._callbacks += 1
+        if self._callbacks > MAX_CALLBACKS:
+            raise WireError("protocol", f"it called a function more than {MAX_CALLBACKS} times")
+        function, args, kwargs = self._lent(answer)
+        reply = {"nonce": answer["nonce"], "op": "reply"}
+        try:
+            frame = pack(reply | {"ok": function(*args, **kwargs)})
+            if len(frame) <= MAX_FRAME:
+                return frame
+            kind = "MemoryError"
+        except StudentError as fault:
+            if getattr(fault, "fatal", False):  # the sandbox died in a call inside this function
+                raise
+            kind = fault.kind
+        except Exception as fault:
+            if isinstance(fault, AssertionError):
+                failed.append(fault)
+            kind = type(fault).__name__
+        return pack(reply | {"error": kind})
+
+    def _lent(self, answer: dict) -> tuple[Callable, tuple, dict]:
+        index, args, kwargs = (answer.get(key) for key in ("callback", "args", "kwargs"))
+        lent = self._open.get(answer["nonce"], [])
+        plain = type(index) is int and type(args) is tuple and type(kwargs) is dict
+        if not plain or not 0 <= index < len(lent) or any(type(key) is not str for key in kwargs):
+            raise WireError("protocol", "it called a function that it was not given")
+        return lent[index], args, kwargs
+
+
+def reported(info: object) -> StudentError:
+    """The exception for an error that the worker reported, whatever it wrote there."""
+    if type(info) is not dict:
+        raise WireError("protocol", "it sent an error without a description")
+    parts = (info.get(key) for key in ("kind", "message", "line"))
+    kind, message, line = (part[:TEXT_CHARS] if type(part) is str else "" for part in parts)
+    kind = kind if kind.isidentifier() and kind.isascii() else "Exception"
+    try:
+        return student_error({"kind": kind, "message": message, "line": line})
+    except Exception:  # a builtin exception that is made from other arguments
+        return StudentError(kind, message, line)

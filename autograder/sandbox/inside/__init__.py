@@ -1,0 +1,1 @@
+"""The only files of the grader's that enter a sandbox."""

@@ -1,0 +1,151 @@
+"""Builds and starts one sandbox: bubblewrap around worker.py, or, marked unsafe, worker.py alone.
+
+Inside there is no network, no other process, no shell, no file of the course; only /w, /tmp and
+/dev/shm can be written, and they are small. If the sandbox cannot be started, nothing is graded:
+SandboxUnavailable says what to do.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+
+from autograder.sandbox import image, keeper, limits, seccomp
+from autograder.sandbox.limits import SandboxUnavailable
+from autograder.sandbox.process import Process
+
+WRITABLE_MB = {"/w": 256, "/tmp": 256, "/dev/shm": 128}
+ENVIRONMENT = {
+    "EFFLIB_SANDBOX": "1",
+    "HOME": "/w",
+    "LANG": "C.UTF-8",
+    "OMP_NUM_THREADS": "1",
+    "USER": "student",
+}
+NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
+
+INSTALL = "install bubblewrap: sudo apt install bubblewrap (or dnf/pacman install bubblewrap)"
+NO_NAMESPACES = (
+    "this system does not let bubblewrap make user namespaces. Ubuntu 23.10 and later: "
+    "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for "
+    "/usr/bin/bwrap with `userns,` (package apparmor-profiles). Debian with an old kernel: "
+    "sudo sysctl kernel.unprivileged_userns_clone=1. Docker: docker run "
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined"
+)
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """What a sandbox withholds and allows. unsafe: no sandbox at all, only for trusted code."""
+
+    withhold: tuple[str, ...] = ()
+    memory_mb: int = 4096
+    processes: int = 64
+    unsafe: bool = False
+
+
+def start(spec: SandboxSpec) -> Process:
+    """Starts a worker and returns at once; it answers when torch is imported.
+
+    Raises SandboxUnavailable.
+    """
+    return start_unsafe(spec) if spec.unsafe else start_bwrap(spec)
+
+
+def start_bwrap(spec: SandboxSpec) -> Process:
+    arguments = bwrap_arguments(spec.withhold)
+    python, filter_fd = str(image.interpreter()), memory_file(seccomp.program())
+    # not on the command line, which student code can read in /proc/1/cmdline
+    hidden = (*arguments, "--seccomp", str(filter_fd))
+    args_fd = memory_file("".join(f"{argument}\0" for argument in hidden).encode())
+    cgroup = limits.make_cgroup(spec.memory_mb, spec.processes)
+    folders = [str(folder) for folder in cgroup.folders] if cgroup else []
+    own = limits.worker_limits(spec.memory_mb, spec.processes, cgroup is not None)
+    settings = json.dumps({"path": [image.SITE], "limits": own})
+
+    def command(read: int, write: int) -> list[str]:
+        outside = [python, "-I", "-S", keeper.__file__, str(os.getpid()), *folders, "--"]
+        inside = [python, "-I", "-B", image.WORKER, str(read), str(write), settings]
+        return [*outside, bwrap(), "--args", str(args_fd), "--", *inside]
+
+    try:
+        return Process(command, ENVIRONMENT, (args_fd, filter_fd), cgroup)
+    except BaseException:
+        if cgroup:
+            cgroup.remove()
+        raise
+    finally:
+        os.close(args_fd)
+        os.close(filter_fd)
+
+
+def start_unsafe(spec: SandboxSpec) -> Process:
+    """No isolation: the worker is a child process with this user's rights."""
+    staged = image.staged(spec.withhold)
+    own = limits.worker_limits(spec.memory_mb, None, cgroup=False)
+    settings = json.dumps({"path": [str(staged)], "limits": own})
+    folder = tempfile.mkdtemp(prefix="unsafe-")
+
+    def command(read: int, write: int) -> list[str]:
+        return [sys.executable, "-I", str(staged / "worker.py"), str(read), str(write), settings]
+
+    return Process(command, ENVIRONMENT | {"HOME": folder}, folder=folder)
+
+
+def memory_file(content: bytes) -> int:
+    """A file without a name, to hand to bwrap."""
+    fd = os.memfd_create("bwrap")
+    os.pwrite(fd, content, 0)
+    return fd
+
+
+@cache
+def bwrap() -> str:
+    found = shutil.which("bwrap")
+    if found is None:
+        raise SandboxUnavailable(f"bubblewrap (bwrap) is not installed; {INSTALL}")
+    return found
+
+
+@cache
+def optional_flags() -> tuple[str, ...]:
+    """--disable-userns came with bubblewrap 0.8."""
+    help_text = subprocess.run([bwrap(), "--help"], capture_output=True, text=True).stdout
+    return ("--disable-userns",) if "--disable-userns" in help_text else ()
+
+
+@cache
+def bwrap_arguments(withhold: tuple[str, ...]) -> tuple[str, ...]:
+    pairs, masks = image.binds(withhold)
+    args = [f"--unshare-{name}" for name in NAMESPACES]
+    args += [*optional_flags(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    args += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
+    for link in ("/lib", "/lib64"):
+        if os.path.islink(link):
+            args += ["--symlink", os.readlink(link), link]
+    for source, inside in pairs:
+        args += ["--ro-bind", str(source), inside]
+    for mask in masks:
+        args += ["--size", "4096", "--tmpfs", str(mask), "--remount-ro", str(mask)]
+    for path in ("/etc/ld.so.cache", "/etc/alternatives"):
+        args += ["--ro-bind-try", path, path]
+    args += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
+    for path, megabytes in WRITABLE_MB.items():
+        args += ["--size", str(megabytes * 2**20), "--tmpfs", path]
+    return (*args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/w")
+
+
+def start_failure(spec: SandboxSpec, kind: str, errors: str) -> SandboxUnavailable:
+    """What to tell about a worker that ended (kind says how) before it was ready."""
+    if kind == "MemoryLimit":
+        return SandboxUnavailable(f"memory_mb={spec.memory_mb} is too little to import torch")
+    said = errors.strip() or "it ended without a message"
+    blocked = any(word in said for word in ("namespace", "uid map", "Operation not permitted"))
+    return SandboxUnavailable(
+        f"the sandbox did not start: {said}" + (f"\n{NO_NAMESPACES}" if blocked else "")
+    )

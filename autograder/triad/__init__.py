@@ -1,0 +1,1 @@
+"""Tests of the tests: right, differently right and wrong solutions."""

@@ -1,0 +1,219 @@
+"""A class goes on, whatever one submission does to the grader; nothing is graded twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from toylab import NAME, RIGHT1, STUB2, answered, make_course, write
+
+from autograder.grading import batch
+from autograder.grading.batch import cache_dir, grade_many, stored_at
+from autograder.grading.pool import WorkerDied, run_jobs
+from autograder.grading.results import encode
+from autograder.intake.discover import discover
+from autograder.labs.manifest import load_lab
+from autograder.sandbox.limits import SandboxUnavailable
+
+HERE = Path(__file__).parent
+NEVER = 3600.0
+
+
+def job(item: str) -> bytes:
+    """What the workers of these tests do."""
+    if item == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item == "raises":
+        raise ValueError("an error of the grader's")
+    if item == "hangs":
+        threading.Event().wait()
+    return item.encode()
+
+
+def outcomes(items, jobs=2, limit=NEVER):
+    done = list(run_jobs(job, items, jobs, limit))
+    assert sorted(item for item, _ in done) == sorted(items), "one outcome for each item"
+    return dict(done)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_only_its_own_item():
+    items = ["a", "dies", "b", "c", "raises", "d", "e"]
+    done = outcomes(items)
+    assert isinstance(done.pop("dies"), WorkerDied)
+    assert isinstance(done.pop("raises"), ValueError)
+    assert done == {item: item.encode() for item in "abcde"}
+
+
+@pytest.mark.slow
+def test_a_job_that_hangs_is_given_up():
+    assert "longer than 0.5 s" in str(outcomes(["hangs"], limit=0.5)["hangs"])
+
+
+# ---- grading ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    root = make_course(tmp_path_factory.mktemp("course"))
+    write(root / "in/alice.ipynb", answered())
+    write(root / "in/bob.ipynb", answered(ex2=STUB2))
+    write(root / "in/carol.ipynb", b"")
+    return root
+
+
+@pytest.fixture(scope="module")
+def lab(course):
+    return load_lab(NAME, course)
+
+
+@pytest.fixture(scope="module")
+def first(course, lab):
+    return graded(course, lab)
+
+
+def graded(course, lab, **options):
+    rows = discover(course / "in", lab)
+    results = list(grade_many(lab, rows, cache=cache_dir(course, lab), **options))
+    assert len(results) == len(rows)
+    return {result.student: result for result in results}
+
+
+@pytest.mark.slow
+def test_a_second_run_grades_nothing(course, lab, first, monkeypatch):
+    assert {name: r.score for name, r in first.items()} == {"alice": 90, "bob": 50, "carol": 0}
+    stored = [path.name for path in cache_dir(course, lab).glob("*/*")]
+    assert len(stored) == 2, "rejected submissions are not stored"
+    monkeypatch.setattr(batch, "grade_one", None)
+    assert graded(course, lab, executor=ThreadPoolExecutor(1)) == first
+
+
+@pytest.mark.slow
+def test_a_changed_submission_a_damaged_file_and_a_regrade_are_graded_again(course, lab, first):
+    class Counting(ThreadPoolExecutor):
+        seen = []
+
+        def submit(self, job, submission):
+            self.seen.append(submission.student)
+            future = Future()
+            future.set_result(encode(first[submission.student]))
+            return future
+
+    [alice] = cache_dir(course, lab).glob("alice/*.json")
+    kept = alice.read_bytes()
+    alice.write_bytes(kept[:100])
+    assert graded(course, lab, executor=Counting(1)) == first
+    assert Counting.seen == ["alice"] and alice.read_bytes() == kept
+    graded(course, lab, executor=Counting(1), regrade=True)
+    graded(course, lab, executor=Counting(1), seed=7)
+    graded(course, lab, executor=Counting(1), unsafe=True)
+    assert Counting.seen[1:] == ["alice", "bob"] * 3
+
+
+def test_what_decides_a_result_decides_where_it_is_stored(course, lab):
+    alice, bob, _ = discover(course / "in", lab)
+    places = {
+        stored_at(Path("c"), *arguments)
+        for arguments in [
+            (lab, alice, None, False),
+            (lab, bob, None, False),
+            (lab, alice, 1, False),
+            (lab, alice, None, True),
+        ]
+    }
+    assert len(places) == 4
+    assert stored_at(None, lab, alice, None, False) is None
+
+
+def fails(error):
+    def grade(*_, **__):
+        raise error
+
+    return grade
+
+
+def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(course, lab, monkeypatch):
+    monkeypatch.setattr(batch, "grade_one", fails(KeyError("x")))
+    results = graded(course, lab, executor=ThreadPoolExecutor(1), seed=99)
+    assert {r.status for r in results.values()} == {"fault", "rejected"}
+    assert results["alice"].reason == "grader fault: KeyError: 'x'"
+    rows = discover(course / "in", lab)
+    assert not stored_at(cache_dir(course, lab), lab, rows[0], 99, False).exists()
+
+
+def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch):
+    monkeypatch.setattr(batch, "grade_one", fails(SandboxUnavailable("install bubblewrap")))
+    with pytest.raises(SandboxUnavailable, match="install bubblewrap"):
+        graded(course, lab, executor=ThreadPoolExecutor(1), seed=98)
+
+
+SCRIPT = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+sys.path.insert(0, {str(HERE)!r})
+from pathlib import Path
+from autograder.grading.batch import cache_dir, grade_many
+from autograder.intake.discover import discover
+from autograder.labs.manifest import load_lab
+root = Path(sys.argv[1])
+if __name__ == "__main__":
+    lab = load_lab("{NAME}", root)
+    for result in grade_many(lab, discover(root / "in", lab), jobs=1, cache=cache_dir(root, lab)):
+        print(result.student, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_graded_and_leaves_no_process(tmp_path):
+    root = make_course(tmp_path / "course")
+    hangs = "def clip(numbers, lo, hi):\n    while True: pass"
+    write(root / "in/a.ipynb", answered())
+    write(root / "in/b.ipynb", answered(ex1=RIGHT1, ex2=hangs))
+    manifest = root / f"autograder/suites/{NAME}/manifest.toml"
+    manifest.write_text(manifest.read_text().replace("call_seconds = 3", "call_seconds = 3000"))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(root)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout.readline() == "a\n"  # the only worker is now at b, for 3000 s
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate()
+    assert process.returncode != 0
+    stored = (root / "build/results" / NAME).glob("*/*")
+    assert [(path.parent.name, json.loads(path.read_bytes())["score"]) for path in stored] == [
+        ("a", 90)
+    ]
+    for _ in range(600):  # keepers and trackers end on their own once the grader has gone
+        if not processes_of_session(process.pid):
+            break
+        time.sleep(0.1)
+    assert processes_of_session(process.pid) == []
+
+
+def processes_of_session(session: int) -> list[str]:
+    """Command lines of what still runs in a session (its leader's id)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append((folder / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_is_an_executor_like_any_other(course, lab, first):
+    distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        results = graded(course, lab, executor=client.get_executor(pure=False), regrade=True)
+    same = [{n: (r.score, r.seed) for n, r in rows.items()} for rows in (results, first)]
+    assert same[0] == same[1]
