@@ -18,6 +18,7 @@ from efflib.models.llama import Llama
 from efflib.zoo import checkpoints, corpus, packages
 from efflib.zoo.evaluation import (
     SAMPLE_TOKENS,
+    SEGMENTS,
     count_bytes,
     held_out_segments,
     perplexity,
@@ -25,7 +26,7 @@ from efflib.zoo.evaluation import (
 )
 from efflib.zoo.probe import begin_attention
 from efflib.zoo.tokenizer import BEGIN_ID
-from efflib.zoo.training import CONTEXT, Run
+from efflib.zoo.training import Recipe, Run
 
 STRIDE = 128
 PACKAGES = ("torch", "tokenizers", "safetensors")
@@ -40,25 +41,26 @@ def flops_per_token(model: Llama) -> int:
     return 2 * matrices
 
 
-def evaluate(model: Llama, begin: bool = True, zero_sink: bool = False) -> dict:
-    """The figures of the card, on all of the held-out text.
+def evaluate(model: Llama, recipe: Recipe) -> dict:
+    """The figures of the card, on all of the held-out text, with the context of the training.
 
-    begin, zero_sink: as in the recipe; they decide what the first key of an attention map is.
+    The recipe's begin and zero_sink decide what the first key of an attention map is.
     """
-    figures = {"context": CONTEXT, "stride": STRIDE, "sample_tokens": SAMPLE_TOKENS}
+    context = recipe.context
+    figures = {"context": context, "stride": STRIDE, "sample_tokens": SAMPLE_TOKENS}
     for split in corpus.SPLITS:
         text = held_out_segments(split)
-        losses = token_losses(model, text, CONTEXT, STRIDE).double()
+        losses = token_losses(model, text, context, STRIDE).double()
         figures[split] = {
             "held_out_tokens": text.numel(),
             "perplexity": round(losses.mean().exp().item(), 4),
             "bits_per_byte": round(losses.sum().item() / math.log(2) / count_bytes(text), 4),
-            "sample_perplexity": round(perplexity(model, split, SAMPLE_TOKENS, CONTEXT, STRIDE), 4),
+            "sample_perplexity": round(perplexity(model, split, SAMPLE_TOKENS, context, STRIDE), 4),
         }
-    ids = held_out_segments("code", 16 * CONTEXT)
-    if begin:
+    ids = held_out_segments("code", SEGMENTS * context)
+    if recipe.begin:
         ids[:, 0] = BEGIN_ID
-    sinks = begin_attention(model, ids, zero_sink)  # [L, H]
+    sinks = begin_attention(model, ids, recipe.zero_sink)  # [L, H]
     return figures | {"begin_attention": [[round(p, 3) for p in row] for row in sinks.tolist()]}
 
 
@@ -72,7 +74,7 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
     if run.recipe.zero_sink:
         checkpoints.mark_zero_sink(target)
     stored = checkpoints.load_unchecked(target)
-    batch_tokens = run.recipe.batch * CONTEXT
+    batch_tokens = run.recipe.batch * run.recipe.context
     report = {
         "name": name,
         "command": command,
@@ -92,7 +94,7 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
             for s in corpus.SPLITS
             for kind in ("training", "held-out")
         },
-        **evaluate(stored, run.recipe.begin, run.recipe.zero_sink),
+        **evaluate(stored, run.recipe),
         "log": run.log,
     }
     text = json.dumps(report, indent=1) + "\n"

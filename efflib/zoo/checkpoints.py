@@ -56,8 +56,8 @@ def verify(key: str, folder: Path = FOLDER) -> Path:
 
 
 def record(folder: Path = FOLDER) -> None:
-    """Write hashes.json for the tokenizer and for every checkpoint under `folder`."""
-    files = [folder / TOKENIZER]
+    """Write hashes.json for the tokenizer, if it is there, and every checkpoint in `folder`."""
+    files = sorted(folder.glob(TOKENIZER))
     files += [p.parent / n for p in sorted(folder.glob(f"*/{CONFIG_FILE}")) for n in CHECKED]
     hashes = {p.relative_to(folder).as_posix(): sha256(p) for p in files}
     text = json.dumps(hashes, indent=2) + "\n"

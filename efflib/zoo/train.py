@@ -4,11 +4,12 @@
     python -m efflib.zoo.train target --workers 2    # resumes where a killed run stopped
     python -m efflib.zoo.train draft --device cuda
     python -m efflib.zoo.train target --export       # put the unfinished run's weights in place
+    python -m efflib.zoo.train target --into build   # to judge them before they replace the old
 
 A run keeps its state in ``build/zoo/<name>.pt``. When it ends, the checkpoint, its training log
-and its model card are written under ``efflib/zoo/checkpoints/<name>/``. Until its learning
-rates decay, a run may be resumed with another number of steps and ends as if it had been started
-with it.
+and its model card are written under ``efflib/zoo/checkpoints/<name>/``, or where `--into` says.
+Until its learning rates decay, a run may be resumed with another number of steps and ends as if
+it had been started with it.
 
 On a CPU, workers with one thread each share the cores with other programs better than threads
 do: they wait for one another once in a step, not in every matrix product.
@@ -28,10 +29,10 @@ from efflib.models.llama import LlamaConfig
 from efflib.zoo import corpus, packages
 from efflib.zoo.cards import export
 from efflib.zoo.checkpoints import FOLDER
-from efflib.zoo.evaluation import held_out_segments, perplexity
+from efflib.zoo.evaluation import SEGMENTS, held_out_segments, perplexity
 from efflib.zoo.probe import begin_attention
 from efflib.zoo.tokenizer import BEGIN_ID, VOCAB_SIZE, text_ids, train_and_save
-from efflib.zoo.training import CONTEXT, Recipe, Run, loss_function
+from efflib.zoo.training import Recipe, Run, loss_function
 
 CODE_REPEATS, PROSE_REPEATS = 2, 4  # of the standard library's text in an epoch: 20 and 4 %
 LOG_STEPS = 250
@@ -60,7 +61,7 @@ def llama(width: int, layers: int, intermediate: int, act: str = "silu") -> Llam
 SMALL = llama(width=128, layers=4, intermediate=320)  # the three of lab07's comparison
 RELU = llama(width=128, layers=4, intermediate=320, act="relu")  # for DejaVu: most neurons are 0
 RECIPES = {
-    "target": Recipe(llama(width=192, layers=6, intermediate=512), steps=2800, decay=0.25),
+    "target": Recipe(llama(192, 6, 512), steps=12200, batch=16, context=512),  # 100 M tokens
     "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=3000, decay=0.25),
     "learnable_sink": Recipe(SMALL, steps=2500, decay=0.25),
     "zero_sink": Recipe(SMALL, steps=2500, decay=0.25, begin=False, zero_sink=True),
@@ -79,11 +80,12 @@ def training_text() -> Tensor:
 def measure(run: Run) -> dict[str, float]:
     """Held-out perplexities on part of the text, and the largest attention to the first key."""
     run.model.eval()
-    ids = held_out_segments("code", 16 * CONTEXT).to(run.device)
+    context = run.recipe.context
+    ids = held_out_segments("code", SEGMENTS * context).to(run.device)
     if run.recipe.begin:
         ids[:, 0] = BEGIN_ID
     figures = {
-        f"{split}_perplexity": round(perplexity(run.model, split, LOG_TOKENS, CONTEXT, CONTEXT), 3)
+        f"{split}_perplexity": round(perplexity(run.model, split, LOG_TOKENS, context, context), 3)
         for split in corpus.SPLITS
     }
     shares = begin_attention(run.model, ids, run.recipe.zero_sink)  # [L, H]
@@ -97,6 +99,7 @@ def train(run: Run, compiled: bool) -> None:
     first_worker = not dist.is_initialized() or dist.get_rank() == 0
     loss = loss_function(run.model, run.device)
     loss = torch.compile(loss) if compiled else loss
+    step_tokens = run.recipe.batch * run.recipe.context
     first, start, saved, losses = run.step, time.monotonic(), 0.0, []
     while run.step < run.recipe.steps:
         losses.append(run.update(loss))
@@ -105,7 +108,7 @@ def train(run: Run, compiled: bool) -> None:
         elapsed = time.monotonic() - start
         if run.step % LOG_STEPS == 0 or run.step == run.recipe.steps:
             mean = round(sum(losses) / len(losses), 4)
-            tokens = run.step * run.recipe.batch * CONTEXT
+            tokens = run.step * step_tokens
             run.log.append({"step": run.step, "tokens": tokens, "loss": mean} | measure(run))
             losses = []
             print(run.log[-1], flush=True)
@@ -113,7 +116,7 @@ def train(run: Run, compiled: bool) -> None:
             pace = elapsed / (run.step - first)
             print(
                 f"step {run.step}/{run.recipe.steps}  loss {losses[-1] if losses else mean:.3f}  "
-                f"{run.recipe.batch * CONTEXT / pace:.0f} tokens/s  "
+                f"{step_tokens / pace:.0f} tokens/s  "
                 f"{pace * (run.recipe.steps - run.step) / 60:.1f} min left",
                 flush=True,
             )
@@ -148,6 +151,7 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     parser.add_argument("--state", type=Path, default=Path("build/zoo"), help="folder of the state")
     parser.add_argument("--export", action="store_true", help="only write the checkpoint")
+    parser.add_argument("--into", type=Path, default=FOLDER, help="folder of the checkpoint")
     options = parser.parse_args()
     if options.what == "tokenizer":
         train_and_save()
@@ -162,7 +166,7 @@ def main() -> None:
     run = Run(options.recipe, training_text(), state_file(options))
     command = f"python -m efflib.zoo.train {options.what}"
     command += f" --steps {options.recipe.steps} --workers {options.workers}"
-    export(run, options.what, command, {"code": CODE_REPEATS, "prose": PROSE_REPEATS}, FOLDER)
+    export(run, options.what, command, {"code": CODE_REPEATS, "prose": PROSE_REPEATS}, options.into)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The training loop of the zoo's models: seeded, resumable, CPU or GPU.
 
-Every sample is ``<s>`` followed by `CONTEXT` tokens of text, so that the begin token is always
-there to receive the attention that a head has no better use for (an attention sink: Xiao et al.,
-2023, section 3.1). Two variants train without that place: `begin=False`, and a model whose
+Every sample is ``<s>`` followed by the recipe's `context` tokens of text, so that the begin token
+is always there to receive the attention that a head has no better use for (an attention sink: Xiao
+et al., 2023, section 3.1). Two variants train without that place: `begin=False`, and a model whose
 softmax has an extra zero (`zero_sink`).
 
 Optimizer: Muon (Jordan et al., 2024) for the matrices inside the layers, AdamW for the embedding
@@ -29,7 +29,6 @@ from efflib.attention.zero_sink import with_zero
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.zoo.tokenizer import BEGIN_ID
 
-CONTEXT = 256  # tokens that the model sees at once, the begin token included
 WARMUP = 100  # steps
 MUON_DECAY = 0.1  # weight decay of the matrices
 CLIP = 1.0  # largest norm of the gradient
@@ -43,12 +42,18 @@ class Recipe:
     model: LlamaConfig
     steps: int
     batch: int = 24
+    context: int = 256  # tokens that the model sees at once, the begin token included
     matrix_lr: float = 0.006  # Muon, with the update's RMS matched to AdamW's
     vector_lr: float = 0.003  # AdamW: embedding and norms
     decay: float = 0.4  # share of the steps in which the learning rates fall to zero
     begin: bool = True  # whether the begin token stands before every sample
     zero_sink: bool = False  # whether the softmax has an extra zero
     seed: int = 0
+
+
+def saved_recipe(saved: dict) -> Recipe:
+    """The recipe that `asdict` wrote; a field that is younger than the file has its default."""
+    return Recipe(**saved | {"model": LlamaConfig(**saved["model"])})
 
 
 def initialize(config: LlamaConfig, seed: int) -> Llama:
@@ -88,22 +93,23 @@ def rate(step: int, steps: int, decay: float) -> float:
     return min(1.0, warm, cool)
 
 
-def sample(text: Tensor, step: int, batch: int, seed: int, begin: bool = True) -> Tensor:
-    """The samples of one step: begin token and CONTEXT tokens of text. [B, 1 + CONTEXT]
+def sample(text: Tensor, step: int, recipe: Recipe) -> Tensor:
+    """The samples of one step: begin token and T = context tokens of text. [B, 1 + T]
 
-    Without `begin`, the token of the text that stands before each window is in its place.
+    Without `recipe.begin`, the token of the text before each window is in its place.
 
     An epoch cuts the text into windows at an offset of its own and visits them in an order of its
     own; both come from (seed, epoch).
     """
-    per_epoch = (len(text) - CONTEXT - 1) // CONTEXT // batch
+    batch, context = recipe.batch, recipe.context
+    per_epoch = (len(text) - context - 1) // context // batch
     epoch, i = divmod(step, per_epoch)
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    offset = int(torch.randint(CONTEXT, (1,), generator=generator))
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
+    offset = int(torch.randint(context, (1,), generator=generator))
     order = torch.randperm(per_epoch * batch, generator=generator)
-    starts = offset + CONTEXT * order[i * batch : (i + 1) * batch]
-    samples = text[starts[:, None] + torch.arange(1 + CONTEXT)]
-    if begin:
+    starts = offset + context * order[i * batch : (i + 1) * batch]
+    samples = text[starts[:, None] + torch.arange(1 + context)]
+    if recipe.begin:
         samples[:, 0] = BEGIN_ID
     return samples
 
@@ -151,8 +157,8 @@ class Run:
 
     def _resume(self) -> None:
         state = torch.load(self.file, map_location=self.device, weights_only=True)
-        recipe = asdict(self.recipe)
-        other = [k for k in recipe if k not in RESUMABLE and recipe[k] != state["recipe"][k]]
+        recipe, saved = asdict(self.recipe), asdict(saved_recipe(state["recipe"]))
+        other = [k for k in recipe if k not in RESUMABLE and recipe[k] != saved[k]]
         if other:
             raise ValueError(f"{self.file} is of another recipe: {', '.join(other)} differ")
         self.model.load_state_dict(state["model"])
@@ -180,8 +186,7 @@ class Run:
         for optimizer, lr in zip(self.optimizers, rates, strict=True):
             optimizer.zero_grad(set_to_none=True)
             optimizer.param_groups[0]["lr"] = lr * factor
-        recipe = self.recipe
-        ids = sample(self.text, self.step, recipe.batch, recipe.seed, recipe.begin)
+        ids = sample(self.text, self.step, self.recipe)
         if dist.is_initialized():
             ids = ids[dist.get_rank() :: dist.get_world_size()]
         value = loss(ids.to(self.device))

@@ -14,6 +14,7 @@ from efflib.models.llama import sdpa
 from efflib.zoo import cards, checkpoints, corpus
 from efflib.zoo.checkpoints import CHECKED, FOLDER, CorruptCheckpoint, load, names, record
 from efflib.zoo.train import RECIPES
+from efflib.zoo.training import saved_recipe
 
 SHIPPED = names()
 LIMIT = 20_000_000  # bytes
@@ -44,7 +45,9 @@ def test_a_checkpoint_is_what_its_recipe_says(name):
     assert all(p.dtype == torch.float32 for p in model.parameters())
     assert model.config == RECIPES[name].model
     assert report["finished"] and report["step"] == report["recipe"]["steps"]
-    assert report["tokens"] == report["step"] * report["recipe"]["batch"] * cards.CONTEXT
+    recipe = saved_recipe(report["recipe"])  # the older ones name no context: it was 256
+    assert report["context"] == recipe.context
+    assert report["tokens"] == report["step"] * recipe.batch * recipe.context
     assert report["parameters"] == sum(p.numel() for p in model.parameters())
     assert [e["step"] for e in report["log"]] == sorted(e["step"] for e in report["log"])
 
@@ -76,7 +79,7 @@ def test_the_card_holds_what_is_measured(name, split):
 @pytest.mark.slow
 def test_the_card_of_the_target_holds_what_is_measured_on_all_of_the_text():
     report = report_of("target")
-    measured = cards.evaluate(zoo.load("target"))
+    measured = cards.evaluate(zoo.load("target"), saved_recipe(report["recipe"]))
     for split in corpus.SPLITS:
         same_text = report["digests"][f"{split} held-out"] == corpus.digest(split, True)
         tolerance = 1e-3 if same_text else 0.1

@@ -1,6 +1,7 @@
 """Training: a killed run resumes to the same weights, workers share a batch, samples and rates."""
 
 import os
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -12,7 +13,6 @@ from efflib.models import LlamaConfig
 from efflib.zoo import training
 from efflib.zoo.tokenizer import BEGIN_ID
 from efflib.zoo.training import (
-    CONTEXT,
     Recipe,
     Run,
     average_gradients,
@@ -21,6 +21,7 @@ from efflib.zoo.training import (
     loss_function,
     rate,
     sample,
+    saved_recipe,
 )
 
 TINY = LlamaConfig(
@@ -33,7 +34,8 @@ TINY = LlamaConfig(
     head_dim=8,
     tie_word_embeddings=True,
 )
-RECIPE = Recipe(TINY, steps=8, batch=2)
+CONTEXT = 64
+RECIPE = Recipe(TINY, steps=8, batch=2, context=CONTEXT)
 TEXT = torch.randint(1, 32, (CONTEXT * 9,), generator=torch.Generator().manual_seed(0))
 
 
@@ -75,15 +77,38 @@ def test_a_kill_while_saving_leaves_the_last_state(tmp_path, monkeypatch):
 def test_the_state_of_another_recipe_is_refused(tmp_path):
     run = Run(RECIPE, TEXT, tmp_path / "run.pt")
     run.save()
-    Run(Recipe(TINY, 20, 2), TEXT, tmp_path / "run.pt")  # more steps are no other recipe
+    Run(replace(RECIPE, steps=20), TEXT, tmp_path / "run.pt")  # more steps are no other recipe
     with pytest.raises(ValueError, match="seed"):
-        Run(Recipe(TINY, steps=8, batch=2, seed=1), TEXT, tmp_path / "run.pt")
+        Run(replace(RECIPE, seed=1), TEXT, tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="context"):
+        Run(replace(RECIPE, context=CONTEXT // 2), TEXT, tmp_path / "run.pt")
+
+
+def test_a_saved_recipe_without_a_younger_field_has_its_default():
+    assert saved_recipe(asdict(RECIPE)) == RECIPE
+    old = asdict(RECIPE)
+    del old["context"], old["model"]["hidden_act"]
+    assert saved_recipe(old) == replace(RECIPE, context=256)
+
+
+def test_a_state_from_before_the_context_was_a_field_resumes(tmp_path):
+    recipe = replace(RECIPE, context=256)
+    text = TEXT.repeat(4)
+    run = Run(recipe, text, tmp_path / "run.pt")
+    advance(run, 1)
+    run.save()
+    state = torch.load(tmp_path / "run.pt")
+    del state["recipe"]["context"]
+    torch.save(state, tmp_path / "run.pt")
+    assert Run(recipe, text, tmp_path / "run.pt").step == 1
+    with pytest.raises(ValueError, match="context"):
+        Run(RECIPE, text, tmp_path / "run.pt")
 
 
 def test_training_lowers_the_loss_and_depends_on_the_seed(tmp_path):
     text = torch.arange(CONTEXT * 9) % 5 + 1  # a pattern to be learned
     first = advance(Run(RECIPE, text, tmp_path / "a.pt"), 8)
-    other = advance(Run(Recipe(TINY, 8, 2, seed=1), text, tmp_path / "b.pt"), 8)
+    other = advance(Run(replace(RECIPE, seed=1), text, tmp_path / "b.pt"), 8)
     assert first[-1] < first[0] - 0.1
     assert first != other
 
@@ -99,31 +124,31 @@ def test_every_parameter_has_one_optimizer():
 
 def test_a_sample_is_the_begin_token_and_consecutive_text():
     text = torch.arange(1, 10 * CONTEXT)
-    ids = sample(text, step=0, batch=3, seed=0)
+    ids = sample(text, 0, replace(RECIPE, batch=3))
     assert ids.shape == (3, 1 + CONTEXT)
     assert (ids[:, 0] == BEGIN_ID).all()
     assert (ids[:, 2:] - ids[:, 1:-1] == 1).all()
 
 
 def test_a_sample_without_the_begin_token_starts_with_text():
-    ids = sample(torch.arange(1, 10 * CONTEXT), step=0, batch=3, seed=0, begin=False)
+    ids = sample(torch.arange(1, 10 * CONTEXT), 0, replace(RECIPE, batch=3, begin=False))
     assert ids.shape == (3, 1 + CONTEXT)
     assert (ids[:, 1:] - ids[:, :-1] == 1).all()
 
 
 def test_a_run_with_a_zero_sink_trains_with_it(tmp_path):
     plain = Run(RECIPE, TEXT, tmp_path / "plain.pt")
-    zero = Run(Recipe(TINY, steps=8, batch=2, zero_sink=True), TEXT, tmp_path / "zero.pt")
-    ids = sample(TEXT, 0, 2, 0)
+    zero = Run(replace(RECIPE, zero_sink=True), TEXT, tmp_path / "zero.pt")
+    ids = sample(TEXT, 0, RECIPE)
     assert not torch.allclose(plain.model(ids), zero.model(ids))
     assert advance(zero, 1) != advance(plain, 1)
 
 
 @given(st.integers(0, 2), st.integers(0, 1000))
 def test_an_epoch_visits_every_place_once(epoch, seed):
-    text, batch = torch.arange(1, 9 * CONTEXT), 2
+    text, batch = torch.arange(1, 9 * CONTEXT), RECIPE.batch
     steps = (len(text) - CONTEXT - 1) // CONTEXT // batch
-    ids = [sample(text, epoch * steps + i, batch, seed)[:, 1:] for i in range(steps)]
+    ids = [sample(text, epoch * steps + i, replace(RECIPE, seed=seed))[:, 1:] for i in range(steps)]
     seen = torch.cat(ids).flatten()
     assert len(seen.unique()) == len(seen) == steps * batch * CONTEXT
     assert seen.max() - seen.min() == len(seen) - 1  # no place between is left out
@@ -160,7 +185,7 @@ def share(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
     model = initialize(TINY, seed=0)
-    ids = sample(TEXT, 0, 4, 0)[rank::2]
+    ids = sample(TEXT, 0, replace(RECIPE, batch=4))[rank::2]
     logits = model(ids[:, :-1]).flatten(0, 1)
     torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()
     average_gradients(model)
@@ -170,11 +195,11 @@ def share(rank: int, folder: str) -> None:
 
 def test_two_workers_average_to_the_gradient_of_the_whole_batch(tmp_path):
     torch.multiprocessing.spawn(share, (os.fspath(tmp_path),), nprocs=2)
-    model, ids = initialize(TINY, seed=0), sample(TEXT, 0, 4, 0)
+    model, ids = initialize(TINY, seed=0), sample(TEXT, 0, replace(RECIPE, batch=4))
     logits = model(ids[:, :-1]).flatten(0, 1)
     torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()
     halves = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     for name, p in model.named_parameters():
         assert torch.equal(halves[0][name], halves[1][name]), name
-        # A mean over 1024 tokens taken in another order, in fp32.
+        # A mean over 256 tokens taken in another order, in fp32.
         torch.testing.assert_close(halves[0][name], p.grad, rtol=1e-4, atol=1e-7, msg=name)
