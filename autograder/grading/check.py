@@ -45,7 +45,8 @@ def check_notebook(path: Path, course_root: Path) -> Checked:
 
     The tests are those beside the notebook, else those of the lab that it names in `Lab("...")`.
     """
-    from autograder.sandbox.session import RemoteStudent, SandboxSpec
+    from autograder.sandbox.launch import SandboxSpec
+    from autograder.sandbox.remote import RemoteStudent
 
     path = Path(path)
     try:

@@ -15,7 +15,8 @@ from autograder.grading.results import Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import LabSpec
-from autograder.sandbox.session import RemoteStudent, SandboxSpec
+from autograder.sandbox.launch import SandboxSpec
+from autograder.sandbox.remote import RemoteStudent
 from efflib.lab.report import TestReport
 from efflib.lab.runner import run_tests
 from efflib.lab.student import Student, StudentError

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from victims import BUDGET
 
-from autograder.sandbox import launch, limits, session
+from autograder.sandbox import launch, limits, remote
 from autograder.sandbox.diagnose import diagnose
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import Session
@@ -148,7 +148,7 @@ def test_too_little_memory_for_torch_is_explained():
 
 
 def test_a_sandbox_that_cannot_be_started_again_is_remembered(monkeypatch):
-    student = session.RemoteStudent(SandboxSpec(unsafe=True), [], BUDGET)
+    student = remote.RemoteStudent(SandboxSpec(unsafe=True), [], BUDGET)
     student.close()
     refusal = SandboxUnavailable("no room")
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from victims import BUDGET, Victim
 
-from autograder.sandbox.session import RemoteStudent, SandboxDied, SandboxSpec, Session
+from autograder.sandbox.remote import RemoteStudent
+from autograder.sandbox.session import SandboxDied, SandboxSpec, Session
 from efflib.lab.calls import Undefined
 from efflib.lab.codec import CodecError
 from efflib.lab.student import LocalStudent, StudentError
@@ -137,7 +138,7 @@ def test_ctrl_c_in_a_function_of_the_test_ends_the_session():
 
 
 def test_a_killed_cell_is_left_out_and_restarts_are_limited(monkeypatch):
-    monkeypatch.setattr("autograder.sandbox.session.MAX_STARTS", 3)
+    monkeypatch.setattr("autograder.sandbox.remote.MAX_STARTS", 3)
     cells = [
         "a = 1",
         SimpleNamespace(source="import os; os._exit(1)"),

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace
 
-from autograder.sandbox.session import RemoteStudent, SandboxSpec
+from autograder.sandbox.launch import SandboxSpec
+from autograder.sandbox.remote import RemoteStudent
 
 WITHHELD = ("efflib.quantization",)
 BUDGET = SimpleNamespace(cell_seconds=60.0, notebook_seconds=120.0, call_seconds=60.0)

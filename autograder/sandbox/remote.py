@@ -1,0 +1,119 @@
+"""The `student` of the tests: the functions of a notebook whose cells have run in a sandbox.
+
+A new sandbox is started, and the cells run again in it, whenever student code has killed or spoilt
+the last one.
+"""
+
+import time
+
+from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
+from autograder.sandbox.session import CellReport, SandboxDied, Session
+from efflib.lab.student import Student
+
+MAX_STARTS = 25  # sessions of one notebook
+MAX_REPEATS = 3  # time in which cells may run again, in notebook_seconds
+
+
+class RemoteStudent(Student):
+    """The notebook's functions in a sandbox, for tests.
+
+    cells: the notebook's code cells in order (sources, or objects with `source`); budget: an object
+    with cell_seconds, notebook_seconds and call_seconds; session: one started ahead, of that spec.
+    A cell that kills its sandbox is left out of the sessions that follow.
+    """
+
+    def __init__(self, spec: SandboxSpec, cells, budget, session: Session | None = None) -> None:
+        """Raises SandboxUnavailable, and nothing for what the cells do."""
+        self._spec, self._budget, self._session = spec, budget, None
+        self._cells = [getattr(cell, "source", cell) for cell in cells]
+        self._left_out: set[int] = set()
+        self._starts, self._seconds = 0, 0.0
+        self.notes: list[str] = []
+        self.cell_reports: list[CellReport] = []
+        self.unavailable: SandboxUnavailable | None = None  # a later sandbox could not be started
+        try:
+            self._start(session)
+        except SandboxDied as fault:
+            self.notes.append(fault.reason)
+
+    def limited_to(self, seconds: float) -> "Limited":
+        """The same student with another time limit per call."""
+        return Limited(self, seconds)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def _call(self, name: str, args: tuple, kwargs: dict, seconds: float | None = None):
+        return self._with_session(lambda s, t: s.call(name, args, kwargs, t), seconds)
+
+    def _drive(self, source: str, name: str, args: tuple, kwargs: dict, seconds=None):
+        return self._with_session(lambda s, t: s.drive(source, name, args, kwargs, t), seconds)
+
+    def _with_session(self, work, seconds: float | None):
+        if self._session is None:
+            try:
+                self._start()
+            except SandboxUnavailable as fault:
+                self.unavailable = fault
+                raise
+        session = self._session
+        try:
+            return work(session, seconds or self._budget.call_seconds)
+        except SandboxDied:
+            if self._session is session:  # a call inside this one may have started another
+                self._session = None
+            raise
+
+    def _start(self, session: Session | None = None) -> None:
+        """A session in which every cell has run that does not kill it. Raises SandboxDied."""
+        while self._session is None:
+            late = self._seconds > MAX_REPEATS * self._budget.notebook_seconds
+            if late or self._starts >= MAX_STARTS:
+                raise SandboxDied("Exit", f"no new sandbox after {self._starts} that died")
+            self._starts += 1
+            session = session or Session(self._spec)
+            self._session = session if self._run_cells(session) else None
+            session = None
+
+    def _run_cells(self, session: Session) -> bool:
+        """Runs the cells; False if one of them killed the session: it is left out from then on."""
+        left = self._budget.notebook_seconds
+        for index, source in enumerate(self._cells):
+            if index in self._left_out:
+                continue
+            if left > 0:
+                limit = min(left, self._budget.cell_seconds)
+                report = self._run_cell(session, index, source, limit)
+            else:
+                report = CellReport("not run: the notebook's time was used up", "", 0.0)
+            left -= report.seconds
+            self._seconds += report.seconds
+            if index == len(self.cell_reports):
+                self.cell_reports.append(report)
+            if index in self._left_out:
+                return False
+        return True
+
+    def _run_cell(self, session: Session, index: int, source: str, limit: float) -> CellReport:
+        started = time.monotonic()
+        try:
+            return session.run_cell(source, limit)
+        except SandboxDied as fault:
+            self._left_out.add(index)
+            self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
+            return CellReport(str(fault), "", time.monotonic() - started)
+
+
+class Limited(Student):
+    """A RemoteStudent with a time limit of its own for each call."""
+
+    def __init__(self, remote: RemoteStudent, seconds: float) -> None:
+        self._remote, self._seconds = remote, seconds
+
+    def _call(self, name: str, args: tuple, kwargs: dict):
+        return self._remote._call(name, args, kwargs, self._seconds)
+
+    def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
+        return self._remote._drive(source, name, args, kwargs, self._seconds)
