@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -59,13 +60,18 @@ def grade_many(
         if stored is not None:
             yield stored
         else:
-            todo.append(submission)
+            todo.append(without_outputs(submission))
     for submission, outcome in run(lab, todo, jobs, executor, seed, unsafe):
         result = outcome_result(lab, submission, outcome)
         path = stored_at(cache, lab, submission, seed, unsafe)
         if path is not None and result.status == "graded":
             store(path, result)
         yield result
+
+
+def without_outputs(submission: Submission) -> Submission:
+    """What a worker needs of a submission: pictures are for people, and large."""
+    return replace(submission, cells=tuple(replace(c, outputs=()) for c in submission.cells))
 
 
 def run(

@@ -1,12 +1,15 @@
 """Reads a notebook file that may be anything, and keeps what grading needs of it: its cells.
 
-Only types, sources, ids and tags survive.  Outputs, widget state, kernel names and all other
-metadata are dropped here, so nothing of them reaches a page, a grade or a hash.
+Types, sources, ids and tags survive, and of the outputs what outputs.py keeps for a person to see.
+Widget state, kernel names and all other metadata are dropped here, so nothing of them reaches a
+page; outputs reach no grade and no hash.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from autograder.intake.outputs import Output, kept_outputs
 
 MAX_NOTEBOOK_BYTES = 20_000_000
 MAX_CELLS = 2_000
@@ -31,6 +34,7 @@ class Cell:
     cell_id: str | None = None
     tags: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()  # nbgrader's solution, grade, locked: only the release's count
+    outputs: tuple[Output, ...] = field(default=(), compare=False, repr=False)
 
 
 Notebook = tuple[Cell, ...]
@@ -67,13 +71,17 @@ def notebook_cells(content: object) -> Notebook:
     raw = content["cells"]
     if len(raw) > MAX_CELLS:
         raise NotebookError(f"the notebook has {len(raw)} cells, more than {MAX_CELLS}")
-    cells = tuple(one_cell(number, cell) for number, cell in enumerate(raw, start=1))
+    shown = kept_outputs(raw)
+    cells = tuple(
+        one_cell(number, cell, outputs)
+        for number, (cell, outputs) in enumerate(zip(raw, shown, strict=True), start=1)
+    )
     if sum(len(cell.source) for cell in cells) > MAX_SOURCE_CHARS:
         raise NotebookError(f"the cells hold more than {MAX_SOURCE_CHARS:,} characters")
     return cells
 
 
-def one_cell(position: int, raw: object) -> Cell:
+def one_cell(position: int, raw: object, outputs: tuple[Output, ...] = ()) -> Cell:
     if not isinstance(raw, dict) or raw.get("cell_type") not in KINDS:
         raise NotebookError(f"cell {position} is neither code nor markdown nor raw")
     source = raw.get("source", "")
@@ -91,6 +99,7 @@ def one_cell(position: int, raw: object) -> Cell:
         cell_id=as_id(raw.get("id")),
         tags=tuple(filter(None, map(as_id, tags))) if isinstance(tags, list) else (),
         flags=tuple(name for name in ("solution", "grade", "locked") if nbgrader.get(name) is True),
+        outputs=outputs,
     )
 
 
