@@ -3,7 +3,6 @@
 Nothing that a student's process says is taken for more than a return value.
 """
 
-import hashlib
 import re
 import time
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
 from efflib.lab.report import TestReport
 from efflib.lab.runner import run_tests
+from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student, StudentError
 
 STOPPED = "the check was stopped"  # how reports end that Ctrl-C kept from being made
@@ -34,13 +34,13 @@ def grade_one(
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
 
-    seed: of the tests' random inputs; by default it follows from submission and suite, so that a
-    regrade is the same run.  Raises SandboxUnavailable, and errors of the course's own files.
+    seed: by default of student and lab; each test derives its own from it and its name, so that
+    nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's own files.
     """
     if isinstance(submission, Rejected):
         return rejected(lab, submission)
     started, clock = datetime.now(UTC), time.monotonic()
-    seed = derived_seed(lab, submission) if seed is None else seed
+    seed = derived_seed(submission.student, lab.name) if seed is None else seed
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
     spec = SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
     remote = RemoteStudent(spec, rebuilt.cells, lab.budget)
@@ -78,12 +78,6 @@ def told(note: str, labels: list[str]) -> str:
     if match and 0 < int(match[1]) <= len(labels):
         note = f"{labels[int(match[1]) - 1]} {match[2]}"
     return note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".")
-
-
-def derived_seed(lab: LabSpec, submission: Submission) -> int:
-    """Differs from student to student and from suite to suite, but not from run to run."""
-    digest = hashlib.sha256(f"{submission.digest} {lab.suite_hash}".encode()).digest()
-    return int.from_bytes(digest[:4], "big")
 
 
 def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str]:
@@ -139,6 +133,9 @@ class TimedStudent(Student):
     def limited_to(self, seconds: float) -> "TimedStudent":
         own = getattr(type(self._inner), "limited_to", None)
         return TimedStudent(own(self._inner, seconds), self._end) if own else self
+
+    def _begin(self, seed: int) -> None:
+        self._inner._begin(seed)
 
     def _call(self, name: str, args: tuple, kwargs: dict) -> object:
         self._check()

@@ -8,6 +8,7 @@ import time
 
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import CellReport, SandboxDied, Session
+from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student
 
 MAX_STARTS = 25  # sessions of one notebook
@@ -28,6 +29,7 @@ class RemoteStudent(Student):
         self._cells = [getattr(cell, "source", cell) for cell in cells]
         self._left_out: set[int] = set()
         self._starts, self._seconds = 0, 0.0
+        self._seed, self._calls = 0, 0
         self.notes: list[str] = []
         self.cell_reports: list[CellReport] = []
         self.unavailable: SandboxUnavailable | None = None  # a later sandbox could not be started
@@ -45,11 +47,21 @@ class RemoteStudent(Student):
             self._session.close()
         self._session = None
 
+    def _begin(self, seed: int) -> None:
+        self._seed, self._calls = seed, 0
+
+    def _call_seed(self) -> int:
+        """One for each call of a test: what was called before in another test does not matter."""
+        self._calls += 1
+        return derived_seed(self._seed, self._calls)
+
     def _call(self, name: str, args: tuple, kwargs: dict, seconds: float | None = None):
-        return self._with_session(lambda s, t: s.call(name, args, kwargs, t), seconds)
+        own = self._call_seed()
+        return self._with_session(lambda s, t: s.call(name, args, kwargs, t, own), seconds)
 
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict, seconds=None):
-        return self._with_session(lambda s, t: s.drive(source, name, args, kwargs, t), seconds)
+        own = self._call_seed()
+        return self._with_session(lambda s, t: s.drive(source, name, args, kwargs, t, own), seconds)
 
     def _with_session(self, work, seconds: float | None):
         if self._session is None:
@@ -111,6 +123,9 @@ class Limited(Student):
 
     def __init__(self, remote: RemoteStudent, seconds: float) -> None:
         self._remote, self._seconds = remote, seconds
+
+    def _begin(self, seed: int) -> None:
+        self._remote._begin(seed)
 
     def _call(self, name: str, args: tuple, kwargs: dict):
         return self._remote._call(name, args, kwargs, self._seconds)

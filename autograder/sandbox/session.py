@@ -81,14 +81,17 @@ class Session:
             raise self._die("Protocol", "it answered a cell with something else") from None
         return CellReport(sentence(fault), stdout, time.monotonic() - started)
 
-    def call(self, name: str, args: tuple = (), kwargs: dict | None = None, seconds: float = 10.0):
-        """The value of the student's function. Raises StudentError, SandboxDied."""
-        request = {"op": "call", "name": name, "args": tuple(args), "kwargs": kwargs or {}}
-        return self._ask(request, seconds)
+    def call(self, name: str, args=(), kwargs=None, seconds: float = 10.0, seed: int = 0):
+        """The value of the student's function. Raises StudentError, SandboxDied.
 
-    def drive(self, source: str, name: str, args: tuple = (), kwargs=None, seconds: float = 10.0):
+        seed: of the random numbers that it draws.
+        """
+        request = {"op": "call", "name": name, "args": tuple(args), "kwargs": kwargs or {}}
+        return self._ask(request | {"seed": seed}, seconds)
+
+    def drive(self, source: str, name: str, args=(), kwargs=None, seconds=10.0, seed: int = 0):
         """The value of the driver `name` of `source`. Raises StudentError, SandboxDied."""
-        request = {"op": "drive", "source": source, "name": name}
+        request = {"op": "drive", "source": source, "name": name, "seed": seed}
         return self._ask(request | {"args": tuple(args), "kwargs": kwargs or {}}, seconds)
 
     def _ask(self, request: dict, seconds: float):

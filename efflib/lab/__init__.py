@@ -2,9 +2,11 @@
 
 from efflib.lab.exercise import exercise
 from efflib.lab.expect import (
+    expect_at_most,
     expect_close,
     expect_error,
     expect_number,
+    expect_same,
     expect_tensor,
     expect_tuple,
 )
@@ -14,9 +16,11 @@ __all__ = [
     "CheckFailed",
     "Lab",
     "exercise",
+    "expect_at_most",
     "expect_close",
     "expect_error",
     "expect_number",
+    "expect_same",
     "expect_tensor",
     "expect_tuple",
 ]

@@ -9,6 +9,8 @@ import linecache
 import textwrap
 import traceback
 
+from efflib.lab.unchanged import call_unchanged
+
 MESSAGE_LENGTH = 300
 BUILTIN_EXCEPTIONS = {
     kind
@@ -33,18 +35,19 @@ def find(namespace: dict, name: str):
 
 
 def call(namespace: dict, name: str, args: tuple, kwargs: dict):
-    """Call the student's function of that name."""
-    return find(namespace, name)(*args, **kwargs)
+    """Call the student's function of that name. Raises ChangedArgument if it changes one."""
+    return call_unchanged(find(namespace, name), name, args, kwargs)
 
 
 class _Functions:
-    """`student` as a driver sees it: attributes are the student's own functions."""
+    """`student` as a driver sees it: attributes call the student's own functions."""
 
     def __init__(self, namespace: dict) -> None:
         self._namespace = namespace
 
     def __getattr__(self, name: str):
-        return find(self._namespace, name)
+        function = find(self._namespace, name)
+        return lambda *args, **kwargs: call_unchanged(function, name, args, kwargs)
 
 
 def drive(namespace: dict, source: str, name: str, args: tuple, kwargs: dict):

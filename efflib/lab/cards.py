@@ -14,6 +14,7 @@ WORDS = {"passed": "passed", "failed": "failed", "not verified": "not verified h
 COLORS = {"passed": "#0072b2", "failed": "#b23c00", "not verified": "#666666"}
 SHOWN_FIRST = ("failed", "not verified", "passed")
 NOT_ATTEMPTED = "not attempted yet: write the function in the cell above, run it, run this again"
+UNCHANGED = "whoever calls a function goes on using what it passed: work on a new tensor"
 UNDEFINED = "run the cell that defines it, then this one again"
 
 
@@ -28,6 +29,8 @@ def parts(report: TestReport, show_observed: bool = True) -> list[str]:
         return [NOT_ATTEMPTED]
     if report.kind == "Undefined":
         return [*said, UNDEFINED]
+    if report.kind == "ChangedArgument":
+        return [*said, UNCHANGED]
     return [*said, report.invariant, f"usual cause: {report.cause}"]
 
 

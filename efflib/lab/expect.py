@@ -47,6 +47,25 @@ def expect_error(kind: type[Exception], call: Callable[[], object], what: str) -
     raise AssertionError(f"{what}: no {kind.__name__} was raised")
 
 
+def expect_at_most(value: Tensor | float, bound: Tensor | float, what: str) -> None:
+    """Fails, in words, unless value <= bound everywhere; NaN is never at most anything."""
+    value, bound = (torch.as_tensor(x, dtype=torch.float64) for x in (value, bound))
+    wrong = ~(value <= bound)
+    if wrong.any():
+        value, bound = (x.expand_as(wrong)[wrong].flatten() for x in (value, bound))
+        excess = (value - bound).nan_to_num(torch.inf)
+        worst = int(excess.argmax())
+        seen, most = _number(value[worst].item(), 6), _number(bound[worst].item(), 6)
+        many = f" ({int(wrong.sum())} of {wrong.numel()} values)" if wrong.numel() > 1 else ""
+        raise AssertionError(f"{what} is {seen}, at most {most} is allowed{many}")
+
+
+def expect_same(observed: Tensor, expected: Tensor, what: str) -> None:
+    """Fails unless both have one dtype and shape and are equal value by value, NaN to NaN."""
+    expect_tensor(observed, what, expected.dtype, tuple(expected.shape))
+    expect_close(observed, expected, what=what)
+
+
 def expect_close(
     observed: Tensor | float,
     expected: Tensor | float,

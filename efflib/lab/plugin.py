@@ -1,7 +1,5 @@
 """The pytest plugin that runs tests declared with `@exercise` and reports what each observed."""
 
-import hashlib
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import torch
 from efflib.lab.codec import REFUSED
 from efflib.lab.exercise import MARK
 from efflib.lab.report import TestReport
+from efflib.lab.seeds import derived_seed, seed_all
 from efflib.lab.student import StudentError
 
 OBSERVED_LENGTH = 400
@@ -21,14 +20,6 @@ ORDER = ("passed", "not verified", "failed")
 def title_of(test: str) -> str:
     """'zero is exact' of 'test_zero_is_exact'."""
     return test.removeprefix("test_").replace("_", " ")
-
-
-def test_seed(seed: int, test: str) -> int:
-    """A seed of 63 bits for one test of a run."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{test}".encode()).digest()[:8], "big") >> 1
-
-
-test_seed.__test__ = False
 
 
 class ExercisePlugin:
@@ -45,12 +36,12 @@ class ExercisePlugin:
     def student(self, request):
         seconds = declared(request.node).seconds
         limited_to = getattr(type(self._student), "limited_to", None)  # a notebook has no limits
+        self._student._begin(derived_seed(self._seed, name_of(request.node)))
         return limited_to(self._student, seconds) if seconds and limited_to else self._student
 
     @pytest.fixture
     def rng(self, request) -> torch.Generator:
-        seed = test_seed(self._seed, request.function.__name__)
-        return torch.Generator().manual_seed(seed)
+        return torch.Generator().manual_seed(derived_seed(self._seed, name_of(request.node)))
 
     def pytest_collectreport(self, report) -> None:
         if report.failed:
@@ -63,9 +54,7 @@ class ExercisePlugin:
         self._items = list(items)
 
     def pytest_runtest_setup(self, item) -> None:
-        seed = test_seed(self._seed, name_of(item))  # for code that uses the global generators
-        torch.manual_seed(seed)
-        random.seed(seed)
+        seed_all(derived_seed(self._seed, name_of(item)))  # for tests that use the global ones
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item, call):
@@ -148,7 +137,7 @@ def observation(fault: BaseException | None, call) -> str:
 
 
 def said_by_student(fault: StudentError) -> str:
-    if fault.kind == "Undefined" or REFUSED in fault.message:
+    if fault.kind in ("Undefined", "ChangedArgument") or REFUSED in fault.message:
         return fault.message
     where = f" ({fault.line})" if fault.line else ""
     return f"your code raised {fault}{where}"

@@ -7,13 +7,11 @@ the surroundings; what pytest and the tests change in this process is put back a
 import contextlib
 import io
 import os
-import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
+from efflib.lab import seeds
 from efflib.lab.report import TestReport
 
 NEEDLESS = "cacheprovider terminal logging faulthandler unraisableexception threadexception doctest"
@@ -86,7 +84,7 @@ def _isolated(file: Path) -> Iterator[None]:
     # pytest takes a module of the file's name, if there is one, for the file: another lab's tests.
     module = sys.modules.pop(file.stem, None)
     bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    numbers, python_numbers = torch.random.get_rng_state(), random.getstate()
+    numbers = seeds.states()
     finders = sys.meta_path[:]  # a pytest that runs around this one would rewrite the assertions
     sys.meta_path[:] = [f for f in finders if type(f).__name__ != "AssertionRewritingHook"]
     stdin, sys.stdin = sys.stdin, io.StringIO()  # input() meets an end of file, as in grading
@@ -95,8 +93,7 @@ def _isolated(file: Path) -> Iterator[None]:
             yield
     finally:
         sys.stdin, sys.meta_path[:] = stdin, finders
-        torch.random.set_rng_state(numbers)
-        random.setstate(python_numbers)
+        seeds.restore(numbers)
         sys.dont_write_bytecode = bytecode
         sys.modules.pop(file.stem, None)
         if module is not None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from efflib.lab import calls
 from efflib.lab.codec import CodecError, pack, unpack
+from efflib.lab.seeds import seed_all
 
 TEXT_LENGTH = 300
 # `pytest.raises(ValueError)` works although the exception was raised elsewhere: builtin kinds keep
@@ -82,6 +83,9 @@ class Student:
         """Run `driver(student, *args, **kwargs)` beside the student's code, from its source."""
         return self._drive(inspect.getsource(driver), driver.__name__, args, kwargs)
 
+    def _begin(self, seed: int) -> None:
+        """A test begins: random numbers that the student's code draws follow from this seed."""
+
     def _call(self, name: str, args: tuple, kwargs: dict):
         raise NotImplementedError
 
@@ -94,6 +98,9 @@ class LocalStudent(Student):
 
     def __init__(self, namespace: dict) -> None:
         self._namespace = namespace
+
+    def _begin(self, seed: int) -> None:
+        seed_all(seed)
 
     def _call(self, name: str, args: tuple, kwargs: dict):
         return _run(lambda a, k: calls.call(self._namespace, name, a, k), args, kwargs)

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from efflib.lab import (
     exercise,
+    expect_at_most,
     expect_close,
     expect_error,
     expect_number,
+    expect_same,
     expect_tensor,
     expect_tuple,
 )
@@ -127,3 +129,20 @@ def test_an_error_is_expected_with_what_should_raise_it():
         expect_error(ValueError, lambda: int("3"), "int of 3")
     with pytest.raises(TypeError):
         expect_error(ValueError, lambda: int(None), "int of None")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1.01])
+def test_at_most_refuses_nan(bad):
+    with pytest.raises(AssertionError, match="error is .*, at most 1 is allowed"):
+        expect_at_most(bad, 1.0, "error")
+    with pytest.raises(AssertionError, match=r"1 of 2 values"):
+        expect_at_most(torch.tensor([0.5, bad]), torch.tensor([1.0, 1.0]), "error")
+    expect_at_most(torch.tensor([1.0, -5.0]), 1.0, "error")
+
+
+def test_the_same_means_dtype_shape_and_every_value():
+    x = torch.tensor([1.0, float("nan")])
+    expect_same(x.clone(), x, "w")
+    for other in (x.double(), x[None], torch.tensor([1.0, 2.0]), x.nextafter(x + 1), [1.0]):
+        with pytest.raises(AssertionError, match="^w "):
+            expect_same(other, x, "w")

@@ -58,9 +58,11 @@ def test_calls_by_name(student):
     assert student.double(21) == 42
 
 
-def test_arguments_are_copies(student):
+def test_arguments_are_copies_and_a_changed_one_is_named(student):
     x = torch.zeros(3)
-    assert torch.equal(student.fill(x), torch.full((3,), 7.0))
+    with pytest.raises(StudentError, match="fill changed its argument x in place") as caught:
+        student.fill(x)
+    assert caught.value.kind == "ChangedArgument"
     assert torch.equal(x, torch.zeros(3))
 
 

@@ -37,8 +37,8 @@ class TimeIsUp(BaseException):
 class Worker:
     """The pipes, the student's namespace, and the time limit of what is running."""
 
-    def __init__(self, read_fd: int, write_fd: int, codec, calls, shell) -> None:
-        self.read_fd, self.write_fd = read_fd, write_fd
+    def __init__(self, read_fd: int, write_fd: int, codec, calls, seeds, shell) -> None:
+        self.read_fd, self.write_fd, self.seed_all = read_fd, write_fd, seeds.seed_all
         self.codec, self.calls, self.new_output = codec, calls, shell.Output
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.open, self.armed, self.late, self.seconds, self.cells = [], False, False, 0.0, 0
@@ -140,9 +140,11 @@ class Worker:
         if operation == "cell":
             value = self.cell(request["source"], output)
         elif operation == "call":
+            self.seed_all(request["seed"])
             name, args, kwargs = request["name"], request["args"], request["kwargs"]
             value = self.calls.call(self.namespace, name, args, kwargs)
         elif operation == "drive":
+            self.seed_all(request["seed"])
             source, name = request["source"], request["name"]
             args, kwargs = request["args"], request["kwargs"]
             value = self.calls.drive(self.namespace, source, name, args, kwargs)
@@ -216,12 +218,12 @@ def main(read_fd: int, write_fd: int, settings: dict) -> None:
     import student_shell
     import torch
 
-    from efflib.lab import calls, codec
+    from efflib.lab import calls, codec, seeds
 
     gc.freeze()
     gc.enable()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
+    seeds.seed_all(0)
     fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD) for fd in (read_fd, write_fd)]
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -230,7 +232,7 @@ def main(read_fd: int, write_fd: int, settings: dict) -> None:
         os.closerange(low, high)
     set_limits(**settings["limits"])
     sys.argv = [""]
-    Worker(*fds, codec, calls, student_shell).serve()
+    Worker(*fds, codec, calls, seeds, student_shell).serve()
 
 
 if __name__ == "__main__":

@@ -71,10 +71,11 @@ def test_score_is_the_sum_of_what_passed(lab, outcomes):
 SECRET = "secret 0.123"
 HIDDEN_WORDS = {
     "": "",
-    "TypeError": "your function raised TypeError",
-    "RuntimeError": "your function raised RuntimeError",
+    "TypeError": "your function raised an exception",
+    "RuntimeError": "your function raised an exception",
     "NotImplementedError": "not attempted",
     "Undefined": "the function is not defined",
+    "ChangedArgument": "the function changed one of its arguments in place",
     "Timeout": "stopped after 7 s",
     "MemoryLimit": "stopped: it used too much memory",
     "Exit": "stopped: it ended the process in which it ran",

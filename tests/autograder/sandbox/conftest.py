@@ -7,7 +7,7 @@ which run in any order when pytest-xdist deals the files out.
 import pytest
 from victims import WITHHELD, Victim
 
-from autograder.sandbox.session import SandboxSpec
+from autograder.sandbox.launch import SandboxSpec
 
 
 @pytest.fixture(scope="module")
