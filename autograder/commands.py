@@ -89,7 +89,7 @@ def record(
     from autograder.nbgrader.gradebook import write_results
     from autograder.nbgrader.pages import write_feedback
 
-    write_results(root, lab, submissions, results)
+    write_results(root, lab, results)
     write_feedback(root, lab, submissions, results)
 
 

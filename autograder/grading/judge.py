@@ -7,6 +7,7 @@ exception is told, which student code could choose by what it was given.
 """
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,9 @@ from autograder.labs.manifest import HIDDEN_TESTS, LabSpec, TestDecl
 from efflib.lab.report import TestReport
 
 MESSAGE_CHARS = 400
+ANSWER_CHARS = 50_000  # of one answer that is kept with the result
+CUT = "\n… the rest is left out: {} characters in all"
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NOT_REPORTED = "the test did not report"
 FIXED = {  # kinds that are no exceptions of the student's (see lab/calls.py and session.py)
     "Undefined": "the function is not defined",
@@ -71,6 +75,12 @@ def plain(text: str) -> str:
     """One line of at most 400 characters, without control and direction characters."""
     line = " ".join(text.split())[:MESSAGE_CHARS]
     return "".join("?" if unicodedata.category(c)[0] == "C" else c for c in line)
+
+
+def kept_answer(text: str) -> str:
+    """What a student wrote, for showing: bounded, without control and direction characters."""
+    shown = text if len(text) <= ANSWER_CHARS else text[:ANSWER_CHARS] + CUT.format(len(text))
+    return UNSEEN.sub("?", shown)
 
 
 def by_exercise(lab: LabSpec, tests: Sequence[TestResult]) -> tuple[ExerciseResult, ...]:

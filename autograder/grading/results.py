@@ -1,7 +1,7 @@
 """The result of one submission: what results.json, the gradebook and the feedback are made from.
 
-Points and texts come from the grader's own files.  The few words that come from a student's run
-(`message`, `cells`, `notes`) are short plain text: escape them before they become HTML.
+Points and texts come from the grader's own files.  What comes from a student (`message`, `cells`,
+`notes`, `answers`, `look`) is plain text of limited length: escape it before it becomes HTML.
 """
 
 import math
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-SCHEMA = 1
+SCHEMA = 2
 SCORE_EPS = 1e-9  # see manifest.POINTS_EPS
 
 
@@ -61,6 +61,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     max_score: float
     exercises: tuple[ExerciseResult, ...] = ()
     written: dict[str, float] = {}  # questions that await a person: grade_id -> points
+    answers: dict[str, str] = {}  # grade_id -> what stands in a solution cell or written answer
+    look: dict[str, str] = {}  # grade_id of a written question -> why a person should look there
     notes: tuple[str, ...] = ()
     cells: tuple[CellRun, ...] = ()
     seed: int = 0

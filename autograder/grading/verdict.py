@@ -8,7 +8,15 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autograder.grading.judge import by_exercise, cell_runs, judge, late_notes, plain, total
+from autograder.grading.judge import (
+    by_exercise,
+    cell_runs,
+    judge,
+    kept_answer,
+    late_notes,
+    plain,
+    total,
+)
 from autograder.grading.rebuild import rebuild
 from autograder.grading.results import Result
 from autograder.intake.discover import Rejected, Submission
@@ -63,6 +71,7 @@ def grade_one(
         max_score=lab.max_score,
         exercises=exercises,
         written=lab.written,
+        answers={name: kept_answer(text) for name, text in rebuilt.answers.items()},
         notes=tuple(dict.fromkeys(map(plain, notes))),
         cells=cells,
         seed=seed,

@@ -4,6 +4,7 @@ It is the release, with two things of the student's filled in (code of the solut
 the written answers) and what the grader says as output of the check cells.  Outputs, metadata and
 files of the student's do not enter, so nothing of theirs reaches an instructor's browser but code,
 which every viewer escapes, and markdown, which `safe_markdown` takes the HTML and the links out of.
+All of it comes from the result: the submission is not read again here.
 """
 
 import os
@@ -17,10 +18,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.rebuild import rebuild
 from autograder.grading.results import ExerciseResult, Result, TestResult
 from autograder.grading.structure import role
-from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import notebook_cells
 from autograder.labs.manifest import LabSpec
 
@@ -57,29 +56,22 @@ def not_graded(reason: str) -> str:
     return safe_text(f"Not graded: {reason}")
 
 
-# ---- what the student wrote ---------------------------------------------------------------------
+# ---- the notebook -------------------------------------------------------------------------------
 
 
 def release_notebook(lab: LabSpec) -> NotebookNode:
     return nbformat.read(lab.release_notebook, as_version=4)
 
 
-def answers_of(lab: LabSpec, submission: Submission | Rejected | None) -> dict[str, str]:
-    """grade_id -> what stands in solution cells and written answers; None: in the release."""
-    release = notebook_cells(release_notebook(lab))
-    if isinstance(submission, Rejected):
-        return {}
-    return rebuild(submission.cells if submission else release, release).answers
+def released_answers(lab: LabSpec) -> dict[str, str]:
+    """grade_id -> what the release holds where students write code or an answer."""
+    cells = notebook_cells(release_notebook(lab))
+    return {c.grade_id: c.source for c in cells if role(c) in ("solution", "written")}
 
 
-# ---- the notebook -------------------------------------------------------------------------------
-
-
-def executed_notebook(
-    lab: LabSpec, submission: Submission | Rejected, result: Result
-) -> NotebookNode:
+def executed_notebook(lab: LabSpec, result: Result) -> NotebookNode:
     """The release with the student's answers and the grader's messages."""
-    nb, answers = release_notebook(lab), answers_of(lab, submission)
+    nb, answers = release_notebook(lab), result.answers
     exercises = {f"{part.exercise}-check": part for part in result.exercises}
     for cell, plain in zip(nb.cells, notebook_cells(nb), strict=True):
         cell.pop("attachments", None)
@@ -120,7 +112,7 @@ def summary_text(result: Result) -> str:
 def remarks(result: Result) -> list[str]:
     """What a student should know about the notebook itself."""
     failed = [f"{cell.label} raised {cell.error}" for cell in result.cells if cell.error]
-    return [*result.notes, *(text[:1].upper() + text[1:] for text in failed)]
+    return [*result.notes, *result.look.values(), *(text[:1].upper() + text[1:] for text in failed)]
 
 
 def add_messages(cell: NotebookNode, exercise: ExerciseResult | None, result: Result) -> None:
@@ -172,9 +164,7 @@ def previous_hash(coursedir: CourseDirectory, lab: LabSpec, student: str) -> str
         return None
 
 
-def write_executed(
-    coursedir: CourseDirectory, lab: LabSpec, submission: Submission | Rejected, result: Result
-) -> Path:
+def write_executed(coursedir: CourseDirectory, lab: LabSpec, result: Result) -> Path:
     """Writes the executed notebook in place of an earlier one; returns its path."""
     path = executed_path(coursedir, lab, result.student)
     folder = path.parent
@@ -182,7 +172,7 @@ def write_executed(
     fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
     try:
         os.chmod(fresh, 0o755)
-        nbformat.write(executed_notebook(lab, submission, result), fresh / path.name)
+        nbformat.write(executed_notebook(lab, result), fresh / path.name)
         for name in HANDED_ON:
             hand_on(handed_in(coursedir, lab, result.student) / name, fresh / name)
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ the process that collects the results calls this.  The scores of a submission ar
     check cell of an exercise    auto_score = points of its tests
     written question, answered   no auto_score, needs_manual_grade: a person decides
     written question, unanswered auto_score = 0, comment "No response."
+    ... the answer may be elsewhere  as if answered, the result's `look` says where
     submission rejected          auto_score = 0 everywhere, the reason as comment
 A score that a person gave always stays.  If what it was given for has changed since, it is flagged
 again (needs_manual_grade), which is nbgrader's own rule.
@@ -24,15 +25,14 @@ from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
 
 from autograder.grading.results import SCORE_EPS, Result
-from autograder.intake.discover import Rejected, Submission
 from autograder.labs.manifest import LabError, LabSpec
 from autograder.labs.source import build_source
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.executed import (
-    answers_of,
     handed_in,
     not_graded,
     previous_hash,
+    released_answers,
     write_executed,
 )
 
@@ -46,7 +46,6 @@ class GradebookError(Exception):
 def write_results(
     course_root: Path,
     lab: LabSpec,
-    submissions: Iterable[Submission | Rejected],
     results: Iterable[Result],
     db_url: str | None = None,
 ) -> None:
@@ -56,14 +55,12 @@ def write_results(
     outside 0..max or a cell that the gradebook does not know.
     """
     coursedir = course_directory(course_root, db_url)
-    by_student = {submission.student: submission for submission in submissions}
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
         ensure_assignment(gradebook, coursedir, lab)
         for result in results:
             if result.status != "fault":
-                submission = by_student[result.student]
-                write_scores(gradebook, coursedir, lab, submission, result)
-                write_executed(coursedir, lab, submission, result)
+                write_scores(gradebook, coursedir, lab, result)
+                write_executed(coursedir, lab, result)
 
 
 def ensure_assignment(gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec) -> None:
@@ -88,11 +85,7 @@ def nbgrader_resources(coursedir: CourseDirectory, lab: LabSpec, student: str = 
 
 
 def write_scores(
-    gradebook: Gradebook,
-    coursedir: CourseDirectory,
-    lab: LabSpec,
-    submission: Submission | Rejected,
-    result: Result,
+    gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec, result: Result
 ) -> None:
     """All grades and comments of one submission, in one commit."""
     student = result.student
@@ -104,7 +97,7 @@ def write_scores(
     notebook = gradebook.find_submission_notebook(lab.notebook, lab.name, student)
     same = previous_hash(coursedir, lab, student) == result.submission_hash != ""
     try:
-        empty = unanswered(lab, submission)
+        empty = unanswered(lab, result)
         scores = cell_scores(lab, result, empty)
         if {grade.name for grade in notebook.grades} != scores.keys():
             raise GradebookError(f"{student}: results for {sorted(scores)} only")
@@ -133,13 +126,13 @@ def cell_scores(lab: LabSpec, result: Result, empty: set[str]) -> dict[str, floa
     return scores | {name: 0.0 if name in empty else None for name in lab.written}
 
 
-def unanswered(lab: LabSpec, submission: Submission | Rejected) -> set[str]:
-    """Solution cells and written questions in which nothing was written."""
-    released, given = answers_of(lab, None), answers_of(lab, submission)
+def unanswered(lab: LabSpec, result: Result) -> set[str]:
+    """Solution cells and written questions in which nothing was written, here or elsewhere."""
+    given = result.answers
     return {
         name
-        for name, stub in released.items()
-        if given.get(name, stub).strip() in (stub.strip(), "")
+        for name, stub in released_answers(lab).items()
+        if given.get(name, stub).strip() in (stub.strip(), "") and name not in result.look
     }
 
 

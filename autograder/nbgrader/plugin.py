@@ -51,7 +51,7 @@ def grade_in_sandbox(converter: Autograde) -> None:
         lab = load_lab(coursedir.assignment_id, root)
         rows = chosen_rows(coursedir, lab)
         results = grade_many(lab, rows, cache=cache_dir(root, lab), regrade=converter.force)
-        write_results(root, lab, rows, logged(results), db_url=coursedir.db_url)
+        write_results(root, lab, logged(results), db_url=coursedir.db_url)
     except (LabError, IntakeError, SandboxUnavailable) as error:
         converter.log.error("%s", error)
         raise NbGraderException(str(error)) from error

@@ -102,7 +102,7 @@ def test_grade_writes_everything_and_ends_with_0_whatever_the_grades(course, cap
         ("bob", 60, "graded"),
         ("carol", 0, "rejected"),
     ]
-    assert json.loads(report.read_text())["schema"] == 1
+    assert json.loads(report.read_text())["schema"] == 2
     assert (course / "gradebook.db").is_file()
     for student in ("alice", "bob", "carol"):
         assert (course / "autograded" / student / NAME / "toy.ipynb").is_file()

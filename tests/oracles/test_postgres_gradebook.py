@@ -34,7 +34,7 @@ def test_release_grades_and_feedback_use_the_configured_database(tmp_path):
     other, refused = nbcourse.rejected(lab, "bob", "no notebook")
     results = [nbcourse.graded(lab, row, ("test_clip_bounds",)), refused]
     for _ in range(2):
-        write_results(root, lab, [row, other], results)
+        write_results(root, lab, results)
         write_feedback(root, lab, [row, other], results)
     assert course_directory(root).db_url == URL and not (root / "gradebook.db").exists()
     with Gradebook(URL, "efficient-llm") as gradebook:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toylab import NAME, make_course
 
-from autograder.grading.judge import by_exercise, judge, late_notes, plain, total
+from autograder.grading.judge import by_exercise, judge, kept_answer, late_notes, plain, total
 from autograder.grading.results import (
     CellRun,
     Result,
@@ -102,6 +102,14 @@ def test_a_public_test_says_what_it_saw(lab):
 def test_plain_text_is_one_short_printable_line(text):
     line = plain(text)
     assert len(line) <= 400 and "\n" not in line and line.encode() is not None
+
+
+def test_a_kept_answer_is_bounded_and_shows_what_was_written():
+    answer = "Grüße 👩\u200d💻\n\t$a<b$"
+    assert kept_answer(answer) == answer
+    assert kept_answer("a\x1b[31m\u202eb\x00") == "a?[31m?b?"
+    long = kept_answer("x" * 10**6)
+    assert len(long) < 60_000 and long.endswith("1000000 characters in all")
 
 
 def test_a_cell_that_was_stopped_is_told_once():

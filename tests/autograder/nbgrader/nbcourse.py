@@ -11,6 +11,7 @@ import msgspec
 import nbformat
 
 from autograder.grading import results
+from autograder.grading.rebuild import rebuild
 from autograder.intake import discover as intake
 from autograder.intake.notebook import notebook_cells, notebook_digest
 from autograder.labs import manifest
@@ -190,6 +191,7 @@ def graded(
                 tests=tuple(tests),
             )
         )
+    released = notebook_cells(nbformat.read(lab.release_notebook, as_version=4))
     made = dict(
         student=handed_in.student,
         lab=lab.name,
@@ -198,6 +200,7 @@ def graded(
         max_score=lab.max_score,
         exercises=tuple(parts),
         written=dict(lab.written),
+        answers=rebuild(handed_in.cells, released).answers,
         submission_hash=handed_in.digest,
     )
     return results.Result(**(made | changes))

@@ -32,7 +32,7 @@ def graded(request, tmp_path_factory):
     lab = load_lab(request.param, course)
     rows = discover(course / "submitted", lab)
     results = list(grade_many(lab, rows, jobs=2))
-    write_results(course, lab, rows, results)
+    write_results(course, lab, results)
     write_feedback(course, lab, rows, results)
     return course, lab, {result.student: result for result in results}
 

@@ -70,7 +70,7 @@ def test_maths_code_and_lists_still_render():
 
 def test_the_student_s_answers_stand_in_the_release(lab):
     handed_in = nbcourse.submission(lab, nbcourse.right(lab))
-    nb = executed_notebook(lab, handed_in, nbcourse.graded(lab, handed_in, ("test_clip_bounds",)))
+    nb = executed_notebook(lab, nbcourse.graded(lab, handed_in, ("test_clip_bounds",)))
     nbformat.validate(nb)
     cells = {cell.id: cell for cell in nb.cells}
     assert cells["ex2-b"].source == nbcourse.RIGHT["ex2-b"]
@@ -101,7 +101,7 @@ def test_nothing_else_of_the_student_s_enters(lab):
     next(c for c in nb.cells if c.id == "ex1-check").source = "print('CHECK')"
     nb.metadata["widgets"] = {"x": "WIDGETS"}
     handed_in = nbcourse.submission(lab, nb)
-    shown = nbformat.writes(executed_notebook(lab, handed_in, nbcourse.graded(lab, handed_in)))
+    shown = nbformat.writes(executed_notebook(lab, nbcourse.graded(lab, handed_in)))
     for word in ("OUTPUT", "METADATA", "ATTACHMENT", "TEXT", "HELPER", "CHECK", "WIDGETS"):
         assert word not in shown
     assert "return [factor * n for n in numbers]" in shown
@@ -111,12 +111,12 @@ def test_a_missing_cell_and_a_rejected_submission_are_shown_as_such(lab):
     nb = nbcourse.right(lab)
     nb.cells = [cell for cell in nb.cells if cell.id not in ("ex1", "w1")]
     handed_in = nbcourse.submission(lab, nb)
-    cells = executed_notebook(lab, handed_in, nbcourse.graded(lab, handed_in)).cells
+    cells = executed_notebook(lab, nbcourse.graded(lab, handed_in)).cells
     shown = {cell.id: cell.source for cell in cells}
     assert shown["ex1"] == "# This cell is missing in the submission."
     assert shown["w1"] == "*No response.*"
     row, result = nbcourse.rejected(lab, "bob", "the file is <b>empty</b>")
-    nb = executed_notebook(lab, row, result)
+    nb = executed_notebook(lab, result)
     assert nb.cells[0].source == "Not graded: the file is <\u200bb>empty<\u200b/b>"
     [output] = next(cell for cell in nb.cells if cell.id == "ex1-check").outputs
     assert output.text == "Not graded: the file is <b>empty</b>"
@@ -129,7 +129,7 @@ def test_only_nbgrader_s_own_small_files_are_handed_on(lab, tmp_path):
     (folder / "submission_secret.txt").symlink_to(root / "solutions" / nbcourse.LAB / "toy.py")
     (folder / "timestamp.txt").write_text("2026-01-02 03:04:05 UTC")
     handed_in = nbcourse.submission(lab, nbcourse.right(lab), "eve")
-    write_results(root, lab, [handed_in], [nbcourse.graded(lab, handed_in)])
+    write_results(root, lab, [nbcourse.graded(lab, handed_in)])
     written = root / "autograded" / "eve" / nbcourse.LAB
     assert {path.name for path in written.iterdir()} == {"toy.ipynb", "timestamp.txt"}
     assert {path.name for path in written.parent.iterdir()} == {nbcourse.LAB}
@@ -140,7 +140,6 @@ def test_formgrader_s_page_is_harmless(lab):
     code = f"x = '''{answer}'''"
     nb = nbcourse.answered(lab, w1=answer, ex1=code)
     handed_in = nbcourse.submission(lab, nb)
-    graded = nbcourse.graded(lab, handed_in, notes=tuple(PAYLOADS))
     exporter = HTMLExporter(
         config=course_directory(lab.release_dir.parents[1]).config,
         template_name="formgrade",
@@ -149,7 +148,7 @@ def test_formgrader_s_page_is_harmless(lab):
     resources = {"index": 0, "total": 1, "base_url": "", "notebook_id": "toy"}
 
     def active(submission):
-        nb = executed_notebook(lab, submission, graded)
+        nb = executed_notebook(lab, nbcourse.graded(lab, submission, notes=tuple(PAYLOADS)))
         page = exporter.from_notebook_node(nb, resources=dict(resources))[0]
         assert "alert" in page or submission is not handed_in
         return sorted(set(dangers(page)))
