@@ -9,11 +9,11 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autograder.grading.judge import cell_runs, late_notes, total
+from autograder.grading.judge import total
 from autograder.grading.rebuild import rebuild
 from autograder.grading.results import CellRun
 from autograder.grading.structure import role
-from autograder.grading.verdict import run_timed, told
+from autograder.grading.verdict import run_notes, run_timed
 from autograder.intake.archive import EntryError, read_file
 from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, parse_notebook
 from autograder.labs.manifest import PUBLIC_TESTS, Budget, Exercise, LabError, read_exercises
@@ -61,10 +61,7 @@ def check_notebook(path: Path, course_root: Path) -> Checked:
     remote = RemoteStudent(spec, rebuilt.cells, budget)
     try:
         reports = run_timed([folder / PUBLIC_TESTS], remote, SEED)
-        labels = [cell.label for cell in rebuilt.cells]
-        ran = cell_runs(labels, remote.cell_reports)
-        notes = [*rebuilt.notes, *(told(note, labels) for note in remote.notes)]
-        notes += late_notes(ran, budget.cell_seconds, notes)
+        ran, notes = run_notes(rebuilt, remote, budget)
     finally:
         remote.close()
     return Checked(title, exercises, reports, notes, ran)

@@ -17,11 +17,11 @@ from autograder.grading.judge import (
     plain,
     total,
 )
-from autograder.grading.rebuild import rebuild
-from autograder.grading.results import Result
+from autograder.grading.rebuild import Rebuilt, rebuild
+from autograder.grading.results import CellRun, Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
-from autograder.labs.manifest import LabSpec
+from autograder.labs.manifest import Budget, LabSpec
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
 from efflib.lab.report import TestReport
@@ -56,10 +56,7 @@ def grade_one(
         reports = run_timed(list(lab.test_files.values()), remote, seed)
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
-        labels = [cell.label for cell in rebuilt.cells]
-        cells = cell_runs(labels, remote.cell_reports)
-        notes = [*submission.notes, *rebuilt.notes, *(told(note, labels) for note in remote.notes)]
-        notes += late_notes(cells, lab.budget.cell_seconds, notes)
+        cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
     exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
@@ -72,13 +69,23 @@ def grade_one(
         exercises=exercises,
         written=lab.written,
         answers={name: kept_answer(text) for name, text in rebuilt.answers.items()},
-        notes=tuple(dict.fromkeys(map(plain, notes))),
+        notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
         **provenance(lab, submission, unsafe),
     )
+
+
+def run_notes(
+    rebuilt: Rebuilt, remote: RemoteStudent, budget: Budget
+) -> tuple[tuple[CellRun, ...], list[str]]:
+    """What each cell did, and all sentences for the student on rebuilding and running them."""
+    labels = [cell.label for cell in rebuilt.cells]
+    cells = cell_runs(labels, remote.cell_reports)
+    notes = [*rebuilt.notes, *(told(note, labels) for note in remote.notes)]
+    return cells, notes + late_notes(cells, budget.cell_seconds, notes)
 
 
 def told(note: str, labels: list[str]) -> str:
