@@ -1,10 +1,9 @@
-"""Attention by definition in float64, and how far from it a kernel may be."""
+"""Attention by definition in float64."""
 
 import math
 
 import torch
-
-U = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}  # unit roundoff
+from rounding import attention_bounds
 
 
 def visible(T, S, causal):
@@ -29,16 +28,6 @@ def inputs(T, S, H=2, Hkv=2, d=16, dtype=torch.float32, B=1, seed=0):
     return tuple(torch.randn(s, generator=generator).to(dtype) for s in shapes)
 
 
-def error_bound(q, k, v):
-    """Largest possible |o - exact o|, from the roundings on the way.
-
-    16 bits: the weights p are rounded (u sum p |v| / sum p <= u max|v|) and o is (u max|v|).
-    float32 sums of d products of a score and of S terms, and exp2: each at most its length (and a
-    few for exp2) times 2^-24; an error e of a score changes p by a factor 1 + e, and o by 2 e.
-    """
-    largest = v.abs().max().item()
-    products = q.abs().amax(2).double().sum(-1).max() * k.abs().max()  # >= sum_d |q_d k_d|
-    score = (q.shape[3] + 4) * 2.0**-24 * products / math.sqrt(q.shape[3])
-    sums = 2 * (k.shape[2] + 8) * 2.0**-24
-    rounded = 2 * U[q.dtype] if q.dtype != torch.float32 else U[q.dtype]
-    return float((rounded + 2 * score + sums) * largest)
+def bounds(q, k, v, causal, scale=None):
+    """Largest errors of (o, lse)."""
+    return attention_bounds(q, k, v, visible(q.shape[2], k.shape[2], causal), scale)

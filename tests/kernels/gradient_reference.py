@@ -1,4 +1,4 @@
-"""Gradients of attention by definition in float64, and how far from them a kernel may be."""
+"""Gradients of attention by definition in float64."""
 
 import math
 
@@ -58,23 +58,3 @@ def torch_gradients(q, k, v, do, seen):
     o = torch.zeros_like(q)
     o[:, :, some] = part.detach()
     return o, *torch.autograd.grad(part, leaves, do[:, :, some])
-
-
-def rms(x, exact):
-    return (x.double() - exact).pow(2).mean().sqrt()
-
-
-def error_bounds(q, k, v, do):
-    """Largest possible errors of (dq, dk, dv) in float32.
-
-    A score is off by at most (d + 4) u B, B >= sum |q_d k_d| scale, lse by that and its sum of S
-    terms, so p by a factor 1 + r; dp and delta (both at most A) by their sums of d terms.  Then
-    ds is off by 2 A r p, and dq adds it up with sum_j p = 1; dk and dv with sum_i p <= T.
-    """
-    (T, d), S, u, scale = q.shape[2:], k.shape[2], 2.0**-24, 1 / math.sqrt(q.shape[3])
-    q, k, v, do = (t.double().abs() for t in (q, k, v, do))
-    B = scale * q.sum(-1).max() * k.max() + math.log(S)
-    A = do.sum(-1).max() * v.max()
-    r = u * (4 * (d + 4) * (1 + B) + 2 * (S + T) + 16)
-    rows = T * q.shape[1] // k.shape[1]
-    return scale * k.max() * 2 * A * r, scale * q.max() * rows * 2 * A * r, do.max() * rows * r

@@ -1,7 +1,7 @@
 """Packed weights, codes and scales for the tests of kernels that read them."""
 
 import torch
-from decoding_reference import U
+from rounding import U
 
 from efflib.quantization.linear import quantize_weight
 from efflib.quantization.packing import W4A16Linear
