@@ -43,6 +43,7 @@ LN_2 = tl.constexpr(math.log(2))
 ALIGNMENTS = (None, "top_left", "bottom_right")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 SMALLEST_BLOCK = 16  # of tl.dot on tensor cores
+OFFSETS = 2**31  # within a head kernels count elements in int32, of which GPUs do more at a time
 
 
 @triton.jit
@@ -137,6 +138,18 @@ def alignment_shift(T: int, S: int, causal: str | None) -> int:
     return S - T if causal == "bottom_right" else 0
 
 
+def check_offsets(dim: int, **tensors: Tensor) -> None:
+    """Raises ValueError if rows of one head, along dim, lie too far apart to be reached."""
+    for name, t in tensors.items():
+        step = max(t.stride(dim), t.shape[-1])  # results are contiguous
+        if t.shape[dim] * step > OFFSETS:
+            raise ValueError(
+                f"{t.shape[dim]} rows of {name} that lie {step} elements apart reach beyond the "
+                f"{OFFSETS} elements of a head that int32 counts; if they are strided, use "
+                f"{name}.contiguous()"
+            )
+
+
 def check(q: Tensor, k: Tensor, v: Tensor, block_m: int, block_n: int) -> None:
     """Raises ValueError unless q [B, H, T, d] and k, v [B, Hkv, S, d] fit the kernel."""
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
@@ -152,6 +165,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, block_m: int, block_n: int) -> None:
     for name, size in {"d": q.shape[3], "block_m": block_m, "block_n": block_n}.items():
         if size < SMALLEST_BLOCK or size & (size - 1):
             raise ValueError(f"{name} must be a power of two from {SMALLEST_BLOCK} on, got {size}")
+    check_offsets(2, q=q, k=k, v=v)
 
 
 def check_device(kernel, tensor: Tensor) -> None:

@@ -40,6 +40,7 @@ from efflib.kernels.flash_attention import (
     SMALLEST_BLOCK,
     attend_scores,
     check_device,
+    check_offsets,
 )
 from efflib.kernels.flash_decoding import (
     MAX_SPLITS,
@@ -134,6 +135,7 @@ def paged_attention(
     Raises ValueError for what does not fit.
     """
     check_decoding(q, k, v, 2, block_n)
+    check_offsets(1, k=k, v=v)  # within a page; pages may lie anywhere
     check_table(q, k, block_table, lengths)
     for tensor in (q, k, v, block_table, lengths):
         check_device(paged_decode_kernel, tensor)

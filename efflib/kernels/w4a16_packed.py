@@ -142,7 +142,7 @@ def packed_kernel(
     ONE: M is 1.  WHOLE: no tile ends early.
     """
     n = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN)
-    m = tl.arange(0, BM)
+    m = tl.arange(0, BM).to(tl.int64)
     halves_at = Words.to(tl.pointer_type(tl.int16)) + n[None, :, None] * (2 * row_w)
     acc = tl.zeros([P, BN, BM], tl.float32)
     for first in tl.range(0, GROUPS * PER_GROUP, P, num_stages=STAGES):
