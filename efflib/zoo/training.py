@@ -26,12 +26,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib.attention.zero_sink import with_zero
-from efflib.models.llama import Llama, LlamaConfig
+from efflib.models.llama import AttentionFn, Llama, LlamaConfig, causal_mask
 from efflib.zoo.tokenizer import BEGIN_ID
 
 WARMUP = 100  # steps
 MUON_DECAY = 0.1  # weight decay of the matrices
 CLIP = 1.0  # largest norm of the gradient
+BLOCKS = 4  # of queries in causal_attention; 8 are no faster
 RESUMABLE = ("steps", "decay")  # what a resumed run may change: only the schedule's end
 
 
@@ -115,10 +116,35 @@ def sample(text: Tensor, step: int, recipe: Recipe) -> Tensor:
 
 
 def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Attention with its scores in memory: at T = 256, compiled, faster than the fused kernel."""
+    """Attention with its scores in memory, whatever the mask."""
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # [B, H, T, T]
     p = scores.masked_fill(~mask, float("-inf")).softmax(-1, dtype=torch.float32)
     return p.to(q.dtype) @ v
+
+
+def causal_attention(context: int, device: str) -> AttentionFn:
+    """Causal attention over at most `context` tokens, a block of queries at a time.
+
+    A block of queries leaves out the keys that none of them may see, and what hides the others is
+    added to the scores instead of computed for each of them. Compiled for a CPU at T = 512, forward
+    and backward take a third of `explicit_attention`'s time and less than the fused kernel's.
+    """
+    visible = causal_mask(context, context, device)
+    bias = torch.zeros(visible.shape, dtype=torch.bfloat16, device=device)  # 0 and -inf are exact
+    bias = bias.masked_fill(~visible, float("-inf"))
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        t, outs = q.shape[2], []
+        rows = -(-t // BLOCKS)
+        for i in range(0, t, rows):
+            end = min(i + rows, t)
+            seen = k[:, :, :end].transpose(-1, -2)  # [B, H, d, S]
+            scores = q[:, :, i:end] * q.shape[-1] ** -0.5 @ seen + bias[i:end, :end]
+            p = scores.softmax(-1, dtype=torch.float32)  # [B, H, rows, S]
+            outs.append(p.to(q.dtype) @ v[:, :, :end])
+        return torch.cat(outs, dim=2)
+
+    return attention
 
 
 def average_gradients(model: nn.Module) -> None:
@@ -148,8 +174,8 @@ class Run:
     def __init__(self, recipe: Recipe, text: Tensor, file: Path, device: str = "cpu") -> None:
         self.recipe, self.text, self.file, self.device = recipe, text, file, device
         self.model = initialize(recipe.model, recipe.seed).to(device)
-        attention = with_zero(explicit_attention) if recipe.zero_sink else explicit_attention
-        self.model.set_attention(attention)
+        causal = causal_attention(recipe.context, device)
+        self.model.set_attention(with_zero(explicit_attention) if recipe.zero_sink else causal)
         self.optimizers = optimizers(self.model, recipe)
         self.step, self.log = 0, []
         if file.exists():
