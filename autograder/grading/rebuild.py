@@ -9,9 +9,10 @@ middle of a function is joined again.  Every such step leaves a note, a sentence
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from autograder.grading.magics import syntax_error, to_python
+from autograder.grading.joining import join_split_cells
+from autograder.grading.magics import Reader, syntax_error
 from autograder.grading.structure import (
     DEMO_TAGS,
     Placed,
@@ -26,8 +27,7 @@ from autograder.intake.notebook import Notebook
 
 LAB_CALLS = {"check", "hint", "report"}
 MAX_CHECK_CHARS = 1_000
-MAX_PARTS = 4  # into how many parts a cell may have been split
-MAX_JOINED_CHARS = 20_000
+TOO_MUCH = "There is more to read than grading reads, so some cells were left as they are."
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,15 @@ def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
     notes += structure_notes(placed, answers, release)
     kept, more = to_run(placed)
     kept, templates = drop_templates(kept)
-    kept, joins = join_split_cells(kept)
+    read = Reader()
+    kept, joins = join_split_cells(kept, read)
     notes += more + templates + joins + copies(kept)
     cells = []
     for item in kept:
-        source, remarks = to_python(item.cell.source)
-        cells.append(CellSource(label(item), source))
-        notes += [f"Cell {item.cell.position}: {remark}." for remark in remarks]
+        reading = read(item.cell.source)
+        cells.append(CellSource(label(item), reading.python))
+        notes += [f"Cell {item.cell.position}: {remark}." for remark in reading.notes]
+    notes += [TOO_MUCH] if read.left <= 0 else []
     return Rebuilt(tuple(cells), answers, tuple(dict.fromkeys(notes)))
 
 
@@ -137,60 +139,3 @@ def copies(kept: list[Placed]) -> list[str]:
         name = exercise_name(grade_id)
         notes.append(f"Cells {numbers} are copies of {name}: both ran, the last definition counts.")
     return notes
-
-
-# ---- split cells --------------------------------------------------------------------------------
-
-
-def join_split_cells(kept: list[Placed]) -> tuple[list[Placed], list[str]]:
-    """Joins neighbours of which one is not Python on its own, if together they are."""
-    result, notes, index = list(kept), [], 0
-    while index < len(result):
-        window = parts_around(result, index) if broken(result[index].cell.source) else None
-        if window is None:
-            index += 1
-            continue
-        parts = result[window]
-        origin = next((item.origin for item in parts if item.origin), None)
-        result[window] = [Placed(replace(parts[0].cell, source=joined(parts)), origin)]
-        numbers = " and ".join(str(item.cell.position) for item in parts)
-        notes.append(f"Cells {numbers} are parts of one cell: they were joined.")
-        index = window.start
-    return result, notes
-
-
-def broken(source: str) -> bool:
-    """Not a cell of its own: not Python, or an indented start (which IPython would take away)."""
-    if syntax_error(source) is None:
-        return False
-    return indented(source) or syntax_error(to_python(source)[0]) is not None
-
-
-def indented(source: str) -> bool:
-    lines = (line for line in source.split("\n") if line.strip())
-    return next(lines, "").startswith((" ", "\t"))
-
-
-def parts_around(items: list[Placed], index: int) -> slice | None:
-    """The smallest run of neighbours with this cell in it that is Python when joined."""
-    source = items[index].cell.source
-    alone = syntax_error(to_python(source)[0]) is None  # Python once the indentation is gone
-    for size in range(2, MAX_PARTS + 1):
-        for start in range(max(0, index - size + 1), min(index, len(items) - size) + 1):
-            parts = items[start : start + size]
-            if joinable(parts, strict=alone) and not broken(joined(parts)):
-                return slice(start, start + size)
-    return None
-
-
-def joinable(parts: list[Placed], strict: bool) -> bool:
-    """Parts of one exercise (or of none); strict: all of them carry its id."""
-    if any(item.restored or item.role not in ("solution", "own") for item in parts):
-        return False
-    ids = {item.id for item in parts}
-    small = sum(len(item.cell.source) for item in parts) <= MAX_JOINED_CHARS
-    return small and (len(ids) == 1 if strict else len(ids - {None}) <= 1) and ids != {None}
-
-
-def joined(parts: list[Placed]) -> str:
-    return "\n".join(item.cell.source for item in parts)

@@ -5,7 +5,8 @@ import json
 import pytest
 from toylab import RIGHT1, RIGHT2, SETUP, answered, cell, release
 
-from autograder.grading.magics import to_python
+from autograder.grading import magics
+from autograder.grading.magics import MAX_NOTEBOOK_WORK, Reader, to_python
 from autograder.grading.rebuild import rebuild
 from autograder.intake.notebook import parse_notebook
 
@@ -71,3 +72,60 @@ def test_a_broken_scratch_cell_stays_apart():
     nb = edited(lambda c: c.insert(3, cell("code", "def broken(")))
     assert sources(nb) == [SETUP, RIGHT1, "def broken(", RIGHT2]
     assert built(nb).notes == ()
+
+
+@pytest.mark.parametrize("magic", ["%%bash", "%%writefile x.py", "# mine\n%%time", "%%"])
+@pytest.mark.parametrize("where", [2, 3])
+def test_a_cell_with_a_cell_magic_is_never_joined(magic, where):
+    def edit(c):
+        c[3:3] = [cell("code", "scale(\n")]
+        c.insert(where, cell("code", f"{magic}\necho hello"))
+
+    nb = edited(edit)
+    assert RIGHT1 in sources(nb)
+    assert not any("joined" in note for note in built(nb).notes)
+
+
+# ---- what cannot be mended costs a bounded amount of work ---------------------------------------
+
+BROKEN = "def scale(numbers, factor):\n" + "    x = [n for n in numbers]\n" * 40 + "    return (x\n"
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Characters that IPython and the parser were given, cell by cell."""
+    seen = {"transform": [], "syntax_error": []}
+    for name in seen:
+        original = getattr(magics, name)
+
+        def counted(source, original=original, name=name):
+            seen[name].append(len(source))
+            return original(source)
+
+        monkeypatch.setattr(magics, name, counted)
+    return seen
+
+
+def broken_copies(number, source=BROKEN):
+    texts = [f"{source}# {i}" for i in range(number)]
+    copies = [cell("code", text, "ex1", "s", cell_id=f"c{i}") for i, text in enumerate(texts)]
+    return edited(lambda c: c.__setitem__(slice(3, 3), copies))
+
+
+def test_broken_copies_without_magics_are_not_given_to_ipython(reads):
+    built(broken_copies(50))
+    assert reads["transform"] == []
+    assert sum(reads["syntax_error"]) <= 2 * 50 * 25 * len(BROKEN), "9 windows of 2 to 4 a cell"
+
+
+@pytest.mark.parametrize("source", [BROKEN, "%time x = 1\n" * 30 + BROKEN])
+def test_the_work_of_a_notebook_is_bounded(reads, source):
+    result = built(broken_copies(600, source))
+    assert sum(reads["syntax_error"]) <= 3 * MAX_NOTEBOOK_WORK
+    assert sum(reads["transform"]) * (30 if "%" in source else 1) <= MAX_NOTEBOOK_WORK
+    assert RIGHT1 in [c.source for c in result.cells], "cells that are left alone still run"
+    assert any("more to read" in note for note in result.notes)
+
+
+def test_a_reader_that_has_no_time_left_hands_cells_on():
+    assert Reader(left=3)("%time x = 1") == ("%time x = 1", (), False, False)
