@@ -6,6 +6,7 @@
     tokenizer = zoo.load_tokenizer()            # byte-level BPE, 2048 entries
     zoo.perplexity(model, "code", tokens=16384) # strided, on held-out text
     zoo.calibration("code", n=32, length=256)   # [32, 256] ids of training text
+    zoo.sample(model, zoo.PROMPTS[0])           # the start of a function, continued
 
 Every sample starts with the begin token ``<s>``, id `BEGIN_ID`, in training and in evaluation.
 A name is loaded when it is first used, so importing this package costs nothing.
@@ -15,6 +16,7 @@ from importlib import import_module
 
 _WHERE = {
     "BEGIN_ID": "tokenizer",
+    "PROMPTS": "samples",
     "CorruptCheckpoint": "checkpoints",
     "begin_attention": "probe",
     "bits_per_byte": "evaluation",
@@ -22,7 +24,9 @@ _WHERE = {
     "load": "checkpoints",
     "load_tokenizer": "tokenizer",
     "names": "checkpoints",
+    "parses_share": "samples",
     "perplexity": "evaluation",
+    "sample": "samples",
     "with_outliers": "outliers",
 }
 

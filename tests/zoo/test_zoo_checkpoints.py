@@ -194,4 +194,4 @@ def test_importing_the_zoo_loads_nothing_and_unknown_attributes_fail():
     assert out.stdout.strip() == "False"
     with pytest.raises(AttributeError, match="no attribute 'zebra'"):
         zoo.zebra  # noqa: B018
-    assert all(callable(getattr(zoo, n)) or n == "BEGIN_ID" for n in zoo.__all__)
+    assert all(callable(getattr(zoo, n)) or n in ("BEGIN_ID", "PROMPTS") for n in zoo.__all__)
