@@ -4,6 +4,7 @@ Exit code 0: the command did its work, whatever the grades; 1: it found somethin
 not do it; 2: it was called wrongly, which one line explains.
 """
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -126,7 +127,8 @@ def triad(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: errors that people can mend come as one line."""
+    """Entry point: errors that people can mend come as one line; SIGTERM is taken as Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -2,7 +2,7 @@
 
 A stored result is used again as long as submission, suite, efflib, grader and kind of sandbox are
 the same.  So an interrupted run goes on where it stopped, and a regrade after a change of the suite
-touches only what the change can touch.  Faults of the grader are never stored.
+touches only what the change can touch.  Faults of the grader and doubtful results are never stored.
 """
 
 import functools
@@ -64,7 +64,7 @@ def grade_many(
     for submission, outcome in run(lab, todo, jobs, executor, seed, unsafe):
         result = outcome_result(lab, submission, outcome)
         path = stored_at(cache, lab, submission, seed, unsafe)
-        if path is not None and result.status == "graded":
+        if path is not None and result.status == "graded" and not result.doubtful:
             store(path, result)
         yield result
 

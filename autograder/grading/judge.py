@@ -24,6 +24,7 @@ FIXED = {  # kinds that are no exceptions of the student's (see lab/calls.py and
     "Undefined": "the function is not defined",
     "ChangedArgument": "the function changed one of its arguments in place",
     "MemoryLimit": "stopped: it used too much memory",
+    "Killed": "stopped: the process in which it ran was killed",
     "Exit": "stopped: it ended the process in which it ran",
     "Protocol": "stopped: it disturbed the process in which it ran",
 }

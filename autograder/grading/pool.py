@@ -5,6 +5,7 @@ workers are in flight; after a crash each of those runs again, alone: who crashe
 the others get their grade, and the rest goes on in a fresh pool.
 """
 
+import ctypes
 import os
 import signal
 import time
@@ -18,6 +19,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Outcome = bytes | Exception
 POLL_SECONDS = 1.0
+PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 10.0
 
 
@@ -47,7 +49,12 @@ def run_pool(
     job: Callable[[Item], bytes], waiting: deque[Item], jobs: int, limit: float
 ) -> Generator[tuple[Item, Outcome], None, list[Item]]:
     """Works on `waiting` until it is empty or a worker dies; returns what was in flight then."""
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=start_worker)
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=start_worker,
+        initargs=(os.getpid(),),
+    )
     running: dict[Future, tuple[Item, float]] = {}
     idle = False
     try:
@@ -94,13 +101,21 @@ def stop(pool: ProcessPoolExecutor, idle: bool) -> None:
 state = {"busy": False, "ended": False}
 
 
-def start_worker() -> None:
+def start_worker(coordinator: int) -> None:
     """One torch thread a worker; Ctrl-C is the coordinator's, which then ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, end_worker)
+    die_with(coordinator)
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, end_worker)
+
+
+def die_with(coordinator: int) -> None:
+    """The kernel sends SIGTERM when the coordinator ends, however it ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != coordinator:  # it ended before the kernel knew of the wish
+        end_worker()
 
 
 def guarded(job: Callable[[Item], bytes], item: Item) -> bytes:

@@ -50,6 +50,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     status: "graded"; "rejected": nothing could be graded, reason says why, score is 0;
     "fault": the grader itself failed (reason). A fault is no grade: grade again.
+    doubtful: a sandbox was killed more often than was repeated, perhaps not by the student's code.
     """
 
     schema: int = SCHEMA
@@ -63,6 +64,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     written: dict[str, float] = {}  # questions that await a person: grade_id -> points
     answers: dict[str, str] = {}  # grade_id -> what stands in a solution cell or written answer
     look: dict[str, str] = {}  # grade_id of a written question -> why a person should look there
+    doubtful: bool = False
     notes: tuple[str, ...] = ()
     cells: tuple[CellRun, ...] = ()
     seed: int = 0

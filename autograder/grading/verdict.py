@@ -24,6 +24,7 @@ from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import Budget, LabSpec
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
+from autograder.sandbox.session import KILLED
 from efflib.lab.report import TestReport
 from efflib.lab.runner import run_tests
 from efflib.lab.seeds import derived_seed
@@ -53,7 +54,8 @@ def grade_one(
     spec = SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
     remote = RemoteStudent(spec, rebuilt.cells, lab.budget)
     try:
-        reports = run_timed(list(lab.test_files.values()), remote, seed)
+        files = list(lab.test_files.values())
+        reports, doubtful = repeat_killed(files, remote, seed, run_timed(files, remote, seed))
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
@@ -70,6 +72,7 @@ def grade_one(
         written=lab.written,
         answers={name: kept_answer(text) for name, text in rebuilt.answers.items()},
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
+        doubtful=doubtful or remote.doubtful,
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
@@ -166,13 +169,39 @@ class TimedStudent(Student):
             raise StudentError("Timeout", "the time for the whole submission was used up")
 
 
-def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:
-    """run_tests within the time of a submission.
+def run_timed(
+    files: list[Path], student: Student, seed: int, names: frozenset[str] | None = None
+) -> list[TestReport]:
+    """run_tests within the time of a submission; names: of test functions, only which run.
 
     Raises KeyboardInterrupt after Ctrl-C, which the runner reports as tests that failed.
     """
     timed = TimedStudent(student, time.monotonic() + SUBMISSION_SECONDS)
-    reports = run_tests(files, timed, seed)
+    reports = run_tests(files, timed, seed, names=names)
     if any(report.observed.endswith(STOPPED) for report in reports):
         raise KeyboardInterrupt
     return reports
+
+
+def repeat_killed(
+    files: list[Path], remote: RemoteStudent, seed: int, reports: list[TestReport]
+) -> tuple[list[TestReport], bool]:
+    """(reports, whether they are doubtful) after a second run of tests whose sandbox was killed.
+
+    Their calls may depend on one another, so a whole test is repeated, once, with the same inputs.
+    A test that is killed again counts as failed by the student's code, and is doubtful.
+    """
+    met = [report for report in reports if report.kind == KILLED]
+    swallowed = remote.killed_calls > len(met)  # by a test that expects errors
+    again, remote.repeats = met[: remote.repeats], max(0, remote.repeats - len(met))
+    if again:
+        many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
+        remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
+    found = {(report.file, report.test): report for report in reports}
+    for file in files:
+        names = frozenset(report.test for report in again if report.file == file.name)
+        if names:
+            new = run_timed([file], remote, seed, names)
+            found |= {(report.file, report.test): report for report in new}
+    reports = list(found.values())
+    return reports, swallowed or any(report.kind == KILLED for report in reports)

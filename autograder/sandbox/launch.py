@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 
-from autograder.sandbox import image, keeper, limits, seccomp
+from autograder.sandbox import image, limits, seccomp
 from autograder.sandbox.limits import SandboxUnavailable
 from autograder.sandbox.process import Process
 
@@ -64,14 +64,12 @@ def start_bwrap(spec: SandboxSpec) -> Process:
     hidden = (*arguments, "--seccomp", str(filter_fd))
     args_fd = memory_file("".join(f"{argument}\0" for argument in hidden).encode())
     cgroup = limits.make_cgroup(spec.memory_mb, spec.processes)
-    folders = [str(folder) for folder in cgroup.folders] if cgroup else []
     own = limits.worker_limits(spec.memory_mb, spec.processes, cgroup is not None)
     settings = json.dumps({"path": [image.SITE], "limits": own})
 
     def command(read: int, write: int) -> list[str]:
-        outside = [python, "-I", "-S", keeper.__file__, str(os.getpid()), *folders, "--"]
         inside = [python, "-I", "-B", image.WORKER, str(read), str(write), settings]
-        return [*outside, bwrap(), "--args", str(args_fd), "--", *inside]
+        return [bwrap(), "--args", str(args_fd), "--", *inside]
 
     try:
         return Process(command, ENVIRONMENT, (args_fd, filter_fd), cgroup)
@@ -94,7 +92,7 @@ def start_unsafe(spec: SandboxSpec) -> Process:
     def command(read: int, write: int) -> list[str]:
         return [sys.executable, "-I", str(staged / "worker.py"), str(read), str(write), settings]
 
-    return Process(command, ENVIRONMENT | {"HOME": folder}, folder=folder)
+    return Process(command, ENVIRONMENT | {"HOME": folder}, scratch=folder)
 
 
 def memory_file(content: bytes) -> int:

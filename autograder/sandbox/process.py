@@ -8,20 +8,21 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from autograder.sandbox.keeper import OUT_OF_MEMORY
+from autograder.sandbox import image, keeper
 from autograder.sandbox.limits import Cgroup
 
 PIPE_BYTES = 2**20  # tensors pass in fewer steps than with the usual 64 KiB
 STDERR_BYTES = 4_000
 STOP_SECONDS = 10.0
+MEMORY, KILLED = "memory", "killed"  # how a worker may have ended
 
 
 class Process:
-    """A worker: below a keeper, or (folder given) an unsafe one by itself.
+    """A worker below a keeper.
 
     read_fd and write_fd belong to whoever starts it (wire.Channel).
     command: makes the command line from the worker's ends of the pipes (read, write);
-    inherited: further descriptors for it; folder: its scratch directory, removed at the end.
+    inherited: further descriptors for it; scratch: a folder of its own, removed at the end.
     """
 
     def __init__(
@@ -30,23 +31,25 @@ class Process:
         environment: dict[str, str],
         inherited: tuple[int, ...] = (),
         cgroup: Cgroup | None = None,
-        folder: str | None = None,
+        scratch: str = "",
     ) -> None:
-        self._cgroup, self._folder, self.errors = cgroup, folder, ""
+        self._folders = [str(folder) for folder in cgroup.folders] if cgroup else []
+        self._scratch, self.errors = scratch, ""
         inside_read, self.write_fd = os.pipe()
         self.read_fd, inside_write = os.pipe()
         for fd in (self.write_fd, self.read_fd):
             with contextlib.suppress(OSError):  # beyond the user's share of buffers
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        outside = [str(image.interpreter()), "-I", "-S", keeper.__file__, str(os.getpid()), scratch]
         try:
             self._popen = subprocess.Popen(
-                command(inside_read, inside_write),
+                [*outside, *self._folders, "--", *command(inside_read, inside_write)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(inside_read, inside_write, *inherited),
                 env=environment,
-                cwd=folder or "/",
+                cwd=scratch or "/",
                 start_new_session=True,
             )
         except BaseException:
@@ -58,11 +61,14 @@ class Process:
             os.close(inside_read)
             os.close(inside_write)
 
-    def stop(self) -> bool:
-        """Kills everything inside; True if the kernel had run out of the allowed memory."""
-        if self._folder is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
+    def stop(self, grace: float = 0.0) -> str:
+        """Kills everything inside; says how it had ended by itself: MEMORY, KILLED, or "".
+
+        grace: seconds that it gets for ending by itself, where it is known to be about to.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(grace)
+        before = self._popen.poll()
         self._popen.terminate()
         try:
             code = self._popen.wait(STOP_SECONDS)
@@ -73,10 +79,12 @@ class Process:
         self.errors = (self._popen.stderr.read(STDERR_BYTES) or b"").decode(errors="replace")
         self._popen.stderr.close()
         self._clear()
-        return code == OUT_OF_MEMORY
+        if code == keeper.OUT_OF_MEMORY:
+            return MEMORY
+        return KILLED if before in (keeper.KILLED, -signal.SIGKILL, -signal.SIGTERM) else ""
 
     def _clear(self) -> None:
-        if self._cgroup is not None:
-            self._cgroup.remove()  # if the keeper could not
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        """What the keeper does at its end; again, in case that it was killed."""
+        keeper.remove(self._folders)
+        if self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)

@@ -1,18 +1,21 @@
 """The `student` of the tests: the functions of a notebook whose cells have run in a sandbox.
 
 A new sandbox is started, and the cells run again in it, whenever student code has killed or spoilt
-the last one.
+the last one.  One that was killed by a signal may have been killed from outside, which nobody can
+tell from here: what it was doing then is repeated once, and a few times in all.
 """
 
 import time
 
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
-from autograder.sandbox.session import CellReport, SandboxDied, Session
+from autograder.sandbox.session import KILLED, CellReport, SandboxDied, Session
 from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student
 
 MAX_STARTS = 25  # sessions of one notebook
 MAX_REPEATS = 3  # time in which cells may run again, in notebook_seconds
+MAX_KILLED = 3  # cells and tests of a notebook that are repeated because their sandbox was killed
+REPEAT = CellReport(None, "", 0.0)  # of a cell whose sandbox was killed, perhaps from outside
 
 
 class RemoteStudent(Student):
@@ -28,8 +31,12 @@ class RemoteStudent(Student):
         self._spec, self._budget, self._session = spec, budget, None
         self._cells = [getattr(cell, "source", cell) for cell in cells]
         self._left_out: set[int] = set()
+        self._killed: set[int] = set()  # cells that were running when their sandbox was killed
         self._starts, self._seconds = 0, 0.0
         self._seed, self._calls = 0, 0
+        self.killed_calls = 0
+        self.repeats = MAX_KILLED  # that are left
+        self.doubtful = False  # a cell is left out that may be innocent
         self.notes: list[str] = []
         self.cell_reports: list[CellReport] = []
         self.unavailable: SandboxUnavailable | None = None  # a later sandbox could not be started
@@ -73,7 +80,8 @@ class RemoteStudent(Student):
         session = self._session
         try:
             return work(session, seconds or self._budget.call_seconds)
-        except SandboxDied:
+        except SandboxDied as fault:
+            self.killed_calls += fault.kind == KILLED
             if self._session is session:  # a call inside this one may have started another
                 self._session = None
             raise
@@ -102,6 +110,8 @@ class RemoteStudent(Student):
                 report = CellReport("not run: the notebook's time was used up", "", 0.0)
             left -= report.seconds
             self._seconds += report.seconds
+            if report is REPEAT:
+                return False
             if index == len(self.cell_reports):
                 self.cell_reports.append(report)
             if index in self._left_out:
@@ -113,9 +123,21 @@ class RemoteStudent(Student):
         try:
             return session.run_cell(source, limit)
         except SandboxDied as fault:
+            if fault.kind == KILLED and self._may_repeat(index):
+                self.notes.append(f"code cell {index + 1} was run again: {fault.reason}")
+                return REPEAT
+            self.doubtful = self.doubtful or fault.kind == KILLED
             self._left_out.add(index)
             self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
             return CellReport(str(fault), "", time.monotonic() - started)
+
+    def _may_repeat(self, index: int) -> bool:
+        """Whether a cell gets a second try in a fresh sandbox."""
+        if index in self._killed or not self.repeats:
+            return False
+        self._killed.add(index)
+        self.repeats -= 1
+        return True
 
 
 class Limited(Student):

@@ -7,10 +7,12 @@
 A session is one sandbox; remote.py makes a notebook of it.
 """
 
+import contextlib
 import time
 from dataclasses import dataclass
 
 from autograder.sandbox import launch as sandbox
+from autograder.sandbox import process
 from autograder.sandbox.conversation import Exchange, reported
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.wire import Channel, WireError
@@ -19,13 +21,16 @@ from efflib.lab.student import StudentError
 
 START_SECONDS = 120.0  # python and torch on a busy machine
 STDOUT_CHARS = 10_000
+END_SECONDS = 5.0  # for the end of a sandbox whose worker has closed its pipe
+KILLED = "Killed"
 KINDS = {"late": "Timeout", "closed": "Exit", "protocol": "Protocol"}
 
 
 class SandboxDied(StudentError):
     """Student code ended, blocked or spoilt its sandbox.
 
-    kind: "Timeout", "MemoryLimit", "Exit" or "Protocol"; reason: a sentence.
+    kind: "Timeout", "MemoryLimit", "Exit" or "Protocol"; reason: a sentence.  Kind "Killed": by a
+    signal. The student's code can do that to itself, but so can a machine without memory.
     """
 
     fatal = True
@@ -49,11 +54,13 @@ class Session:
 
     def __init__(self, spec: SandboxSpec) -> None:
         """Raises SandboxUnavailable."""
-        self.spec = spec
-        self._process = sandbox.start(spec)
+        self.spec, self._ready = spec, False
+        self._start()
+
+    def _start(self) -> None:
+        self._process = sandbox.start(self.spec)
         self._channel = Channel(self._process.read_fd, self._process.write_fd)
         self._exchange = Exchange(self._channel)
-        self._ready = False
         self._dead: tuple[str, str] | None = None
 
     def __enter__(self) -> "Session":
@@ -102,7 +109,8 @@ class Session:
             return self._exchange.ask(request, seconds)
         except WireError as fault:
             text = f"stopped after {seconds:g} s" if fault.kind == "late" else str(fault)
-            raise self._die(KINDS[fault.kind], text) from None
+            grace = END_SECONDS if fault.kind == "closed" else 0.0
+            raise self._die(KINDS[fault.kind], text, grace) from None
         except (StudentError, AssertionError, CodecError):
             raise
         except BaseException:  # Ctrl-C in the middle of an answer: the next one could not be told
@@ -110,24 +118,30 @@ class Session:
             raise
 
     def _get_ready(self) -> None:
-        """Waits until torch is imported. Raises SandboxUnavailable."""
-        if self._ready:
-            return
-        try:
-            self._ready = self._exchange.ask({"op": "hello"}, START_SECONDS) == "ready"
-        except WireError:
-            pass
-        if not self._ready:
-            kind = self._die("Exit", "it did not start").kind
-            raise sandbox.start_failure(self.spec, kind, self._process.errors)
+        """Waits until torch is imported. Raises SandboxUnavailable.
 
-    def _die(self, kind: str, reason: str) -> SandboxDied:
+        Nothing of the student's has run by then: a sandbox that is killed is started once more.
+        """
+        for again in (True, False):
+            if self._ready:
+                return
+            with contextlib.suppress(WireError):
+                self._ready = self._exchange.ask({"op": "hello"}, START_SECONDS) == "ready"
+            if not self._ready:
+                kind = self._die("Exit", "it did not start", END_SECONDS).kind
+                if kind != KILLED or not again:
+                    raise sandbox.start_failure(self.spec, kind, self._process.errors)
+                self._start()
+
+    def _die(self, kind: str, reason: str, grace: float = 0.0) -> SandboxDied:
         """Ends the sandbox for good; the first reason stays."""
         if self._dead is None:
-            full = self._process.stop()
+            ended = self._process.stop(grace)
             self._channel.close()
-            if full and kind != "Protocol":
+            if ended == process.MEMORY and kind != "Protocol":
                 kind, reason = "MemoryLimit", f"used more than {self.spec.memory_mb} MB of memory"
+            elif ended == process.KILLED and kind != "Protocol":
+                kind, reason = KILLED, "its process was killed"
             self._dead = (kind, reason)
         return SandboxDied(*self._dead)
 

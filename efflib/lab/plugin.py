@@ -25,8 +25,8 @@ def title_of(test: str) -> str:
 class ExercisePlugin:
     """Provides the fixtures `student` and `rng`, and gathers what every test reported."""
 
-    def __init__(self, student, seed: int, only: str | None) -> None:
-        self._student, self._seed, self._only = student, seed, only
+    def __init__(self, student, seed: int, only: str | None, names: frozenset | None) -> None:
+        self._student, self._seed, self._only, self._names = student, seed, only, names
         self._items: list[pytest.Function] = []
         self._results: dict[str, TestReport] = {}  # by node id: a test may have several cases
         self.faults: list[str] = []  # of the test file
@@ -51,6 +51,8 @@ class ExercisePlugin:
         self.faults += [f"{i.name} has no @exercise" for i in items if declared(i) is None]
         if self._only is not None:
             items[:] = [i for i in items if declared(i) and declared(i).exercise == self._only]
+        if self._names is not None:
+            items[:] = [i for i in items if name_of(i) in self._names]
         self._items = list(items)
 
     def pytest_runtest_setup(self, item) -> None:

@@ -34,8 +34,16 @@ class TestFileError(RuntimeError):
     __test__ = False  # its name would make pytest take it for a test
 
 
-def run_tests(files: list[Path], student, seed: int, only: str | None = None) -> list[TestReport]:
-    """Run the tests of `files`, or those of the exercise `only`, with a student and a seed.
+def run_tests(
+    files: list[Path],
+    student,
+    seed: int,
+    only: str | None = None,
+    names: frozenset[str] | None = None,
+) -> list[TestReport]:
+    """Run the tests of `files` with a student and a seed.
+
+    only: an exercise, the tests of which run; names: of test functions, only which run.
 
     Returns one report for every declared test, in the order of the files; a test that did not
     report counts as failed, also those that Ctrl-C has kept from running.  Raises FileNotFoundError
@@ -43,7 +51,7 @@ def run_tests(files: list[Path], student, seed: int, only: str | None = None) ->
     """
     reports, options = [], []
     for file in files:
-        plugin = _session(Path(file), student, seed, only, options)
+        plugin = _session(Path(file), student, seed, only, names, options)
         reports += plugin.reports()
         options = COLLECT if plugin.interrupted else options
     return reports
@@ -51,10 +59,10 @@ def run_tests(files: list[Path], student, seed: int, only: str | None = None) ->
 
 def collect(files: list[Path]) -> list[TestReport]:
     """The declared tests of `files`, without running them. Raises as `run_tests`."""
-    return [r for f in files for r in _session(Path(f), None, 0, None, COLLECT).reports()]
+    return [r for f in files for r in _session(Path(f), None, 0, None, None, COLLECT).reports()]
 
 
-def _session(file: Path, student, seed: int, only: str | None, options: list[str]):
+def _session(file: Path, student, seed: int, only: str | None, names, options: list[str]):
     """The plugin after a pytest session with one file."""
     import pytest
 
@@ -63,7 +71,7 @@ def _session(file: Path, student, seed: int, only: str | None, options: list[str
     if not file.is_file():
         raise FileNotFoundError(f"no test file {file}")
     file = file.resolve()
-    plugin = ExercisePlugin(student, seed, only)
+    plugin = ExercisePlugin(student, seed, only, names)
     with _isolated(file):
         arguments = [*OPTIONS, *options, f"--rootdir={file.parent}", str(file)]
         code = pytest.main(arguments, plugins=[plugin])

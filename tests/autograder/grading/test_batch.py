@@ -1,17 +1,13 @@
 """A class goes on, whatever one submission does to the grader; nothing is graded twice."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from toylab import NAME, RIGHT1, STUB2, answered, make_course, write
+from toylab import NAME, STUB2, answered, make_course, write
 
 from autograder.grading import batch
 from autograder.grading.batch import cache_dir, grade_many, stored_at
@@ -151,62 +147,6 @@ def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch):
     monkeypatch.setattr(batch, "grade_one", fails(SandboxUnavailable("install bubblewrap")))
     with pytest.raises(SandboxUnavailable, match="install bubblewrap"):
         graded(course, lab, executor=ThreadPoolExecutor(1), seed=98)
-
-
-SCRIPT = f"""
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
-sys.path.insert(0, {str(HERE)!r})
-from pathlib import Path
-from autograder.grading.batch import cache_dir, grade_many
-from autograder.intake.discover import discover
-from autograder.labs.manifest import load_lab
-root = Path(sys.argv[1])
-if __name__ == "__main__":
-    lab = load_lab("{NAME}", root)
-    for result in grade_many(lab, discover(root / "in", lab), jobs=1, cache=cache_dir(root, lab)):
-        print(result.student, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_what_is_graded_and_leaves_no_process(tmp_path):
-    root = make_course(tmp_path / "course")
-    hangs = "def clip(numbers, lo, hi):\n    while True: pass"
-    write(root / "in/a.ipynb", answered())
-    write(root / "in/b.ipynb", answered(ex1=RIGHT1, ex2=hangs))
-    manifest = root / f"autograder/suites/{NAME}/manifest.toml"
-    manifest.write_text(manifest.read_text().replace("call_seconds = 3", "call_seconds = 3000"))
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    command = [sys.executable, str(script), str(root)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout.readline() == "a\n"  # the only worker is now at b, for 3000 s
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate()
-    assert process.returncode != 0
-    stored = (root / "build/results" / NAME).glob("*/*")
-    assert [(path.parent.name, json.loads(path.read_bytes())["score"]) for path in stored] == [
-        ("a", 90)
-    ]
-    for _ in range(600):  # keepers and trackers end on their own once the grader has gone
-        if not processes_of_session(process.pid):
-            break
-        time.sleep(0.1)
-    assert processes_of_session(process.pid) == []
-
-
-def processes_of_session(session: int) -> list[str]:
-    """Command lines of what still runs in a session (its leader's id)."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append((folder / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.slow

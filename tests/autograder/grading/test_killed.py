@@ -1,0 +1,191 @@
+"""A sandbox killed from outside costs nothing; one that its own code kills gains nothing."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from toylab import NAME, RIGHT1, RIGHT2, answered, make_course, write
+
+from autograder.grading.batch import cache_dir, grade_many
+from autograder.grading.verdict import grade_one
+from autograder.intake.discover import discover
+from autograder.labs.manifest import load_lab
+from autograder.sandbox import keeper, limits
+from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
+from autograder.sandbox.session import SandboxDied, Session
+
+KILLS_ITSELF = "def {0}(*_):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)"
+END_SECONDS = 60.0  # for the end of a killed process, however slow the machine is
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return load_lab(NAME, make_course(tmp_path_factory.mktemp("course")))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setattr("autograder.sandbox.session.END_SECONDS", END_SECONDS)
+
+
+def submission(lab, folder, **answers):
+    write(folder / "in/alice.ipynb", answered(**answers))
+    return discover(folder / "in", lab)[0]
+
+
+def chain(session: Session) -> dict[str, int]:
+    """The processes of a sandbox, from the keeper to the worker."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), stat.parent)
+        except OSError:
+            continue
+    names, pids = ("keeper", "bwrap", "inner", "worker"), [session._process._popen.pid]
+    while (child := parents.get(pids[-1])) is not None:
+        pids.append(int(child.name))
+    return dict(zip(names, pids, strict=True))
+
+
+def kill_at(monkeypatch, operation: str, who: str, times: int) -> None:
+    """The first `times` uses of a Session's method meet a sandbox that was just killed."""
+    left, original = [None] * times, getattr(Session, operation)
+
+    def killing(session, *args, **kwargs):
+        if left:
+            left.pop()
+            session._get_ready()
+            os.kill(chain(session)[who], signal.SIGKILL)
+        return original(session, *args, **kwargs)
+
+    monkeypatch.setattr(Session, operation, killing)
+
+
+def outcomes(result):
+    return [(t.test, t.outcome, t.points) for part in result.exercises for t in part.tests]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["worker", "inner", "bwrap", "keeper"])
+def test_a_test_whose_sandbox_is_killed_from_outside_is_repeated(lab, tmp_path, monkeypatch, who):
+    work = submission(lab, tmp_path, ex2="def clip(numbers, lo, hi):\n    return numbers")
+    undisturbed = grade_one(lab, work)
+    kill_at(monkeypatch, "call", who, 1)
+    result = grade_one(lab, work)
+    assert outcomes(result) == outcomes(undisturbed) and result.score == 50
+    assert not result.doubtful and not undisturbed.doubtful
+    assert "1 test was run again: their process was killed, perhaps from outside." in result.notes
+    assert undisturbed.notes == ()
+
+
+@pytest.mark.slow
+def test_a_cell_whose_sandbox_is_killed_from_outside_is_run_again(lab, tmp_path, monkeypatch):
+    kill_at(monkeypatch, "run_cell", "worker", 1)
+    result = grade_one(lab, submission(lab, tmp_path))
+    assert result.score == 90 and not result.doubtful
+    assert all(cell.error is None for cell in result.cells)
+    assert any("was run again: its process was killed" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_code_that_kills_its_process_gets_one_more_try_a_test_and_few_in_all(lab, tmp_path):
+    ex1, ex2 = KILLS_ITSELF.format("scale"), KILLS_ITSELF.format("clip")
+    result = grade_one(lab, submission(lab, tmp_path, ex1=ex1, ex2=RIGHT2))
+    assert result.score == 40 and result.doubtful
+    assert {t.message for t in result.exercises[0].tests} >= {
+        "stopped: the process in which it ran was killed"
+    }
+    assert [note for note in result.notes if "run again" in note] == [
+        "2 tests were run again: their process was killed, perhaps from outside."
+    ]
+    result = grade_one(lab, submission(lab, tmp_path, ex1=ex1, ex2=ex2))
+    assert result.score == 0 and result.doubtful
+    assert any(note.startswith("3 tests were run again") for note in result.notes)
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_its_process_is_left_out_after_its_second_try(lab, tmp_path):
+    ex1 = "import os\nos.kill(os.getpid(), 9)\n" + RIGHT1
+    result = grade_one(lab, submission(lab, tmp_path, ex1=ex1))
+    assert result.score == 40 and result.doubtful
+    notes = [note for note in result.notes if "was killed" in note]
+    assert ["run again" in note for note in notes] == [True, False] and "left out" in notes[1]
+
+
+@pytest.mark.slow
+def test_a_doubtful_result_is_not_stored(lab, tmp_path):
+    work = submission(lab, tmp_path, ex1=KILLS_ITSELF.format("scale"))
+    [result] = grade_many(lab, [work], jobs=1, cache=cache_dir(tmp_path, lab))
+    assert result.doubtful and result.status == "graded"
+    assert list(cache_dir(tmp_path, lab).glob("*/*")) == []
+
+
+# ---- the session --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_is_killed_at_its_start_is_started_once_more(monkeypatch):
+    starts = []
+    original = Session._start
+
+    def start(session):
+        original(session)
+        starts.append(session._process._popen.pid)
+        if len(starts) in (1, 3, 4):
+            os.kill(starts[-1], signal.SIGKILL)
+
+    monkeypatch.setattr(Session, "_start", start)
+    with Session(SandboxSpec()) as session:
+        assert session.run_cell("x = 1", 60).error is None and len(starts) == 2
+    with Session(SandboxSpec()) as session, pytest.raises(SandboxUnavailable, match="did not"):
+        session.run_cell("x = 1", 60)
+    assert len(starts) == 4
+
+
+@pytest.mark.slow
+def test_a_killed_keeper_leaves_no_group():
+    before = groups()
+    with Session(SandboxSpec()) as session:
+        session._get_ready()
+        assert len(groups()) > len(before) or limits.usable_parents() is None
+        os.kill(chain(session)["keeper"], signal.SIGKILL)
+        with pytest.raises(SandboxDied) as caught:
+            session.run_cell("import time\ntime.sleep(60)", 90)  # the kernel tells bwrap later
+    assert caught.value.kind == "Killed" and groups() == before
+
+
+def groups() -> list[Path]:
+    _, parents = limits.usable_parents() or (0, ())
+    return [g for parent in parents for g in parent.glob(f"{limits.PREFIX}-{os.getpid()}-*")]
+
+
+OOM, PEAK = "memory.oom_control", "memory.max_usage_in_bytes"
+V1 = {"memory.limit_in_bytes": "99999744\n", "memory.memsw.limit_in_bytes": "99999744\n"}
+
+
+@pytest.mark.parametrize(
+    "files, own",
+    [
+        ({"memory.events": "low 0\nmax 9\noom 1\noom_kill 1\n"}, True),
+        ({"memory.events": "low 0\nmax 0\noom 0\noom_kill 1\n"}, False),  # the machine's memory
+        ({"memory.events": "low 0\nmax 9\noom 0\noom_kill 0\n"}, False),
+        (
+            V1 | {"memory.oom_control": "oom_kill 2\n", PEAK: "99999744"},
+            True,
+        ),
+        (
+            V1 | {"memory.oom_control": "oom_kill 0\n", PEAK: "99999744"},
+            False,
+        ),
+        (
+            V1 | {"memory.oom_control": "oom_kill 2\n", PEAK: "55555555"},
+            False,
+        ),
+        ({}, False),
+    ],
+)
+def test_the_groups_own_limit_is_told_from_the_machines(tmp_path, files, own):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert keeper.at_own_limit(str(tmp_path)) is own
