@@ -74,6 +74,7 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
     if run.recipe.zero_sink:
         checkpoints.mark_zero_sink(target)
     stored = checkpoints.load_unchecked(target)
+    teacher = run.recipe.teacher
     batch_tokens = run.recipe.batch * run.recipe.context
     report = {
         "name": name,
@@ -89,6 +90,8 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
         "flops_per_token": flops_per_token(stored),
         "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
         "packages": packages.provenance(),
+        "teacher_sha256": teacher
+        and checkpoints.sha256(checkpoints.FOLDER / teacher / WEIGHTS_FILE),
         "digests": {
             f"{s} {kind}": corpus.digest(s, kind == "held-out")
             for s in corpus.SPLITS
@@ -127,7 +130,7 @@ the language reference, and nothing else.
   of the packages in `efflib/zoo/packages.py`; {text_tokens:,} tokens, {epochs} passes.
 - Training: {steps:,} steps of {batch} samples, {tokens:,} tokens{unfinished}; Muon at
   {matrix_lr} for the layers' matrices, AdamW at {vector_lr} for the rest; warm-up, constant,
-  linear decay; seed {seed}.
+  linear decay; seed {seed}.{teacher}
 - {begin} The head that attends to the first key most gives it
   {sink:.2f} of its attention on held-out code (layer {sink_layer}, head {sink_head}, counted
   from 0).
@@ -146,6 +149,11 @@ BEGIN_TEXT = {
     (True, True): "Every sample starts with `<s>`; the softmax has an extra zero, here key 0.",
 }
 COPIED = "name parameters context stride command tokens text_tokens epochs sample_tokens".split()
+
+
+TEACHER_TEXT = """
+- Distilled from `{teacher}` (weights {teacher_sha256:.12}): what became small is the divergence
+  of its predictions, on that text and, {repeats} times, on {written:,} tokens that it wrote."""
 
 
 def card(report: dict, size: int) -> str:
@@ -172,6 +180,7 @@ def card(report: dict, size: int) -> str:
         begin=BEGIN_TEXT[recipe["begin"], recipe["zero_sink"]],
         unfinished="" if report["finished"] else f", unfinished (of {recipe['steps']:,} steps)",
         **{k: recipe[k] for k in ("batch", "matrix_lr", "vector_lr", "seed")},
+        teacher=TEACHER_TEXT.format(**report | recipe) if recipe.get("teacher") else "",
         sink=sinks.max().item(),
         sink_layer=layer,
         sink_head=head,

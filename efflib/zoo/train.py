@@ -17,6 +17,7 @@ do: they wait for one another once in a step, not in every matrix product.
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,14 +26,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from efflib.models.checkpoint import WEIGHTS_FILE
 from efflib.models.llama import LlamaConfig
 from efflib.zoo import corpus, packages
 from efflib.zoo.cards import export
-from efflib.zoo.checkpoints import FOLDER
+from efflib.zoo.checkpoints import FOLDER, load, sha256
+from efflib.zoo.distillation import distillation_loss, written
 from efflib.zoo.evaluation import SEGMENTS, held_out_segments, perplexity
 from efflib.zoo.probe import begin_attention
 from efflib.zoo.tokenizer import BEGIN_ID, VOCAB_SIZE, text_ids, train_and_save
-from efflib.zoo.training import Recipe, Run, loss_function
+from efflib.zoo.training import Recipe, Run, causal_attention, loss_function
 
 CODE_REPEATS, PROSE_REPEATS = 2, 4  # of the standard library's text in an epoch: 20 and 4 %
 LOG_STEPS = 250
@@ -77,6 +80,30 @@ def training_text() -> Tensor:
     return torch.cat(CODE_REPEATS * [code] + PROSE_REPEATS * [prose] + [packages.text_ids()])
 
 
+def text_of(recipe: Recipe, folder: Path) -> Tensor:
+    """What a recipe trains on: the training text, and what its teacher writes. [N]
+
+    The latter is kept in `folder` under the hash of the teacher's weights, for it takes a while.
+    """
+    text = training_text()
+    if not recipe.written:
+        return text
+    weights = sha256(FOLDER / recipe.teacher / WEIGHTS_FILE)
+    file = folder / f"{recipe.teacher}-{weights[:12]}-{recipe.seed}-{recipe.written}.pt"
+    if not file.exists():
+        torch.save(written(load(recipe.teacher), text, recipe.written, recipe.seed), file)
+    return torch.cat([text] + recipe.repeats * [torch.load(file, weights_only=True)])
+
+
+def loss_of(run: Run) -> Callable[[Tensor], Tensor]:
+    """What the run makes small: cross-entropy, or the divergence from its teacher."""
+    if run.recipe.teacher is None:
+        return loss_function(run.model, run.device)
+    teacher = load(run.recipe.teacher).to(run.device)
+    teacher.set_attention(causal_attention(run.recipe.context, run.device))
+    return distillation_loss(run.model, teacher, run.device)
+
+
 def measure(run: Run) -> dict[str, float]:
     """Held-out perplexities on part of the text, and the largest attention to the first key."""
     run.model.eval()
@@ -97,7 +124,7 @@ def measure(run: Run) -> dict[str, float]:
 def train(run: Run, compiled: bool) -> None:
     """Run to the recipe's last step, saving and logging on the way (the first worker does)."""
     first_worker = not dist.is_initialized() or dist.get_rank() == 0
-    loss = loss_function(run.model, run.device)
+    loss = loss_of(run)
     loss = torch.compile(loss) if compiled else loss
     step_tokens = run.recipe.batch * run.recipe.context
     first, start, saved, losses = run.step, time.monotonic(), 0.0, []
@@ -131,7 +158,8 @@ def work(rank: int, options: argparse.Namespace) -> None:
     if options.workers > 1:
         store = f"file://{options.state.absolute()}/{options.what}.rendezvous"
         dist.init_process_group("gloo", store, rank=rank, world_size=options.workers)
-    run = Run(options.recipe, training_text(), state_file(options), options.device)
+    text = text_of(options.recipe, options.state)
+    run = Run(options.recipe, text, state_file(options), options.device)
     train(run, compiled=not options.eager)
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -160,10 +188,11 @@ def main() -> None:
     if options.steps is not None:
         options.recipe = replace(options.recipe, steps=options.steps)
     options.state.mkdir(parents=True, exist_ok=True)
+    text = text_of(options.recipe, options.state)  # once: every worker reads what is written
     if not options.export:
         (options.state / f"{options.what}.rendezvous").unlink(missing_ok=True)
         torch.multiprocessing.spawn(work, (options,), nprocs=options.workers)
-    run = Run(options.recipe, training_text(), state_file(options))
+    run = Run(options.recipe, text, state_file(options))
     command = f"python -m efflib.zoo.train {options.what}"
     command += f" --steps {options.recipe.steps} --workers {options.workers}"
     export(run, options.what, command, {"code": CODE_REPEATS, "prose": PROSE_REPEATS}, options.into)

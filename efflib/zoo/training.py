@@ -50,6 +50,9 @@ class Recipe:
     begin: bool = True  # whether the begin token stands before every sample
     zero_sink: bool = False  # whether the softmax has an extra zero
     seed: int = 0
+    teacher: str | None = None  # the model of the zoo whose predictions are learned, not the text
+    written: int = 0  # tokens that the teacher writes
+    repeats: int = 1  # of what it wrote, in an epoch
 
 
 def saved_recipe(saved: dict) -> Recipe:
