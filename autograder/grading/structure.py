@@ -7,7 +7,8 @@ the submission's own flags, points and types count for nothing.
 import re
 from dataclasses import dataclass, replace
 
-from autograder.intake.notebook import CONFLICT, Cell, Notebook
+from autograder.intake.notebook import Cell, Notebook
+from autograder.intake.repair import CONFLICT
 
 DEMO_TAGS = {"demo", "skip-grading"}
 DEFINED = re.compile(r"^(?:async +def|def|class) +(\w+)|^(\w+) *(?::[^=\n]*)?=(?!=)", re.MULTILINE)

@@ -16,6 +16,8 @@ from typing import BinaryIO
 
 MAX_DEPTH = 6
 MAX_ENTRIES = 20_000
+MAX_TABLE = 10_000_000  # bytes of a zip's table of contents
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SKIPPED = {"__MACOSX", "__pycache__"}
 
 
@@ -51,6 +53,14 @@ def other(parts: tuple[str, ...], reason: str) -> Entry:
     return Entry(parts, "other", read)
 
 
+def is_zip(entry: Entry) -> bool:
+    return entry.kind == "file" and entry.parts[-1].lower().endswith(".zip")
+
+
+def is_notebook(entry: Entry) -> bool:
+    return entry.kind != "folder" and entry.parts[-1].lower().endswith(".ipynb")
+
+
 def skipped(part: str) -> bool:
     return part in SKIPPED or (part.startswith(".") and part != "..")
 
@@ -59,8 +69,12 @@ def capped(file: BinaryIO, limit: int, name: str) -> bytes:
     """Reads a stream to its end, but never more than limit + 1 bytes of it."""
     data = file.read(limit + 1)
     if len(data) > limit:
-        raise EntryError(f"{shown(name)} is larger than {limit / 1e6:g} MB")
+        raise too_large(name, limit)
     return data
+
+
+def too_large(name: str, limit: int) -> EntryError:
+    return EntryError(f"{shown(name)} is larger than {limit / 1e6:.3g} MB")
 
 
 # ---- folders ------------------------------------------------------------------------------------
@@ -110,8 +124,10 @@ def read_file(path: Path, limit: int) -> bytes:
 def unzip(source: Path | bytes, name: str) -> Iterator[Entry]:
     """Entries of a zip, given by path or content. Raises EntryError if it is no sound zip."""
     try:
-        archive = zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source)
+        archive = open_zip(io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb"))
         members = sorted(archive.infolist(), key=lambda member: member.filename)
+    except EntryError as error:
+        raise EntryError(f"{shown(name)} {error}") from None
     except Exception:  # hostile bytes: zipfile raises many kinds besides BadZipFile
         raise EntryError(f"{shown(name)} is not a zip archive that can be read") from None
     if len(members) > MAX_ENTRIES:
@@ -123,6 +139,17 @@ def unzip(source: Path | bytes, name: str) -> Iterator[Entry]:
             yield zip_entry(archive, member, parts)
 
 
+def open_zip(file: BinaryIO) -> zipfile.ZipFile:
+    """The archive, unless its table of contents alone would fill the memory.
+
+    zipfile makes an object of a few hundred bytes from each entry of that table, which can take 46.
+    """
+    table = zipfile._EndRecData(file)  # what ZipFile itself goes by when it reads the table
+    if table and table[zipfile._ECD_SIZE] > MAX_TABLE:
+        raise EntryError(f"has a table of contents of more than {MAX_TABLE // 10**6} MB")
+    return zipfile.ZipFile(file)
+
+
 def zip_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, parts: tuple) -> Entry:
     where = shown(member.filename)
     if parts[0] == "" or ".." in parts or ":" in parts[0]:
@@ -132,7 +159,14 @@ def zip_entry(archive: zipfile.ZipFile, member: zipfile.ZipInfo, parts: tuple) -
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
         return other(parts, f"{where} is a link or a device: hand in the file itself")
 
+    if member.compress_type not in METHODS:
+        # bzip2 and lzma give all they have at once: a few bytes can become gigabytes
+        reason = f"{where} is packed in a way that is not accepted: zip it again as usual (deflate)"
+        return other(parts, reason)
+
     def read(limit: int) -> bytes:
+        if member.file_size > limit:  # as the archive says; `capped` counts what really comes
+            raise too_large(where, limit)
         try:
             with archive.open(member) as file:
                 return capped(file, limit, where)

@@ -1,28 +1,33 @@
 """Finds what each student handed in. One row per student, whatever the files are.
 
 Understood: a folder with one folder (or one .ipynb, or one .zip) per student, nbgrader's
-submitted/<student>/<lab>/, one zip of any of these, one notebook named after its student.
+submitted/<student>/<lab>/, downloads of Canvas, Moodle, Blackboard and Gradescope (lms.py), one zip
+of any of these, one notebook named after its student.
 """
 
-import hashlib
-import re
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from autograder.intake.archive import Entry, EntryError, file_entry, shown, unzip, walk
-from autograder.intake.notebook import (
-    MAX_NOTEBOOK_BYTES,
-    Notebook,
-    NotebookError,
-    notebook_digest,
-    parse_notebook,
+from autograder.intake.archive import (
+    Entry,
+    EntryError,
+    file_entry,
+    is_notebook,
+    is_zip,
+    unzip,
+    walk,
 )
+from autograder.intake.choose import Unclear, choose
+from autograder.intake.lms import Parcel, is_alone, looks_exported, parcels_of, sender_of
+from autograder.intake.names import name_hash
+from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
+from autograder.intake.owners import HOW, Owner, owners_of
+from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
-STUDENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 MAX_CLASS_ZIP = 1_000_000_000
-MAX_STUDENT_ZIP = 50_000_000
-MAX_NOTEBOOKS = 10  # of one student, to choose from
+MISSING = "nothing handed in"
 
 
 class IntakeError(Exception):
@@ -39,38 +44,111 @@ class Submission:
     cells: Notebook
     digest: str
     notes: tuple[str, ...] = ()
+    name: str = ""  # of the person, if a roster or a course system told it
+    handed_in: datetime | None = None  # UTC, without a zone
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """A submission that cannot be graded, and why, in a sentence for the student."""
+    """A row that cannot be graded, and why, in a sentence.
+
+    status: "rejected": the student handed in something that is no notebook; "missing": the student
+    handed in nothing; "unclear": nobody can tell whose it is, or which of several counts, so it is
+    no student's row, and the sentence is for the teacher.
+    """
 
     student: str
     lab: str
     reason: str
+    name: str = ""
+    status: str = "rejected"
+
+    @property
+    def known(self) -> bool:
+        """May this be written down as what a student handed in?"""
+        return self.status == "rejected"
 
 
-def discover(path: Path, lab: LabSpec) -> list[Submission | Rejected]:
-    """One row per student found under `path`, sorted by id. Raises IntakeError if there is none."""
-    path = Path(path)
+Row = Submission | Rejected
+
+
+def discover(
+    path: Path,
+    lab: LabSpec,
+    roster: Roster | None = None,
+    mapping: dict[str, str] | None = None,
+) -> list[Row]:
+    """One row per student, sorted by id: who is under `path`, and everyone on the roster.
+
+    mapping: names of folders and files -> id.  Raises IntakeError if there is nothing under `path`.
+    """
+    parcels = parcels_of(found_at(Path(path), lab))
+    if not parcels:
+        raise IntakeError(f"{path} holds no submission of {lab.name}")
+    rows, students = [], {}
+    for parcel in parcels:
+        for owner in owners_of(parcel, roster, mapping or {}):
+            if isinstance(owner, Owner):
+                students.setdefault(owner.id.casefold(), []).append((owner, parcel))
+            else:
+                rows.append(unclear("/".join(parcel.labels), lab, owner))
+    rows += [student_row(sent, lab) for sent in students.values()]
+    present = {row.student for row in rows}
+    for one in (roster or {}).values():
+        if one.id not in present:
+            rows.append(Rejected(one.id, lab.name, MISSING, one.name, "missing"))
+    return sorted(rows, key=lambda row: row.student)
+
+
+def read_submission(path: Path, student: str, lab: LabSpec) -> Row:
+    """One student's notebook, zip or folder, under an id that is known already."""
+    folder = path.is_dir() and not path.is_symlink()
+    files = list(walk(path)) if folder else [file_entry(path, (path.name,))]
+    sender = sender_of(path.name, alone=not folder)
+    return student_row([(Owner(student), Parcel((sender,), tuple(files)))], lab)
+
+
+def student_row(sent: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
+    """The row of one student, who may have sent several parcels."""
+    owner, parcels = sent[0][0], [parcel for _, parcel in sent]
+    ids = {one.id for one, _ in sent}
+    if len(ids) > 1:
+        told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
+        return unclear("/".join(sorted(ids)), lab, told)
+    try:
+        best = choose(parcels, lab)
+    except Unclear as error:
+        return Rejected(owner.id, lab.name, f"{owner.id}: {error}", owner.name, "unclear")
+    except (EntryError, NotebookError) as error:
+        return Rejected(owner.id, lab.name, str(error), owner.name)
+    when = best.when[1] if best.when and best.when[0] == "time" else None
+    digest = notebook_digest(best.cells)
+    return Submission(
+        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when
+    )
+
+
+def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:
+    """A row that is no student's; its id is none that a student could have."""
+    return Rejected(f"unclear-{name_hash(name)}", lab.name, reason, status="unclear")
+
+
+# ---- where it is --------------------------------------------------------------------------------
+
+
+def found_at(path: Path, lab: LabSpec) -> list[Entry]:
+    """Everything under a path, without a folder around all of it. Raises IntakeError."""
     if path.is_dir():
         entries = list(walk(path.resolve()))
+        inner = below_the_top(entries)
+        entries = inner if looks_exported(inner) and not looks_exported(entries) else entries
     elif path.suffix.lower() == ".zip" and path.is_file():
         entries = class_zip(path, lab.name)
     elif path.suffix.lower() == ".ipynb" and path.is_file():
         entries = [file_entry(path.resolve(), (path.name,))]
     else:
         raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
-    rows = [choose(name, files, lab) for name, files in by_student(entries, lab.name).items()]
-    if not rows:
-        raise IntakeError(f"{path} holds no submission of {lab.name}")
-    return sorted(rows, key=lambda row: row.student)
-
-
-def read_submission(path: Path, student: str, lab: LabSpec) -> Submission | Rejected:
-    """One student's notebook, zip or folder, under an id that is known already."""
-    folder = path.is_dir() and not path.is_symlink()
-    return choose(student, list(walk(path)) if folder else [file_entry(path, (path.name,))], lab)
+    return of_this_lab(entries, lab.name)
 
 
 def class_zip(path: Path, lab: str) -> list[Entry]:
@@ -81,115 +159,27 @@ def class_zip(path: Path, lab: str) -> list[Entry]:
         entries = list(unzip(path.resolve(), path.name))
     except EntryError as error:
         raise IntakeError(str(error)) from None
-    inner = [entry for entry in entries if len(entry.parts) > 1]
-    one_top = len({entry.parts[0] for entry in entries}) == 1
-    if not one_top or any(entry.parts[1] == lab for entry in inner):
+    inner = below_the_top(entries)
+    if looks_exported(entries) or any(entry.parts[0] == lab for entry in inner):
         return entries
     handed_in = [entry for entry in inner if is_zip(entry) or is_notebook(entry)]
-    several = len(handed_in) > 1 or any(len(entry.parts) > 2 for entry in handed_in)
-    return [Entry(e.parts[1:], e.kind, e.read) for e in inner] if several else entries
+    several = len(handed_in) > 1 or any(len(entry.parts) > 1 for entry in handed_in)
+    return inner if several or looks_exported(inner) else entries
 
 
-def is_zip(entry: Entry) -> bool:
-    return entry.kind == "file" and entry.parts[-1].lower().endswith(".zip")
+def below_the_top(entries: list[Entry]) -> list[Entry]:
+    """The entries in the one folder on the top level; none if there are several."""
+    if len({entry.parts[0] for entry in entries}) != 1:
+        return []
+    return [Entry(e.parts[1:], e.kind, e.read) for e in entries if len(e.parts) > 1]
 
 
-def is_notebook(entry: Entry) -> bool:
-    return entry.kind != "folder" and entry.parts[-1].lower().endswith(".ipynb")
-
-
-def by_student(entries: list[Entry], lab: str) -> dict[str, list[Entry]]:
-    """Entries of each student; a file on the top level counts as a folder of one file."""
-    students: dict[str, list[Entry]] = {}
-    for entry in entries:
-        top, alone = entry.parts[0], len(entry.parts) == 1
-        if alone and (is_notebook(entry) or is_zip(entry)):
-            students.setdefault(top.rpartition(".")[0], []).append(entry)
-        elif not alone or entry.kind != "file":  # other files on the top level are not students
-            students.setdefault(top, []).append(entry)
+def of_this_lab(entries: list[Entry], lab: str) -> list[Entry]:
+    """In nbgrader's <student>/<lab>/..., who has no folder of this lab handed in nothing."""
     if not any(in_lab_folder(entry, lab) for entry in entries):
-        return students
-    # nbgrader's layout, <student>/<lab>/...: who has no folder of this lab did not hand it in
-    found = {
-        student: [e for e in files if in_lab_folder(e, lab) or loose(e)]
-        for student, files in students.items()
-    }
-    return {student: files for student, files in found.items() if files}
+        return entries
+    return [e for e in entries if in_lab_folder(e, lab) or is_alone(e)]
 
 
 def in_lab_folder(entry: Entry, lab: str) -> bool:
     return entry.parts[1:2] == (lab,) and (len(entry.parts) > 2 or entry.kind != "file")
-
-
-def loose(entry: Entry) -> bool:
-    """On the top level, and not a folder."""
-    return len(entry.parts) == 1 and entry.kind != "folder"
-
-
-def choose(student: str, files: list[Entry], lab: LabSpec) -> Submission | Rejected:
-    """The notebook among a student's files: the only one, or the one with the lab's cell ids."""
-    if not STUDENT_ID.fullmatch(student):
-        why = "is not a student id: letters, digits and . _ @ + - only, at most 64"
-        return Rejected(stand_in(student), lab.name, f"{ascii(shown(student))} {why}")
-    try:
-        name, cells, notes = pick(read_all(files), lab)
-    except (EntryError, NotebookError) as error:
-        return Rejected(student, lab.name, str(error))
-    return Submission(student, lab.name, name, cells, notebook_digest(cells), notes)
-
-
-def stand_in(name: str) -> str:
-    """A safe id for a name that is none: distinct names get distinct ids."""
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"invalid-{digest[:12]}"
-
-
-def read_all(files: list[Entry]) -> list[tuple[str, Notebook | Exception]]:
-    """(name, cells or what is wrong) of every notebook; zips are opened if there is none beside."""
-    notebooks = list(filter(is_notebook, files))
-    if not notebooks:
-        for entry in filter(is_zip, files):
-            packed = list(unzip(entry.read(MAX_STUDENT_ZIP), entry.name))
-            files = files + packed
-            notebooks += filter(is_notebook, packed)
-    for entry in files:
-        escapes = ".." in entry.parts or entry.parts[0] == ""
-        if escapes or (entry.kind == "other" and not notebooks):
-            entry.read(0)  # raises its reason
-    if len(notebooks) > MAX_NOTEBOOKS:
-        raise EntryError(f"there are {len(notebooks)} notebooks: hand in one")
-    return [(entry.name, read_one(entry)) for entry in notebooks]
-
-
-def read_one(entry: Entry) -> Notebook | Exception:
-    try:
-        return parse_notebook(entry.read(MAX_NOTEBOOK_BYTES))
-    except (EntryError, NotebookError) as error:
-        return error
-
-
-def pick(found: list[tuple[str, Notebook | Exception]], lab: LabSpec) -> tuple:
-    """(name, cells, notes) of the notebook to grade; raises what is wrong with it."""
-    if not found:
-        raise EntryError("there is no notebook (.ipynb) in the submission")
-    if len(found) > 1:
-        known = set(lab.exercises) | set(lab.written)
-        counts = [own_ids(cells, known) for _, cells in found]
-        best = [item for item, count in zip(found, counts, strict=True) if count == max(counts)]
-        if max(counts) == 0 or len({repr(cells) for _, cells in best}) > 1:
-            names = ", ".join(name.rpartition("/")[2] for name, _ in found)
-            raise EntryError(f"there are {len(found)} notebooks ({names}): hand in one")
-        found = best[:1]
-        notes = (f"There were several notebooks; {best[0][0]} was graded.",)
-    else:
-        notes = ()
-    name, cells = found[0]
-    if isinstance(cells, Exception):
-        raise cells
-    return name, cells, notes
-
-
-def own_ids(cells: Notebook | Exception, known: set[str]) -> int:
-    """How many of the lab's exercise ids a notebook has."""
-    ids = set() if isinstance(cells, Exception) else {cell.grade_id for cell in cells}
-    return len(ids & known)

@@ -1,0 +1,166 @@
+"""Which of a student's files is graded."""
+
+from dataclasses import dataclass
+
+from autograder.intake.archive import Entry, EntryError, is_notebook, is_zip, unzip
+from autograder.intake.lms import Parcel, Stamp, upload_number
+from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, read_notebook
+from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
+from autograder.labs.manifest import LabSpec
+
+MAX_STUDENT_ZIP = 50_000_000
+MAX_STUDENT_BYTES = 300_000_000  # of all files of one student that are read, after unpacking
+MAX_NOTEBOOKS = 10  # of one student, to choose from
+TIMESTAMP = "timestamp.txt"  # nbgrader's
+
+
+class Unclear(Exception):
+    """Several hand-ins of a student, and nothing says which one counts."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A notebook that may be the one; `cells` is what is wrong with it, if it cannot be read."""
+
+    file: str
+    cells: Notebook | Exception
+    notes: tuple[str, ...] = ()
+    when: Stamp = None
+
+
+class Budget:
+    """Counts what is read of one student's files, so that many large ones have an end too."""
+
+    def __init__(self, total: int) -> None:
+        self.left = total
+
+    def read(self, entry: Entry, limit: int) -> bytes:
+        if self.left <= 0:
+            raise EntryError(f"the files hold more than {MAX_STUDENT_BYTES // 10**6} MB")
+        data = entry.read(min(limit, self.left))
+        self.left -= len(data)
+        return data
+
+
+def choose(parcels: list[Parcel], lab: LabSpec) -> Candidate:
+    """The notebook to grade of everything that one student sent.
+
+    Raises EntryError or NotebookError with what is wrong, Unclear if a person has to say.
+    """
+    budget = Budget(MAX_STUDENT_BYTES)
+    found, errors = [], []
+    for parcel in parcels:
+        try:
+            found += candidates(parcel, budget)
+        except EntryError as error:
+            if len(parcels) == 1:
+                raise
+            errors.append(f"{parcel.labels[0]} was not used: {error}.")
+    if not found:
+        raise EntryError(" ".join(errors) or "there is no notebook (.ipynb) in the submission")
+    best, notes = pick(found, lab, several=len(parcels) > 1)
+    if isinstance(best.cells, Exception):
+        raise best.cells
+    return Candidate(best.file, best.cells, (*notes, *errors, *best.notes), best.when)
+
+
+def candidates(parcel: Parcel, budget: Budget) -> list[Candidate]:
+    """Every notebook of a parcel; zips are opened if none is beside, or if they may be newer."""
+    files = list(parcel.files)
+    when, notes = sent(parcel, budget)
+    found = [(entry, upload_number(entry.parts[0])) for entry in filter(is_notebook, files)]
+    if not found or any(upload for _, upload in found):
+        for archive in filter(is_zip, parcel.files):
+            data = budget.read(archive, MAX_STUDENT_ZIP)
+            packed = list(unzip(data, archive.name))
+            files += packed
+            upload = upload_number(archive.parts[0])
+            found += [(entry, upload) for entry in filter(is_notebook, packed)]
+    for entry in files:
+        escapes = ".." in entry.parts or entry.parts[0] == ""
+        if escapes or (entry.kind == "other" and not found):
+            entry.read(0)  # raises its reason
+    if len(found) > MAX_NOTEBOOKS:
+        raise EntryError(f"there are {len(found)} notebooks: hand in one")
+    made = [read_one(entry, budget, when or upload) for entry, upload in found]
+    return [Candidate(c.file, c.cells, (*notes, *c.notes), c.when) for c in made]
+
+
+def read_one(entry: Entry, budget: Budget, when: Stamp) -> Candidate:
+    try:
+        cells, notes = read_notebook(budget.read(entry, MAX_NOTEBOOK_BYTES))
+    except (EntryError, NotebookError) as error:
+        return Candidate(entry.name, error, when=when)
+    return Candidate(entry.name, cells, notes, when)
+
+
+def sent(parcel: Parcel, budget: Budget) -> tuple[Stamp, list[str]]:
+    """When a parcel was handed in, as far as it says so, and notes on it."""
+    notes = ["The course system marks it as late."] if parcel.late else []
+    stamps = [e for e in parcel.files if e.parts[-1] == TIMESTAMP and len(e.parts) <= 3]
+    if parcel.when or not stamps:
+        return parcel.when, notes
+    try:
+        time, problem = parse_timestamp(budget.read(stamps[0], MAX_TIMESTAMP_BYTES))
+    except EntryError:
+        time, problem = None, "it cannot be read"
+    if time is None:
+        notes.append(f"{TIMESTAMP} was not used: {problem}; when this was handed in is not known.")
+    elif problem:
+        notes.append(f"Of {TIMESTAMP}: {problem}.")
+    return (("time", time) if time else None), notes
+
+
+def pick(found: list[Candidate], lab: LabSpec, several: bool) -> tuple[Candidate, list[str]]:
+    """(the candidate to grade, notes): the newest of those that are of this lab.
+
+    several: they come from more than one parcel, of which only a date can tell which one counts.
+    """
+    if len(found) == 1:
+        return found[0], []
+    ids = {id(one): own_ids(one.cells, lab) for one in found}
+    own = [one for one in found if ids[id(one)]]
+    last = latest(own)
+    if len(last) < len(own) or not several:
+        last = [one for one in last if ids[id(one)] == max(map(ids.get, map(id, last)))]
+    if len({repr(one.cells) for one in last}) != 1:
+        raise no_choice(found, several)
+    best = last[0]
+    word = "the newest, " if len(last) < len(own) and best.when else ""
+    notes = [f"There were several notebooks; {word}{best.file} was graded."]
+    for one in found:
+        if isinstance(one.cells, Exception) and newer(one, best):
+            notes.append(f"{one.file} is newer, but {one.cells}.")
+    return best, notes
+
+
+def latest(found: list[Candidate]) -> list[Candidate]:
+    """The newest ones; all of them, unless all are dated in the same way."""
+    kinds = {one.when and one.when[0] for one in found}
+    if len(kinds) != 1 or None in kinds:
+        return found
+    newest = max(one.when[1] for one in found)
+    return [one for one in found if one.when[1] == newest]
+
+
+def newer(one: Candidate, other: Candidate) -> bool:
+    alike = one.when and other.when and one.when[0] == other.when[0]
+    return bool(alike and one.when[1] > other.when[1])
+
+
+def no_choice(found: list[Candidate], several: bool) -> Exception:
+    if several:
+        names = ", ".join(one.file for one in found)
+        return Unclear(f"there are several hand-ins ({names}): keep only the one that counts")
+    names = ", ".join(base(one.file) for one in found)
+    return EntryError(f"there are {len(found)} notebooks ({names}): hand in one")
+
+
+def base(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def own_ids(cells: Notebook | Exception, lab: LabSpec) -> int:
+    """How many of the lab's exercise ids a notebook has."""
+    ids = set() if isinstance(cells, Exception) else {cell.grade_id for cell in cells}
+    return len(ids & (set(lab.exercises) | set(lab.written)))

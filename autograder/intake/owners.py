@@ -1,0 +1,88 @@
+"""Whose a parcel is: by a map, by the roster, or by the name alone.
+
+Never guessed: where several students fit, or none, the answer is a sentence that says what to do.
+"""
+
+from dataclasses import dataclass
+
+from autograder.intake.archive import shown
+from autograder.intake.lms import Parcel, Sender
+from autograder.intake.names import canonical, exact_key, loose_keys, safe_id
+from autograder.intake.roster import Person, Roster, map_key
+
+HOW = "name it and the student's id in a CSV with the columns folder,id and give that as --map"
+
+
+@dataclass(frozen=True)
+class Owner:
+    id: str
+    name: str = ""
+
+
+def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) -> list[Owner | str]:
+    """One owner for each sender, or a sentence that says why nobody knows."""
+    for label in parcel.labels:
+        if "/" in label or label in ("", "..") or ":" in label:
+            return [f"{shown(label) or '/'} is no name of a student's folder or file"]
+    mapped = mapped_id(parcel, mapping)
+    if mapped:
+        known = (roster or {}).get(mapped)
+        return [Owner(mapped, known.name if known else name_of(parcel))]
+    name = shown(parcel.labels[0])
+    if roster is None:
+        return [without_roster(sender, name) for sender in parcel.senders]
+    return [on_roster(sender, name, roster) for sender in parcel.senders]
+
+
+def mapped_id(parcel: Parcel, mapping: dict[str, str]) -> str | None:
+    names = [sender.label for sender in parcel.senders]
+    for label in parcel.labels:
+        names += [label, label.rpartition(".")[0]]
+    return next((mapping[map_key(name)] for name in names if map_key(name) in mapping), None)
+
+
+def name_of(parcel: Parcel) -> str:
+    return parcel.senders[0].name
+
+
+def without_roster(sender: Sender, label: str) -> Owner | str:
+    """The id that the name itself gives, the same one for every lab."""
+    if sender.system == "Canvas":  # the number is the same for the whole of a student's time there
+        return Owner(safe_id(f"{sender.name}_{sender.number}"), sender.name)
+    if sender.system == "Gradescope" and not (sender.handles or sender.name):
+        return f"{label} is a number of Gradescope's: keep submission_metadata.yml beside it"
+    if sender.handles:  # an address or a login, or the name of a folder
+        return Owner(safe_id(sender.handles[0]), sender.name)
+    # Moodle's number is another one in every assignment, so that only the name can be an id
+    return Owner(safe_id(sender.name or f"participant-{sender.number}"), sender.name)
+
+
+def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
+    """The one student on the roster whom the name fits."""
+    fitting = matches(sender, list(roster.values()))
+    if len(fitting) == 1:
+        return Owner(fitting[0].id, fitting[0].name or sender.name)
+    who = f"{label} ({sender.name})" if sender.name and sender.name != label else label
+    if not fitting:
+        return f"{who} fits nobody on the roster: {HOW}"
+    names = ", ".join(one.id for one in fitting[:5]) + (", ..." if len(fitting) > 5 else "")
+    return f"{who} fits several students on the roster ({names}): {HOW}"
+
+
+def matches(sender: Sender, people: list[Person]) -> list[Person]:
+    """Who fits best: the first rule that finds anyone decides."""
+    if sender.system in ("Canvas", "Moodle"):
+        found = [one for one in people if one.numbers.get(sender.system) == sender.number]
+        if found:
+            return found
+        people = [one for one in people if sender.system not in one.numbers]
+    handles = set(map(canonical, sender.handles))
+    exact, loose = exact_key(sender.name), loose_keys(sender.name)
+    rules = (
+        lambda one: one.id in sender.handles,
+        lambda one: handles & one.handles,
+        lambda one: handles & {handle.partition("@")[0] for handle in one.handles},
+        lambda one: exact and exact == exact_key(one.name),
+        lambda one: loose & loose_keys(one.name),
+    )
+    return next((found for rule in rules if (found := list(filter(rule, people)))), [])

@@ -1,0 +1,154 @@
+"""The class as a CSV file, and the CSV file that says whose a file is.
+
+A roster needs one column that identifies students and may have more by which to recognize them:
+
+    id,name,email,login,canvas id
+
+Understood as they are: Canvas's gradebook ("Student", "ID", "SIS User ID", "SIS Login ID") and
+group list, Moodle's grading worksheet ("Identifier", "Full name", "Email address", ...) and list of
+participants, Gradescope's roster ("Name", "Email", "SID").
+"""
+
+import csv
+import io
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autograder.errors import UsageError
+from autograder.intake.archive import EntryError, read_file
+from autograder.intake.names import ID_RULE, STUDENT_ID, canonical
+
+MAX_CSV_BYTES = 10_000_000
+COLUMNS = {  # heading, in small letters and without punctuation -> what it holds
+    "id": "id", "student id": "id",
+    "sis user id": "official", "user id": "official", "sid": "official",
+    "id number": "official", "student number": "official",
+    "login": "login", "login id": "login", "sis login id": "login", "username": "login",
+    "email": "email", "e mail": "email", "email address": "email",
+    "name": "name", "full name": "name", "student": "name", "student name": "name",
+    "first name": "first", "last name": "last", "surname": "last",
+    "canvas id": "canvas", "canvas user id": "canvas",
+    "moodle id": "moodle", "identifier": "moodle",
+}  # fmt: skip
+CANVAS_EXPORT = {"sis user id", "sis login id"}  # beside them, "ID" is Canvas's own number
+IDENTIFYING = ("id", "official", "login", "email")  # the first that is filled in for all is the id
+
+
+@dataclass(frozen=True)
+class Person:
+    """One line of a roster."""
+
+    id: str
+    name: str = ""
+    email: str = ""
+    handles: frozenset[str] = frozenset()  # id, login, e-mail address and the like, as `canonical`
+    numbers: dict[str, str] = field(default_factory=dict)  # "Canvas", "Moodle" -> number there
+
+
+Roster = dict[str, Person]  # id -> person
+
+
+def read_roster(path: Path) -> Roster:
+    """The class. Raises UsageError, which names the file, the line and what to do."""
+    rows = [(line, row) for line, row in csv_rows(path) if not no_student(row)]
+    key = next((name for name in IDENTIFYING if rows and all(row.get(name) for _, row in rows)), "")
+    if any(row.get("id") for _, row in rows):
+        key = "id"
+    if not key:
+        need = "no column that identifies every student: add one with the heading id"
+        raise UsageError(f"{path}: {need if rows else 'no student stands in it'}")
+    roster: Roster = {}
+    seen = set()  # ids name folders: on some file systems, capitals do not tell two apart
+    for line, row in rows:
+        student = checked_id(row.get(key, ""), f"{path}, line {line}")
+        if student.casefold() in seen:
+            raise UsageError(f"{path}, line {line}: the id {student} stands there a second time")
+        seen.add(student.casefold())
+        roster[student] = person(student, row)
+    return roster
+
+
+def read_map(path: Path, roster: Roster | None) -> dict[str, str]:
+    """folder or file name -> id, from a CSV with the columns folder and id. Raises UsageError."""
+    mapping = {}
+    for line, row in csv_rows(path, {"folder": "folder", "file": "folder", "id": "id"}):
+        where = f"{path}, line {line}"
+        student = checked_id(row.get("id", ""), where)
+        if roster is not None and student not in roster:
+            raise UsageError(f"{where}: {student} is not on the roster")
+        folder = map_key(row.get("folder", ""))
+        if not folder:
+            raise UsageError(f"{where}: no folder; the file needs the columns folder and id")
+        if mapping.setdefault(folder, student) != student:
+            raise UsageError(f"{where}: {row['folder']} is mapped to two students")
+    return mapping
+
+
+def map_key(name: str) -> str:
+    return unicodedata.normalize("NFC", name.strip().rstrip("/"))
+
+
+def csv_rows(path: Path, columns: dict[str, str] = COLUMNS) -> list[tuple[int, dict[str, str]]]:
+    """(line, column -> value) of every line that holds something; known columns only."""
+    text = csv_text(path)
+    heading = text.lstrip().partition("\n")[0]
+    delimiter = max(",;\t", key=heading.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        raise UsageError(f"{path}, line {reader.line_num}: no CSV ({error})") from None
+    titles = [plain_heading(title) for title in lines[0][1]] if lines else []
+    if columns is COLUMNS and CANVAS_EXPORT & set(titles):
+        columns = columns | {"id": "canvas"}
+    names = [columns.get(title) for title in titles]
+    rows = []
+    for line, row in lines[1:]:
+        pairs = zip(names, map(str.strip, row), strict=False)  # lines may be short or long
+        rows.append((line, {name: value for name, value in pairs if name and value}))
+    return [(line, row) for line, row in rows if row]
+
+
+def csv_text(path: Path) -> str:
+    try:
+        data = read_file(path, MAX_CSV_BYTES)
+    except EntryError as error:
+        raise UsageError(str(error)) from None
+    try:
+        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not text in UTF-8: save it as 'CSV UTF-8'") from None
+
+
+def plain_heading(title: str) -> str:
+    return " ".join(re.findall(r"\w+", title.replace("_", " ").casefold()))
+
+
+def no_student(row: dict[str, str]) -> bool:
+    """Lines of Canvas's export that are no students: the maximum points, the test student."""
+    name = row.get("name", "").casefold()
+    test = name == "student, test" and not any(map(row.get, IDENTIFYING))
+    return test or name.startswith("points possible")
+
+
+def checked_id(student: str, where: str) -> str:
+    if not STUDENT_ID.fullmatch(student):
+        told = f"{student!r} is not a student id" if student else "no student id"
+        raise UsageError(f"{where}: {told} ({ID_RULE})")
+    return student
+
+
+def person(student: str, row: dict[str, str]) -> Person:
+    whole = " ".join(filter(None, (row.get("first"), row.get("last"))))
+    handles = {student, *(row[name] for name in IDENTIFYING if name in row)}
+    moodle = re.search(r"\d+", row.get("moodle", ""))  # "Participant 123456"
+    numbers = {"Canvas": row.get("canvas", ""), "Moodle": moodle[0] if moodle else ""}
+    return Person(
+        id=student,
+        name=row.get("name") or whole,
+        email=row.get("email", ""),
+        handles=frozenset(map(canonical, handles)),
+        numbers={system: number for system, number in numbers.items() if number},
+    )
