@@ -75,6 +75,12 @@ def release(labs: LabsArgument = None, course: CourseOption = None) -> None:
 def grade(
     lab: str,
     submissions: Path,
+    roster: Annotated[
+        Path | None, typer.Option(help="CSV of the class: id, and name, email, login, ...")
+    ] = None,
+    map: Annotated[  # the option's name
+        Path | None, typer.Option(help="CSV of folder,id for names that nobody can assign.")
+    ] = None,
     jobs: JobsOption = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler to grade on.")
@@ -95,8 +101,8 @@ def grade(
     if json is not None and not json.resolve().parent.is_dir():
         raise UsageError(f"--json: there is no folder {json.resolve().parent}")
     results = grade_class(
-        root, lab, submissions, jobs=jobs, scheduler=scheduler, json=json, regrade=regrade,
-        unsafe=unsafe,
+        root, lab, submissions, roster=roster, mapping=map, jobs=jobs, scheduler=scheduler,
+        json=json, regrade=regrade, unsafe=unsafe,
     )  # fmt: skip
     raise typer.Exit(1 if any(result.status == "fault" for result in results) else 0)
 

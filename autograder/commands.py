@@ -12,9 +12,11 @@ from autograder.errors import UsageError
 from autograder.grading.batch import cache_dir, grade_many
 from autograder.grading.results import Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
+from autograder.intake.roster import read_map, read_roster
 from autograder.labs.manifest import LabSpec, lab_names, load_lab
 from autograder.triad.run import Row, collect_variants, missing_variants, run_triad
 
+APART = ("missing", "unclear")  # states of results that are told below the table
 CONNECT_SECONDS = 10  # to a Dask scheduler
 WIDTH = 120  # of tables that do not go to a terminal
 
@@ -29,6 +31,8 @@ def grade_class(
     lab_name: str,
     path: Path,
     *,
+    roster: Path | None = None,
+    mapping: Path | None = None,
     jobs: int | None = None,
     scheduler: str | None = None,
     json: Path | None = None,
@@ -37,7 +41,7 @@ def grade_class(
 ) -> list[Result]:
     """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError."""
     lab = load_lab(lab_name, root)
-    submissions = discover(path, lab)
+    submissions = class_rows(path, lab, roster, mapping)
     with executor_of(scheduler) as executor:
         graded = grade_many(
             lab, submissions, jobs=jobs, executor=executor, cache=cache_dir(root, lab),
@@ -48,8 +52,17 @@ def grade_class(
     if json is not None:
         write_report(json, lab.name, results)
     record(root, lab, submissions, results)
-    show_results(lab, results)
+    show_results(lab, [result for result in results if result.status not in APART])
+    show_apart(results)
     return results
+
+
+def class_rows(
+    path: Path, lab: LabSpec, roster: Path | None, mapping: Path | None
+) -> list[Submission | Rejected]:
+    """What everyone handed in. Raises UsageError, IntakeError: what is wrong with the files."""
+    people = read_roster(roster) if roster else None
+    return discover(path, lab, people, read_map(mapping, people) if mapping else None)
 
 
 @contextmanager
@@ -112,6 +125,19 @@ def show_results(lab: LabSpec, results: list[Result]) -> None:
         own = [points.get(name, "") for name in lab.exercises]
         table.add_row(result.student, score, *own, said + mark)
     console().print(table, markup=False)
+
+
+def show_apart(results: list[Result]) -> None:
+    """Who handed in nothing, and what nobody could assign: no grades, so not in the table."""
+    out = console()
+    missing = [result.student for result in results if result.status == "missing"]
+    if missing:
+        out.print(f"\nNothing handed in ({len(missing)}): {', '.join(missing)}", markup=False)
+    unclear = [result for result in results if result.status == "unclear"]
+    if unclear:
+        out.print(f"\nNot graded and not in the gradebook ({len(unclear)}):", markup=False)
+        for result in unclear:
+            out.print(f"  {result.reason}", markup=False, soft_wrap=True)
 
 
 def triad_labs(

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 SCHEMA = 2
+RECORDED = ("graded", "rejected")  # the states that say something about what a student handed in
 SCORE_EPS = 1e-9  # see manifest.POINTS_EPS
 
 
@@ -50,6 +51,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     status: "graded"; "rejected": nothing could be graded, reason says why, score is 0;
     "fault": the grader itself failed (reason). A fault is no grade: grade again.
+    "missing": the student handed in nothing; "unclear": nobody can tell whose it is, or which of
+    several counts (reason). Neither is a grade, whatever the score says.
     doubtful: a sandbox was killed more often than was repeated, perhaps not by the student's code.
     """
 

@@ -117,7 +117,7 @@ def rejected(lab: LabSpec, submission: Rejected) -> Result:
     return Result(
         student=submission.student,
         lab=lab.name,
-        status="rejected",
+        status=submission.status,
         reason=plain(submission.reason),
         max_score=lab.max_score,
         written=lab.written,

@@ -110,12 +110,13 @@ def read_file(path: Path, limit: int) -> bytes:
     """Content of a regular file that is not a link (checked again on the open file)."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise EntryError(f"{shown(path.name)} is not a regular file")
+        with open(descriptor, "rb") as file:
+            return capped(file, limit, path.name)
     except OSError as error:
         raise EntryError(f"{shown(path.name)} cannot be read ({error.strerror})") from None
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise EntryError(f"{shown(path.name)} is not a regular file")
-        return capped(file, limit, path.name)
 
 
 # ---- zip archives -------------------------------------------------------------------------------

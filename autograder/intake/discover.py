@@ -6,7 +6,6 @@ of any of these, one notebook named after its student.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from autograder.intake.archive import (
@@ -45,7 +44,6 @@ class Submission:
     digest: str
     notes: tuple[str, ...] = ()
     name: str = ""  # of the person, if a roster or a course system told it
-    handed_in: datetime | None = None  # UTC, without a zone
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,6 @@ class Rejected:
     reason: str
     name: str = ""
     status: str = "rejected"
-
-    @property
-    def known(self) -> bool:
-        """May this be written down as what a student handed in?"""
-        return self.status == "rejected"
 
 
 Row = Submission | Rejected
@@ -121,11 +114,8 @@ def student_row(sent: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
         return Rejected(owner.id, lab.name, f"{owner.id}: {error}", owner.name, "unclear")
     except (EntryError, NotebookError) as error:
         return Rejected(owner.id, lab.name, str(error), owner.name)
-    when = best.when[1] if best.when and best.when[0] == "time" else None
     digest = notebook_digest(best.cells)
-    return Submission(
-        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when
-    )
+    return Submission(owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name)
 
 
 def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:

@@ -2,8 +2,8 @@
 
 Types, sources, ids and tags survive, and of the outputs what outputs.py keeps for a person to see.
 Widget state, kernel names and all other metadata are dropped here, so nothing of them reaches a
-page; outputs reach no grade and no hash.  What can be read with certainty is kept: one strange cell or byte costs that cell, not the notebook, and a note says
-so (repair.py mends the text of the file).
+page; outputs reach no grade and no hash.  What can be read with certainty is kept: one strange cell
+or byte costs that cell, not the notebook, and a note says so (repair.py mends the file's text).
 """
 
 import hashlib

@@ -15,16 +15,18 @@ again (needs_manual_grade), which is nbgrader's own rule.
 import math
 import warnings
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 import nbformat
 from nbgrader.api import Grade, Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
-from nbgrader.utils import parse_utc
 from sqlalchemy.exc import SAWarning
 
-from autograder.grading.results import SCORE_EPS, Result
+from autograder.grading.results import RECORDED, SCORE_EPS, Result
+from autograder.intake.archive import EntryError, read_file
+from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
 from autograder.labs.manifest import LabError, LabSpec
 from autograder.labs.source import build_source
 from autograder.nbgrader.course import course_directory
@@ -51,14 +53,17 @@ def write_results(
 ) -> None:
     """Gradebook rows and executed notebook of every result, written as the results come.
 
-    Faults of the grader are no grades: they are left out.  Raises GradebookError for a score
-    outside 0..max or a cell that the gradebook does not know.
+    Faults of the grader and what is nobody's are left out; who handed in nothing becomes a student
+    without a submission, which formgrader shows as missing and a later run replaces.  Raises
+    GradebookError for a score outside 0..max or a cell that the gradebook does not know.
     """
     coursedir = course_directory(course_root, db_url)
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
         ensure_assignment(gradebook, coursedir, lab)
         for result in results:
-            if result.status != "fault":
+            if result.status == "missing":
+                gradebook.update_or_create_student(result.student)
+            if result.status in RECORDED:
                 write_scores(gradebook, coursedir, lab, result)
                 write_executed(coursedir, lab, result)
 
@@ -152,13 +157,9 @@ def top(grade: Grade) -> float:
     return grade.max_score + SCORE_EPS
 
 
-def read_timestamp(path: Path):
+def read_timestamp(path: Path) -> datetime | None:
     """When it was handed in, by nbgrader's timestamp.txt; None if there is no sound one."""
     try:
-        return parse_utc(path.read_text(encoding="utf-8").strip()) if is_plain(path) else None
-    except (ValueError, OverflowError, OSError):
+        return parse_timestamp(read_file(path, MAX_TIMESTAMP_BYTES))[0]
+    except EntryError:
         return None
-
-
-def is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nbgrader.converters import GenerateFeedback
 
-from autograder.grading.results import Result
+from autograder.grading.results import RECORDED, Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.course import course_directory
@@ -18,10 +18,10 @@ def write_feedback(
     results: Iterable[Result],
     db_url: str | None = None,
 ) -> None:
-    """A page for everyone who handed in, rejected or not; none where the grader itself failed."""
+    """A page for everyone who handed in, rejected or not; none without a grade."""
     coursedir = course_directory(course_root, db_url)
     coursedir.assignment_id = lab.name
-    failed = {result.student for result in results if result.status == "fault"}
-    for student in sorted({row.student for row in submissions} - failed):
+    recorded = {result.student for result in results if result.status in RECORDED}
+    for student in sorted({row.student for row in submissions} & recorded):
         coursedir.student_id = student
         GenerateFeedback(coursedir=coursedir, config=coursedir.config).start()

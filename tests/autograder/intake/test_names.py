@@ -1,0 +1,83 @@
+"""Every name becomes a safe id of its own, and spellings of one name are recognized."""
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from autograder.intake.names import STUDENT_ID, canonical, exact_key, loose_keys, safe_id
+
+NAMES = st.text(max_size=80) | st.text(st.characters(categories=["Cs", "Cc", "Mn", "L"]))
+
+
+@given(NAMES)
+@example("")
+@example("..")
+@example("x" * 5000)
+@example("İ\u0345\ud800")
+def test_any_name_gets_an_id_that_is_its_own(name):
+    student = safe_id(name)
+    assert STUDENT_ID.fullmatch(student) and student not in (".", "..")
+    assert safe_id(student) == student
+    assert safe_id(name) == student
+
+
+@given(NAMES, NAMES)
+@example("Müller", "Muller")
+@example("张伟", "王芳")
+@example("a b", "a-b")
+def test_different_names_have_different_ids(one, other):
+    if one != other and canonical(one) != canonical(other):
+        assert safe_id(one) != safe_id(other)
+
+
+@given(NAMES)
+def test_the_id_does_not_depend_on_how_accents_are_stored(name):
+    forms = {unicodedata.normalize(form, name) for form in ("NFC", "NFD")}
+    assert len({safe_id(form) for form in forms if not STUDENT_ID.fullmatch(form)}) <= 1
+
+
+def test_ids_are_the_same_for_ever():
+    """They name folders and rows of a gradebook: another rule would make other students of them."""
+    assert safe_id("amueller") == "amueller"
+    assert safe_id("Anna Müller") == safe_id("anna  MÜLLER") == "anna-muller-07ab4c293e"
+    assert safe_id("o'hara") == "o-hara-0c57eb3f12"
+    assert safe_id("张伟") == "student-a3a0bafd0b"
+
+
+ALIKE = [
+    ("Müller, Anna", "Anna Müller"),
+    ("anna_müller", "Anna Müller"),
+    ("Anna Mu\u0308ller", "Anna Müller"),
+    ("O'Hara, Sean", "sean o'hara"),
+    ("O\u2019Hara Sean", "sean o'hara"),
+]
+
+
+@pytest.mark.parametrize("one, other", ALIKE)
+def test_spellings_of_one_name(one, other):
+    assert exact_key(one) == exact_key(other)
+
+
+SQUASHED = [
+    ("muelleranna", "Anna Müller"),
+    ("mulleranna", "Anna Müller"),
+    ("mlleranna", "Anna Müller"),  # a system that drops what is not ASCII
+    ("Anna Mueller", "Müller, Anna"),
+    ("oharasean", "Sean O'Hara"),
+    ("ohara sean", "Sean O'Hara"),
+    ("vandenbergjan", "Jan van den Berg"),
+    ("Grossmann Jo", "Jo Großmann"),
+]
+
+
+@pytest.mark.parametrize("one, other", SQUASHED)
+def test_names_as_systems_run_them_together(one, other):
+    assert loose_keys(one) & loose_keys(other)
+
+
+def test_other_people_are_not_alike():
+    assert not loose_keys("Anna Müller") & loose_keys("Hanna Müller")
+    assert not loose_keys("Anna Müller") & loose_keys("Anna Maria Müller")
+    assert not loose_keys("张伟") & loose_keys("王芳")
