@@ -8,6 +8,7 @@ or byte costs that cell, not the notebook, and a note says so (repair.py mends t
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 
 from autograder.intake.outputs import Output, kept_outputs
@@ -20,6 +21,7 @@ MAX_ID_CHARS = 100
 MAX_CELL_NOTES = 5
 KINDS = ("code", "markdown", "raw")
 REPLACED = "\ufffd"
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def as_id(value: object) -> str | None:
 def clean(text: str) -> str:
     """Text that can be written as UTF-8: lone surrogates become U+FFFD, line ends become \\n."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return SURROGATE.sub(REPLACED, text)
 
 
 def notebook_digest(cells: Notebook) -> str:

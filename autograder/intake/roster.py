@@ -80,9 +80,11 @@ def read_map(path: Path, roster: Roster | None) -> dict[str, str]:
             raise UsageError(f"{where}: {student} is not on the roster")
         folder = map_key(row.get("folder", ""))
         if not folder:
-            raise UsageError(f"{where}: no folder; the file needs the columns folder and id")
+            raise UsageError(f"{where}: no folder; it needs the columns folder,id")
         if mapping.setdefault(folder, student) != student:
             raise UsageError(f"{where}: {row['folder']} is mapped to two students")
+    if not mapping:
+        raise UsageError(f"{path}: no line says whose a folder is; it needs the columns folder,id")
     return mapping
 
 
