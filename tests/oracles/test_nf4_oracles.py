@@ -44,9 +44,10 @@ def test_double_quantization_differs_only_where_their_table_is_too_coarse(name):
     packed, state = bnb.quantize_4bit(w, blocksize=64, quant_type="nf4", compress_statistics=True)
     ours = quantize_nf4(w)
     assert torch.equal(ours.packed, packed.flatten())
-    assert torch.equal(ours.scales.second, state.state2.absmax)
-    # a mean of 2048 numbers, summed in another order
-    torch.testing.assert_close(ours.scales.mean, state.offset, rtol=1e-6, atol=0)
+    # means of 2048 positive numbers, in whatever order: at most as many roundings on both sides
+    rounding = 2 * len(ours.scales.codes) * 2.0**-24 * state.offset.item()
+    assert abs(ours.scales.mean - state.offset) <= rounding
+    assert (ours.scales.second - state.state2.absmax).abs().max() <= 1.01 * rounding
     codes, theirs = ours.scales.codes.int(), state.absmax.int()
     differ = (codes != theirs).nonzero().flatten()
     assert (codes - theirs).abs().max() <= 1
