@@ -33,6 +33,11 @@ def layer(seed, n=12, k=32, tokens=40, outliers=2, dtype=torch.float32):
     return x, torch.randn(n, k, generator=generator, dtype=dtype)
 
 
+# Of a mean squared error in float32: outputs are sums of 32 products, 50 in absolute values, so off
+# by 32 * 2^-24 * 50 at most, beside errors of 0.3 or more, and the square doubles it
+LOSS = 1e-3
+
+
 def output_error(x, w_hat, w):
     return (x @ (w_hat - w).T).square().mean().item()
 
@@ -122,10 +127,10 @@ def test_the_search_is_never_worse_than_rounding(seed, bits, group_size, outlier
     x, w = layer(seed, outliers=outliers)
     found = search_scales(x, [w[:5], w[5:]], bits, group_size)
     assert len(found.losses) == 20 and found.ratio == RATIOS[found.losses.index(min(found.losses))]
-    assert found.losses[0] == pytest.approx(output_error(x, rtn(w, bits, group_size), w), rel=1e-4)
+    assert found.losses[0] == pytest.approx(output_error(x, rtn(w, bits, group_size), w), rel=LOSS)
     assert torch.equal(found.scales, candidate_scales(mean_magnitude(x), found.ratio))
     w_hat = scaled_rtn(w, found.scales, bits, group_size)
-    assert output_error(x, w_hat, w) == pytest.approx(min(found.losses), rel=1e-4)
+    assert output_error(x, w_hat, w) == pytest.approx(min(found.losses), rel=LOSS)
 
 
 def test_the_search_helps_where_channels_are_large():
@@ -137,16 +142,18 @@ def test_the_search_helps_where_channels_are_large():
 
 
 def brute_rounding(w, bits, size):
-    """Group-wise asymmetric rounding in float64, group by group."""
-    w_hat = np.empty_like(w)
+    """Group-wise asymmetric rounding in float64, group by group, and the distance to a tie."""
+    w_hat, nearest = np.empty_like(w), 1.0
     for n in range(w.shape[0]):
         for start in range(0, w.shape[1], size):
             g = w[n, start : start + size]
             lo, hi = min(g.min(), 0), max(g.max(), 0)
             s = (hi - lo) / (2**bits - 1)
             z = -round(lo / s)
+            places = np.append(g, lo) / s
+            nearest = min(nearest, np.abs(places - np.floor(places) - 0.5).min())
             w_hat[n, start : start + size] = (np.clip(np.round(g / s) + z, 0, 2**bits - 1) - z) * s
-    return w_hat
+    return w_hat, nearest
 
 
 @pytest.mark.parametrize("bits, group_size", [(4, 16), (3, 16), (4, 12)])
@@ -156,15 +163,20 @@ def test_brute_force_in_float64(seed, bits, group_size):
     x[..., 5] = 0  # a channel that is never active
     found = search_scales(x, [w[:4], w[4:]], bits, group_size)
     a, b = x[0].double().numpy(), w.double().numpy()
-    losses = []
+    losses, ties = [], []
     for i in range(20):
         s = np.maximum(np.abs(a).mean(0) ** (i / 20), 1e-4)
         s /= np.sqrt(s.max() * s.min())
-        error = (a / s) @ brute_rounding(b * s, bits, group_size).T - a @ b.T
-        losses.append((error**2).mean())
-    # float32 against float64 where no value sits within 1e-6 of a rounding tie (these seeds)
-    np.testing.assert_allclose(found.losses, losses, rtol=1e-4)
-    assert found.ratio == RATIOS[int(np.argmin(losses))]
+        w_hat, nearest = brute_rounding(b * s, bits, group_size)
+        losses.append((((a / s) @ w_hat.T - a @ b.T) ** 2).mean())
+        ties.append(nearest)
+    # a place of at most 15 steps after ten roundings or so is off by 1e-5: nearer to a tie, float32
+    # and float64 may take different codes
+    sure, losses = np.array(ties) > 1e-5, np.array(losses)
+    assert sure.sum() > 10
+    np.testing.assert_allclose(np.array(found.losses)[sure], losses[sure], rtol=LOSS)
+    best = RATIOS.index(found.ratio)
+    assert losses[best] <= losses[sure].min() * (1 + LOSS) or not sure[best]
 
 
 def test_the_block_decides_which_error_counts():
