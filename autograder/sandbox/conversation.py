@@ -1,18 +1,20 @@
 """Requests to a worker and its answers, with calls back into the grader in between.
 
-    request   {"nonce", "seconds", "op": "hello" | "cell" | "call" | "drive", ...}
+    request   {"nonce", "seconds", "wall", "op": "hello" | "cell" | "call" | "drive", ...}
     answer    {"nonce", "ok": value} | {"nonce", "error": {"kind", "message", "line"}}
     callback  {"nonce", "callback": index, "args", "kwargs"}       asked before the answer
     reply     {"nonce", "op": "reply", "ok": value} | {..., "error": kind}
+
+seconds: of CPU time, wall: of time that passes, after which the worker stops what it runs.
 
 Every request has a random nonce. What does not fit raises WireError; then the worker is of no use
 any more, since the next answer could not be told from a late one.
 """
 
 import os
-import time
 from collections.abc import Callable
 
+from autograder.sandbox.clock import WALL_FACTOR, Meter
 from autograder.sandbox.wire import MAX_FRAME, Channel, WireError
 from efflib.lab.codec import CodecError, pack, unpack
 from efflib.lab.student import StudentError, student_error
@@ -26,8 +28,9 @@ TEXT_CHARS = 300  # of one part of an error
 class Exchange:
     """Requests that are open: usually one, more where a function of the test calls the student."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._callbacks = channel, 0
+    def __init__(self, channel: Channel, cpu: Callable[[], float] = lambda: 0.0) -> None:
+        """cpu: the CPU seconds that the worker's sandbox has used."""
+        self._channel, self._cpu, self._callbacks = channel, cpu, 0
         self._open: dict[bytes, list[Callable]] = {}  # nonce -> functions lent with the request
 
     def ask(self, request: dict, seconds: float):
@@ -38,16 +41,17 @@ class Exchange:
         if len(self._open) >= MAX_NESTED:
             raise StudentError("RecursionError", f"calls nested {MAX_NESTED} deep")
         nonce, functions, failed = os.urandom(16), [], []
-        deadline = time.monotonic() + seconds + GRACE_SECONDS
-        frame = pack(request | {"nonce": nonce, "seconds": float(seconds)}, functions)
+        meter = Meter(seconds + GRACE_SECONDS, self._cpu)
+        limits = {"seconds": float(seconds), "wall": float(WALL_FACTOR * seconds)}
+        frame = pack(request | {"nonce": nonce} | limits, functions)
         if not self._open:
             self._channel.check_quiet()
             self._callbacks = 0
         self._open[nonce] = functions
         try:
-            self._channel.send(frame, deadline)
-            while "callback" in (answer := self._receive(deadline)):
-                self._channel.send(self._called_back(answer, failed), deadline)
+            self._channel.send(frame, meter)
+            while "callback" in (answer := self._receive(meter)):
+                self._channel.send(self._called_back(answer, failed), meter)
         finally:
             del self._open[nonce]
         if answer["nonce"] != nonce:
@@ -60,9 +64,9 @@ class Exchange:
             raise WireError("protocol", "it answered without a value")
         return answer["ok"]
 
-    def _receive(self, deadline: float) -> dict:
+    def _receive(self, meter: Meter) -> dict:
         try:
-            answer = unpack(self._channel.receive(deadline))
+            answer = unpack(self._channel.receive(meter))
         except CodecError as fault:
             raise WireError("protocol", f"it sent {fault}") from None
         if type(answer) is not dict or type(answer.get("nonce")) is not bytes:

@@ -4,7 +4,7 @@
     /usr/lib/<machine>, ...       shared libraries, at their own paths
     /site/<entry>                 allow-listed distributions, one bind per top-level entry
     /site/efflib                  a staged copy of efflib, withheld modules replaced by stubs
-    /worker.py, /site/student_shell.py      what serves the grader
+    /worker.py, /site/*.py        what serves the grader
 
 Everything else is absent: the course repository, tests, solutions, home directories, shells.
 """
@@ -31,7 +31,11 @@ from packaging.utils import canonicalize_name
 from autograder.sandbox.limits import SandboxUnavailable
 
 SITE, WORKER = "/site", "/worker.py"
-SERVERS = {"worker.py": WORKER, "student_shell.py": f"{SITE}/student_shell.py"}
+SERVERS = {
+    "worker.py": WORKER,
+    "confine.py": f"{SITE}/confine.py",
+    "student_shell.py": f"{SITE}/student_shell.py",
+}
 REQUIRED = ("torch", "numpy", "safetensors", "msgpack")
 OPTIONAL = ("matplotlib", "ipython", "ipywidgets", "tokenizers", "triton", "einops")
 # Requirements that nothing in a sandbox uses: installers, network clients, notebook front ends.
@@ -127,7 +131,7 @@ def efflib_dir() -> Path:
 
 
 def servers() -> list[Path]:
-    """The two files of the grader's that run inside."""
+    """The files of the grader's that run inside."""
     return [Path(__file__).parent / "inside" / name for name in SERVERS]
 
 

@@ -24,8 +24,10 @@ ENVIRONMENT = {
     "HOME": "/w",
     "LANG": "C.UTF-8",
     "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
     "USER": "student",
 }
+PYTHON_OPTIONS = ("-s", "-P", "-B")  # as isolated as -I, but for the environment above
 NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
 
 INSTALL = "install bubblewrap: sudo apt install bubblewrap (or dnf/pacman install bubblewrap)"
@@ -64,11 +66,12 @@ def start_bwrap(spec: SandboxSpec) -> Process:
     hidden = (*arguments, "--seccomp", str(filter_fd))
     args_fd = memory_file("".join(f"{argument}\0" for argument in hidden).encode())
     cgroup = limits.make_cgroup(spec.memory_mb, spec.processes)
-    own = limits.worker_limits(spec.memory_mb, spec.processes, cgroup is not None)
+    shares = cgroup is not None and cgroup.shares
+    own = limits.worker_limits(spec.memory_mb, spec.processes, cgroup is not None, shares)
     settings = json.dumps({"path": [image.SITE], "limits": own})
 
     def command(read: int, write: int) -> list[str]:
-        inside = [python, "-I", "-B", image.WORKER, str(read), str(write), settings]
+        inside = [python, *PYTHON_OPTIONS, image.WORKER, str(read), str(write), settings]
         return [bwrap(), "--args", str(args_fd), "--", *inside]
 
     try:
@@ -90,7 +93,14 @@ def start_unsafe(spec: SandboxSpec) -> Process:
     folder = tempfile.mkdtemp(prefix="unsafe-")
 
     def command(read: int, write: int) -> list[str]:
-        return [sys.executable, "-I", str(staged / "worker.py"), str(read), str(write), settings]
+        return [
+            sys.executable,
+            *PYTHON_OPTIONS,
+            str(staged / "worker.py"),
+            str(read),
+            str(write),
+            settings,
+        ]
 
     return Process(command, ENVIRONMENT | {"HOME": folder}, scratch=folder)
 

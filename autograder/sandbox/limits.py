@@ -3,6 +3,10 @@
 bubblewrap limits neither. A cgroup (version 1 or 2) limits the sandbox as a whole. Without one, the
 limits of setrlimit are left: RLIMIT_AS counts per process, and RLIMIT_NPROC does not hold for root.
 So root is refused without a cgroup.
+
+Groups have equal shares of the CPUs, which is what the kernel gives a new one, so that a sandbox
+with many busy threads takes nothing from its neighbours; where no such group can be made, student
+code has at least a lower priority than the grader.
 """
 
 import contextlib
@@ -19,6 +23,7 @@ PREFIX = "efflib-sandbox"
 FILE_MB, OPEN_FILES = 512, 256
 OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
 LEFTOVER_SECONDS = 300  # an empty group may be one that is just being started
+NICE = 5
 COUNTER = itertools.count()
 # What a limit is called: (file, value); memory.* in bytes. Swap files are missing on many kernels.
 MEMORY_FILES = {
@@ -36,6 +41,7 @@ class Cgroup:
     """One sandbox's group: one folder (version 2), or one per controller (version 1)."""
 
     folders: tuple[Path, ...]
+    shares: bool = False  # whether it has a share of the CPUs
 
     def remove(self) -> None:
         """Removes the empty group; a group with processes stays."""
@@ -72,17 +78,20 @@ def parent_sets(root: Path = CGROUP_ROOT, own: dict[str, str] | None = None) -> 
                 ):
                     found.append((2, (folder,)))
     elif (root / "memory").is_dir() and (root / "pids").is_dir():
-        inside = [root / name / own.get(name, "/").lstrip("/") for name in ("memory", "pids")]
-        for folders in (inside, [root / "memory", root / "pids"]):
-            if all(folder.is_dir() for folder in folders) and (1, tuple(folders)) not in found:
-                found.append((1, tuple(folders)))
+        for names in (("memory", "cpu", "cpuacct", "pids"), ("memory", "pids")):
+            inside = [root / name / own.get(name, "/").lstrip("/") for name in names]
+            for folders in (inside, [root / name for name in names]):
+                # cpu and cpuacct are often two names of one folder
+                folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
+                if all(folder.is_dir() for folder in folders) and (1, folders) not in found:
+                    found.append((1, folders))
     return found
 
 
 def make_in(version: int, parents: tuple[Path, ...], memory_mb: int, processes: int) -> Cgroup:
     """A group with both limits set. Raises OSError."""
     name = f"{PREFIX}-{os.getpid()}-{next(COUNTER)}"
-    group = Cgroup(tuple(parent / name for parent in parents))
+    group = Cgroup(tuple(parent / name for parent in parents), has_shares(version, parents))
     try:
         for folder in group.folders:
             folder.mkdir()
@@ -97,6 +106,13 @@ def make_in(version: int, parents: tuple[Path, ...], memory_mb: int, processes: 
         group.remove()
         raise
     return group
+
+
+def has_shares(version: int, parents: tuple[Path, ...]) -> bool:
+    if version == 1:
+        return any((parent / "cpu.shares").exists() for parent in parents)
+    below = parents[0] / "cgroup.subtree_control"
+    return below.exists() and "cpu" in below.read_text().split()
 
 
 def can_join(group: Cgroup) -> bool:
@@ -150,11 +166,13 @@ def remove_leftovers(parents: tuple[Path, ...]) -> None:
                     folder.rmdir()
 
 
-def worker_limits(memory_mb: int, processes: int | None, cgroup: bool) -> dict[str, int | None]:
+def worker_limits(
+    memory_mb: int, processes: int | None, cgroup: bool, shares: bool = False
+) -> dict[str, int | None]:
     """What the worker sets on itself before student code runs (worker.set_limits).
 
     processes: None sets no limit; it counts within a user namespace, without one it would count
     all of the user's processes. address_mb is added to what Python and torch have mapped by then.
     """
-    limits = {"file_mb": FILE_MB, "open_files": OPEN_FILES}
+    limits = {"file_mb": FILE_MB, "open_files": OPEN_FILES, "nice": 0 if shares else NICE}
     return limits if cgroup else limits | {"address_mb": memory_mb, "processes": processes}

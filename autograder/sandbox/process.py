@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from autograder.sandbox import image, keeper
+from autograder.sandbox import clock, image, keeper
 from autograder.sandbox.limits import Cgroup
 
 PIPE_BYTES = 2**20  # tensors pass in fewer steps than with the usual 64 KiB
@@ -34,7 +34,7 @@ class Process:
         scratch: str = "",
     ) -> None:
         self._folders = [str(folder) for folder in cgroup.folders] if cgroup else []
-        self._scratch, self.errors = scratch, ""
+        self._scratch, self._cpu, self.errors = scratch, 0.0, ""
         inside_read, self.write_fd = os.pipe()
         self.read_fd, inside_write = os.pipe()
         for fd in (self.write_fd, self.read_fd):
@@ -60,6 +60,12 @@ class Process:
         finally:
             os.close(inside_read)
             os.close(inside_write)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the sandbox so far; after its end, what was read last."""
+        used = clock.group_seconds(self._folders)
+        self._cpu = max(self._cpu, clock.tree_seconds(self._popen.pid) if used is None else used)
+        return self._cpu
 
     def stop(self, grace: float = 0.0) -> str:
         """Kills everything inside; says how it had ended by itself: MEMORY, KILLED, or "".

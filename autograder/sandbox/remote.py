@@ -5,8 +5,7 @@ the last one.  One that was killed by a signal may have been killed from outside
 tell from here: what it was doing then is repeated once, and a few times in all.
 """
 
-import time
-
+from autograder.sandbox.clock import Meter
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import KILLED, CellReport, SandboxDied, Session
 from efflib.lab.seeds import derived_seed
@@ -119,8 +118,9 @@ class RemoteStudent(Student):
         return True
 
     def _run_cell(self, session: Session, index: int, source: str, limit: float) -> CellReport:
-        started = time.monotonic()
+        meter = Meter(0.0)
         try:
+            meter = session.meter()
             return session.run_cell(source, limit)
         except SandboxDied as fault:
             if fault.kind == KILLED and self._may_repeat(index):
@@ -129,7 +129,7 @@ class RemoteStudent(Student):
             self.doubtful = self.doubtful or fault.kind == KILLED
             self._left_out.add(index)
             self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
-            return CellReport(str(fault), "", time.monotonic() - started)
+            return CellReport(str(fault), "", meter.cost())
 
     def _may_repeat(self, index: int) -> bool:
         """Whether a cell gets a second try in a fresh sandbox."""

@@ -8,18 +8,18 @@ A session is one sandbox; remote.py makes a notebook of it.
 """
 
 import contextlib
-import time
 from dataclasses import dataclass
 
 from autograder.sandbox import launch as sandbox
 from autograder.sandbox import process
+from autograder.sandbox.clock import Meter
 from autograder.sandbox.conversation import Exchange, reported
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.wire import Channel, WireError
 from efflib.lab.codec import CodecError
 from efflib.lab.student import StudentError
 
-START_SECONDS = 120.0  # python and torch on a busy machine
+START_SECONDS = 60.0  # of computing, for the start of Python and torch
 STDOUT_CHARS = 10_000
 END_SECONDS = 5.0  # for the end of a sandbox whose worker has closed its pipe
 KILLED = "Killed"
@@ -46,7 +46,7 @@ class CellReport:
 
     error: str | None
     stdout: str
-    seconds: float
+    seconds: float  # what it cost: CPU time, or a tenth of its time where that is more
 
 
 class Session:
@@ -60,7 +60,7 @@ class Session:
     def _start(self) -> None:
         self._process = sandbox.start(self.spec)
         self._channel = Channel(self._process.read_fd, self._process.write_fd)
-        self._exchange = Exchange(self._channel)
+        self._exchange = Exchange(self._channel, self._process.cpu_seconds)
         self._dead: tuple[str, str] | None = None
 
     def __enter__(self) -> "Session":
@@ -69,13 +69,18 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def meter(self) -> Meter:
+        """Measures what student code costs from now on. Raises SandboxDied."""
+        self._get_ready()
+        return Meter(0.0, self._process.cpu_seconds)
+
     def close(self) -> None:
         """Kills everything inside; returns when it is gone."""
         self._die("Exit", "the sandbox was closed")
 
     def run_cell(self, source: str, seconds: float = 10.0) -> CellReport:
         """Runs a cell; what it raises is in the report. Raises SandboxDied."""
-        started = time.monotonic()
+        meter = self.meter()
         try:
             value = self._ask({"op": "cell", "source": source}, seconds)
             error, stdout = value["error"], value["stdout"][:STDOUT_CHARS] + ""
@@ -86,7 +91,7 @@ class Session:
             fault, stdout = stopped, ""
         except (TypeError, KeyError, WireError):
             raise self._die("Protocol", "it answered a cell with something else") from None
-        return CellReport(sentence(fault), stdout, time.monotonic() - started)
+        return CellReport(sentence(fault), stdout, meter.cost())
 
     def call(self, name: str, args=(), kwargs=None, seconds: float = 10.0, seed: int = 0):
         """The value of the student's function. Raises StudentError, SandboxDied.
@@ -102,8 +107,6 @@ class Session:
         return self._ask(request | {"args": tuple(args), "kwargs": kwargs or {}}, seconds)
 
     def _ask(self, request: dict, seconds: float):
-        if self._dead is not None:
-            raise SandboxDied(*self._dead)
         self._get_ready()
         try:
             return self._exchange.ask(request, seconds)
@@ -118,10 +121,12 @@ class Session:
             raise
 
     def _get_ready(self) -> None:
-        """Waits until torch is imported. Raises SandboxUnavailable.
+        """Waits until torch is imported. Raises SandboxUnavailable, SandboxDied.
 
         Nothing of the student's has run by then: a sandbox that is killed is started once more.
         """
+        if self._dead is not None:
+            raise SandboxDied(*self._dead)
         for again in (True, False):
             if self._ready:
                 return

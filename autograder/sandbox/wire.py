@@ -1,12 +1,14 @@
 """Frames between grader and worker: 4 bytes of length, big-endian, then that many bytes.
 
-Whoever writes on the worker's side may be the student, so reading has a deadline that slow dripping
-does not extend, a cap per frame and a cap per channel, and an answer nobody asked for is a fault.
+Whoever writes on the worker's side may be the student, so reading has a limit (clock.py) that slow
+dripping does not extend, a cap per frame and a cap per channel, and an answer nobody asked for is a
+fault.
 """
 
 import os
 import select
-import time
+
+from autograder.sandbox.clock import Meter
 
 MAX_FRAME = 64 * 2**20
 MAX_RECEIVED = 2 * 2**30  # bytes that one worker may send in all
@@ -24,7 +26,7 @@ class WireError(Exception):
 
 
 class Channel:
-    """The grader's ends of two pipes, which it owns. Every deadline is a time.monotonic()."""
+    """The grader's ends of two pipes, which it owns."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd, self._received = read_fd, write_fd, 0
@@ -37,13 +39,13 @@ class Channel:
             os.close(fd)
         self._read_fd = self._write_fd = CLOSED
 
-    def send(self, frame: bytes, deadline: float) -> None:
+    def send(self, frame: bytes, meter: Meter) -> None:
         """Raises WireError; ValueError for a frame beyond the cap."""
         if len(frame) > MAX_FRAME:
             raise ValueError(f"a frame of {len(frame)} bytes; at most {MAX_FRAME} can be sent")
         data = memoryview(len(frame).to_bytes(HEADER, "big") + frame)
         while data:
-            self._wait(self._write_fd, select.POLLOUT, deadline)
+            self._wait(self._write_fd, select.POLLOUT, meter)
             try:
                 data = data[os.write(self._write_fd, data[:CHUNK]) :]
             except BlockingIOError:
@@ -51,15 +53,15 @@ class Channel:
             except OSError:
                 raise WireError("closed", "it ended its process") from None
 
-    def receive(self, deadline: float) -> bytes:
+    def receive(self, meter: Meter) -> bytes:
         """One frame. Raises WireError."""
-        size = int.from_bytes(self._read(HEADER, deadline), "big")
+        size = int.from_bytes(self._read(HEADER, meter), "big")
         if size > MAX_FRAME:
             raise WireError("protocol", f"it announced {size} bytes; at most {MAX_FRAME} are read")
         self._received += size
         if self._received > MAX_RECEIVED:
             raise WireError("protocol", f"it sent more than {MAX_RECEIVED} bytes in all")
-        return self._read(size, deadline)
+        return self._read(size, meter)
 
     def check_quiet(self) -> None:
         """Raises WireError if something arrived that nobody asked for, or the worker has gone."""
@@ -72,10 +74,10 @@ class Channel:
                 raise WireError("protocol", "it sent something that nobody asked for")
             raise WireError("closed", "it ended its process")
 
-    def _read(self, size: int, deadline: float) -> bytes:
+    def _read(self, size: int, meter: Meter) -> bytes:
         data, done = bytearray(size), 0
         while done < size:
-            self._wait(self._read_fd, select.POLLIN, deadline)
+            self._wait(self._read_fd, select.POLLIN, meter)
             try:
                 count = os.readv(self._read_fd, [memoryview(data)[done:]])
             except BlockingIOError:
@@ -85,11 +87,12 @@ class Channel:
             done += count
         return bytes(data)
 
-    def _wait(self, fd: int, event: int, deadline: float) -> None:
+    def _wait(self, fd: int, event: int, meter: Meter) -> None:
         if fd == CLOSED:
             raise WireError("closed", "its sandbox was closed")
-        left = deadline - time.monotonic()
         poll = select.poll()
         poll.register(fd, event)
-        if left <= 0 or not poll.poll(max(1, left * 1000)):
-            raise WireError("late", "no answer in time")
+        while left := meter.left():
+            if poll.poll(left * 1000):
+                return
+        raise WireError("late", "no answer in time")

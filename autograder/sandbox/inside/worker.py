@@ -1,4 +1,4 @@
-"""The one file that runs inside a sandbox: runs cells, calls functions by name, runs drivers.
+"""Runs inside a sandbox: runs cells, calls functions by name, runs drivers.
 
 It reads requests from one pipe and writes answers to another (frames as in wire.py), and knows
 neither tests nor expected values. Student code runs in this process and may do anything to it; so
@@ -8,13 +8,11 @@ the grader takes what comes out as what the student says, and nothing more.
 import ast
 import asyncio
 import builtins
-import fcntl
 import gc
 import inspect
 import json
 import linecache
 import os
-import resource
 import signal
 import sys
 import threading
@@ -26,8 +24,8 @@ __builtins__ = dict(vars(builtins))  # for the functions below: student code may
 
 MAX_FRAME = 64 * 2**20
 REPEAT_SECONDS = 0.5  # for code that catches the time limit's exception and goes on
-MEGABYTE = 2**20
-FIRST_FD = 100  # of the pipes: away from 0, 1, 2 and from what student code opens
+# CPU time of this process, and time that passes: for code that waits, a generous one.
+TIMERS = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
 
 
 class TimeIsUp(BaseException):
@@ -41,7 +39,7 @@ class Worker:
         self.read_fd, self.write_fd, self.seed_all = read_fd, write_fd, seeds.seed_all
         self.codec, self.calls, self.new_output = codec, calls, shell.Output
         self.pid, self.thread = os.getpid(), threading.get_ident()
-        self.open, self.armed, self.late, self.seconds, self.cells = [], False, False, 0.0, 0
+        self.open, self.armed, self.late, self.limits, self.cells = [], False, False, {}, 0
         module = sys.modules["__main__"] = types.ModuleType("__main__")
         self.namespace = vars(module)
         ipython = shell.Shell(self.namespace)
@@ -72,18 +70,20 @@ class Worker:
 
     # ---- student code under a time limit ---------------------------------------------------------
 
-    def on_alarm(self, *_) -> None:
+    def on_alarm(self, number: int, _) -> None:
+        self.seconds = self.limits[number]
         if self.armed:
             raise TimeIsUp
         self.late = True
 
-    def limited(self, seconds: float, work) -> bytes:
+    def limited(self, limits: tuple[float, float], work) -> bytes:
         """The frame that `work` returns, or one that says what went wrong."""
         outermost, before = len(self.open) == 1, self.armed
         if outermost:
-            self.seconds, self.late = seconds, False
-            signal.signal(signal.SIGALRM, self.on_alarm)
-            signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT_SECONDS)
+            self.limits, self.late = dict(zip(TIMERS, limits, strict=True)), False
+            for number, seconds in self.limits.items():
+                signal.signal(number, self.on_alarm)
+                signal.setitimer(TIMERS[number], seconds, REPEAT_SECONDS)
         try:
             self.armed = True
             frame = work()
@@ -100,7 +100,8 @@ class Worker:
             info = self.describe(fault)
         finally:
             if outermost:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                for timer in TIMERS.values():
+                    signal.setitimer(timer, 0)
             if os.getpid() != self.pid:  # student code forked, and the child came back here
                 os._exit(0)
         return self.codec.pack({"nonce": self.open[-1], "error": info})
@@ -130,7 +131,8 @@ class Worker:
         self.open.append(nonce)
         before = sys.stdout, sys.stderr
         output = sys.stdout = sys.stderr = self.new_output()
-        frame = self.limited(request["seconds"], partial(self.result, request, output))
+        limits = request["seconds"], request["wall"]
+        frame = self.limited(limits, partial(self.result, request, output))
         sys.stdout, sys.stderr = before
         self.open.pop()
         self.send(frame)
@@ -195,26 +197,11 @@ class Worker:
         return reply["ok"]
 
 
-def set_limits(file_mb, open_files, address_mb=None, processes=None) -> None:
-    """Limits of this process and its children; student code cannot raise them again."""
-    # core dumps: 1 keeps the kernel from starting a crash handler outside, 0 would not
-    wanted = {"CORE": 1, "FSIZE": file_mb * MEGABYTE, "NOFILE": open_files, "NPROC": processes}
-    if address_mb is not None:  # on top of what Python and torch have mapped
-        with open("/proc/self/statm") as statm:
-            mapped = int(statm.read().split()[0]) * resource.getpagesize()
-        wanted["AS"] = mapped + address_mb * MEGABYTE
-    for name, limit in wanted.items():
-        if limit is not None:
-            kind = getattr(resource, f"RLIMIT_{name}")
-            hard = resource.getrlimit(kind)[1]
-            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-            resource.setrlimit(kind, (limit, limit))
-
-
 def main(read_fd: int, write_fd: int, settings: dict) -> None:
     os.chdir(os.environ["HOME"])
     sys.path[:0] = settings["path"]
     gc.disable()  # a tenth of the time that importing torch takes
+    import confine
     import student_shell
     import torch
 
@@ -224,13 +211,8 @@ def main(read_fd: int, write_fd: int, settings: dict) -> None:
     gc.enable()
     torch.set_num_threads(1)
     seeds.seed_all(0)
-    fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_FD) for fd in (read_fd, write_fd)]
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
-    for low, high in ((3, fds[0]), (fds[0] + 1, fds[1]), (fds[1] + 1, os.sysconf("SC_OPEN_MAX"))):
-        os.closerange(low, high)
-    set_limits(**settings["limits"])
+    fds = confine.keep_only(read_fd, write_fd)
+    confine.set_limits(**settings["limits"])
     sys.argv = [""]
     Worker(*fds, codec, calls, seeds, student_shell).serve()
 

@@ -94,7 +94,7 @@ def attack():
         frame = frame.f_back
     return sorted(names)
 """,
-        ["/site/efflib/lab/calls.py", "/worker.py"],
+        ["/site/efflib/lab/calls.py", "/site/efflib/lab/unchanged.py", "/worker.py"],
     ),
     Attack(
         5,
@@ -119,7 +119,12 @@ import os, pathlib
 def attack():
     return sorted(os.environ), str(pathlib.Path.home()), os.getcwd(), os.listdir("/w")
 """,
-        (["EFFLIB_SANDBOX", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "USER"], "/w", "/w", []),
+        (
+            ["EFFLIB_SANDBOX", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONHASHSEED", "USER"],
+            "/w",
+            "/w",
+            [],
+        ),
     ),
     Attack(
         9,

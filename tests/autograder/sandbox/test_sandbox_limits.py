@@ -62,6 +62,28 @@ def test_version_1_in_a_container_whose_paths_are_the_hosts(tmp_path):
     assert found == [(1, (tmp_path / "memory", tmp_path / "pids"))]
 
 
+def test_version_1_takes_the_cpus_too_where_it_can(tmp_path):
+    """cpu and cpuacct are often two names of one folder."""
+    for name in ("memory", "pids", "cpu,cpuacct"):
+        (tmp_path / name).mkdir()
+    for name in ("cpu", "cpuacct"):
+        (tmp_path / name).symlink_to("cpu,cpuacct")
+    names = ("memory", "cpu,cpuacct", "pids")
+    with_cpus, without = limits.parent_sets(tmp_path, {})
+    assert with_cpus == (1, tuple(tmp_path / name for name in names))
+    assert without == (1, (tmp_path / "memory", tmp_path / "pids"))
+    (tmp_path / "cpu" / "cpu.shares").write_text("1024\n")
+    assert limits.make_in(*with_cpus, 100, 10).shares
+    assert not limits.make_in(*without, 100, 10).shares
+
+
+def test_version_2_has_shares_where_the_controller_is_on(tmp_path):
+    root = v2_tree(tmp_path)
+    assert not limits.make_in(2, (root / "user.slice",), 100, 10).shares
+    (root / "user.slice" / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    assert limits.make_in(2, (root / "user.slice",), 100, 10).shares
+
+
 @pytest.mark.parametrize("version, folders", [(1, ("memory", "pids")), (2, ("all",))])
 def test_both_limits_are_written(tmp_path, version, folders):
     parents = tuple(tmp_path / name for name in folders)
@@ -94,7 +116,9 @@ def test_others_without_a_group_get_rlimits(monkeypatch):
     assert limits.make_cgroup(100, 10) is None
     own = limits.worker_limits(100, 10, cgroup=False)
     assert own["address_mb"] == 100 and own["processes"] == 10
-    assert "address_mb" not in limits.worker_limits(100, 10, cgroup=True)
+    assert own["nice"] == limits.NICE
+    own = limits.worker_limits(100, 10, cgroup=True, shares=True)
+    assert "address_mb" not in own and own["nice"] == 0
 
 
 # ---- the filter ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 
 import msgpack
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from peers import frame, nonce_of, peer, says
 
 from autograder.sandbox import wire
+from autograder.sandbox.clock import Meter
 from autograder.sandbox.conversation import reported
 from autograder.sandbox.wire import Channel, WireError
 from efflib.lab.codec import pack
@@ -94,7 +94,7 @@ def test_a_bit_flipped_in_an_answer_is_a_value_or_a_fault(place):
 @pytest.mark.parametrize("sent", [[], [b"\0\0"], [frame(b"12345")[:-1]]])
 def test_silence_and_half_frames_are_late(sent):
     with peer(lambda data: sent) as exchange, pytest.raises(WireError) as caught:
-        exchange.ask({"op": "call"}, -1.9)
+        exchange.ask({"op": "call"}, -1.99)
     assert caught.value.kind == "late"
 
 
@@ -108,7 +108,7 @@ def test_a_slow_drip_does_not_extend_the_deadline():
 
     with peer(answers) as exchange:
         with pytest.raises(WireError) as caught:
-            exchange.ask({"op": "call"}, -1.7)  # 0.3 s with the grace, for 20 s of bytes
+            exchange.ask({"op": "call"}, -1.97)  # 0.3 s with the grace, for 20 s of bytes
         stopped.set()
     assert caught.value.kind == "late"
 
@@ -117,11 +117,15 @@ def test_a_worker_that_does_not_read_is_late():
     here, there = os.pipe()
     channel = Channel(here, there)
     with pytest.raises(WireError) as caught:
-        channel.send(b"x" * wire.MAX_FRAME, time.monotonic() + 0.2)
+        channel.send(b"x" * wire.MAX_FRAME, Meter(0.02))
     channel.close()
     channel.close()
     assert caught.value.kind == "late"
-    for use in (channel.check_quiet, lambda: channel.receive(1e9), lambda: channel.send(b"", 1e9)):
+    for use in (
+        channel.check_quiet,
+        lambda: channel.receive(Meter(9)),
+        lambda: channel.send(b"", Meter(9)),
+    ):
         with pytest.raises(WireError) as caught:
             use()
         assert caught.value.kind == "closed"
