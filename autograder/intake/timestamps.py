@@ -36,6 +36,8 @@ def parse_timestamp(text: str | bytes) -> tuple[datetime | None, str]:
 
 def zone_named(name: str) -> tzinfo | None:
     """A zone of the IANA data ("UTC", "CET", "Europe/Berlin"), which has few abbreviations."""
+    if name in ("UTC", "GMT"):  # also where the system has no data of zones
+        return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, outside the data, a folder of it
