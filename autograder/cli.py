@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import autograder
-from autograder.errors import UsageError
+from autograder.errors import StorageError, UsageError
 
 app = typer.Typer(
     help=autograder.__doc__.split("`autograder")[0],
@@ -164,6 +164,8 @@ def expected(error: Exception) -> int | None:
 
     if isinstance(error, UsageError | IntakeError | LabError):
         return 2
+    if isinstance(error, StorageError):
+        return 1
     return 1 if type(error).__name__ == "SandboxUnavailable" else None
 
 

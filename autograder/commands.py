@@ -3,20 +3,27 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autograder.errors import UsageError
-from autograder.grading.batch import cache_dir, grade_many
+from autograder.errors import StorageError, UsageError
+from autograder.grading.batch import cache_dir, grade_many, previous_results
+from autograder.grading.changes import differences
 from autograder.grading.results import Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
 from autograder.intake.roster import read_map, read_roster
 from autograder.labs.manifest import LabSpec, lab_names, load_lab
 from autograder.triad.run import Row, collect_variants, missing_variants, run_triad
 
+if TYPE_CHECKING:  # importing nbgrader takes a second
+    from autograder.nbgrader.gradebook import Late
+    from autograder.nbgrader.recording import Recorded
+
 APART = ("missing", "unclear")  # states of results that are told below the table
+MAX_NAMES = 10  # of students in one sentence
 CONNECT_SECONDS = 10  # to a Dask scheduler
 WIDTH = 120  # of tables that do not go to a terminal
 
@@ -39,22 +46,42 @@ def grade_class(
     regrade: bool = False,
     unsafe: bool = False,
 ) -> list[Result]:
-    """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError."""
+    """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
+    from autograder.nbgrader.recording import record
+
     lab = load_lab(lab_name, root)
-    submissions = class_rows(path, lab, roster, mapping)
+    submissions, cache = class_rows(path, lab, roster, mapping), cache_dir(root, lab)
+    before = previous_results(cache, submissions)
     with executor_of(scheduler) as executor:
         graded = grade_many(
-            lab, submissions, jobs=jobs, executor=executor, cache=cache_dir(root, lab),
-            regrade=regrade, unsafe=unsafe,
+            lab, submissions, jobs=jobs, executor=executor, cache=cache, regrade=regrade,
+            unsafe=unsafe,
         )  # fmt: skip
-        results = list(with_progress(graded, len(submissions), f"grading {lab.name}"))
-    results.sort(key=lambda result: result.student)
+        recorded = []
+        recording = record(root, lab, submissions, graded)
+        for row in with_progress(recording, len(submissions), f"grading {lab.name}"):
+            show_differences(before.get(row.result.student), row.result)
+            recorded.append(row)
+    recorded.sort(key=lambda row: row.result.student)
+    results = [row.result for row in recorded]
     if json is not None:
         write_report(json, lab.name, results)
-    record(root, lab, submissions, results)
-    show_results(lab, [result for result in results if result.status not in APART])
+    show_results(lab, [row for row in recorded if row.result.status not in APART])
     show_apart(results)
+    complain_of_unrecorded(recorded)
     return results
+
+
+def complain_of_unrecorded(recorded: list["Recorded"]) -> None:
+    """Raises StorageError if there is a result that is graded, and not in the gradebook."""
+    missing = [row for row in recorded if row.trouble]
+    if missing:
+        names = ", ".join(row.result.student for row in missing[:MAX_NAMES])
+        more = ", ..." if len(missing) > MAX_NAMES else ""
+        raise StorageError(
+            f"not recorded: {names}{more} ({missing[0].trouble}). What is graded is stored: "
+            "the same command again records it"
+        )
 
 
 def class_rows(
@@ -95,36 +122,50 @@ def with_progress(items: Iterable, total: int, what: str) -> Iterator:
             yield item
 
 
-def record(
-    root: Path, lab: LabSpec, submissions: list[Submission | Rejected], results: list[Result]
-) -> None:
-    """gradebook.db, autograded/ and feedback/; a fault of the grader is not written there."""
-    from autograder.nbgrader.gradebook import write_results
-    from autograder.nbgrader.pages import write_feedback
-
-    write_results(root, lab, results)
-    write_feedback(root, lab, submissions, results)
-
-
 # ---- tables -------------------------------------------------------------------------------------
 
 
-def show_results(lab: LabSpec, results: list[Result]) -> None:
-    """One line per student: score, points of each exercise, number of notes or the reason."""
+def show_differences(before: Result | None, after: Result) -> None:
+    """What a new result changed, test by test; nothing if it is the first, or the same."""
+    if before is not None and after.status == "graded":
+        for line in differences(before, after):
+            console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
+    """One line per student: score, points of each exercise, notes, and what was taken off."""
     table = Table(title=f"{lab.name}: {lab.title}")
     table.add_column("student")
     table.add_column(f"score / {lab.max_score:g}", justify="right")
+    late = any(row.late for row in recorded)
+    if late:
+        table.add_column("late")
     for name, exercise in lab.exercises.items():
         table.add_column(f"{name} / {exercise.points:g}", justify="right")
     table.add_column("notes")
-    for result in results:
+    for row in recorded:
+        result = row.result
         points = {part.exercise: f"{part.points:g}" for part in result.exercises}
-        said = result.reason or (f"{len(result.notes)} notes" if result.notes else "")
-        mark = " (no sandbox)" if result.sandbox == "none" else ""
         score = f"{result.score:g}" if result.status != "fault" else "?"
         own = [points.get(name, "") for name in lab.exercises]
-        table.add_row(result.student, score, *own, said + mark)
+        penalty = [late_words(row.late)] if late else []
+        table.add_row(result.student, score, *penalty, *own, remarks(row))
     console().print(table, markup=False)
+
+
+def late_words(late: "Late | None") -> str:
+    """ "90 - 45 = 45": points with those given by hand, what is taken off, what remains."""
+    if late is None:
+        return ""
+    return f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
+
+
+def remarks(row: "Recorded") -> str:
+    """Why there is no grade, or how many notes; and what else one should know."""
+    result, count = row.result, len(row.result.notes)
+    said = result.reason or (f"{count} note{'s' * (count > 1)}" if count else "")
+    said += " (no sandbox)" if result.sandbox == "none" else ""
+    return f"not recorded: {row.trouble} {said}".strip() if row.trouble else said
 
 
 def show_apart(results: list[Result]) -> None:

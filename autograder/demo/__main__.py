@@ -14,13 +14,14 @@ from autograder.labs.manifest import lab_names, load_lab
 from autograder.nbgrader.release import generate
 
 ROOT = Path(__file__).parents[2]
-MADE = ("labs", "submitted", "autograded", "feedback")
+MADE = ("labs", "submitted", "autograded", "feedback", "marking")
 LOOK = """
 Look at (all below {demo}):
   labs/{lab}/             what students get
   submitted/<student>/                   what they handed in
   feedback/<student>/{lab}/   what they get back (HTML), also the rejected one
   autograded/<student>/{lab}/ what formgrader shows
+  marking/{lab}/          each written question with all answers of the class
   gradebook.db, grades.csv               nbgrader's gradebook, and its export
 
 Go on by hand, in that folder:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from autograder.errors import files_told
 from autograder.grading.pool import Outcome, cores, run_jobs
 from autograder.grading.results import Result, decode_result, encode
 from autograder.grading.verdict import fault, grade_one, rejected, sandbox_name
@@ -26,6 +27,7 @@ from autograder.labs.manifest import LabSpec
 from autograder.sandbox.launch import SandboxUnavailable
 
 ONE_AT_A_TIME = threading.Lock()  # in a process: pytest redirects its stdout and environment
+KEPT = 5  # results of a student, the newest; older ones are deleted
 JOB_SECONDS = 3600.0  # a submission stops much earlier (verdict.py): this ends a grader that hangs
 
 
@@ -58,6 +60,7 @@ def grade_many(
         path = stored_at(cache, lab, submission, seed, unsafe)
         stored = None if regrade or path is None else load(path)
         if stored is not None:
+            make_newest(path)
             yield stored
         else:
             todo.append(without_outputs(submission))
@@ -130,6 +133,13 @@ def stored_at(
     return cache / submission.student / f"{name}.json"
 
 
+def make_newest(path: Path) -> None:
+    """A stored result that is used again is the one that the next is compared with."""
+    if newest_first(path.parent)[0] != path:
+        with files_told(path):
+            os.utime(path)
+
+
 def load(path: Path) -> Result | None:
     """A stored result; one that cannot be read is as good as none."""
     try:
@@ -139,8 +149,33 @@ def load(path: Path) -> Result | None:
 
 
 def store(path: Path, result: Result) -> None:
-    """Writes all of it or nothing, also when interrupted."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes all of it or nothing, also when interrupted. Raises StorageError."""
     partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_bytes(encode(result))
-    os.replace(partial, path)
+    with files_told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(encode(result))
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        for old in newest_first(path.parent)[KEPT:]:
+            old.unlink(missing_ok=True)
+
+
+def newest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"), key=lambda path: -path.stat().st_mtime_ns)
+
+
+def previous_results(
+    cache: Path, submissions: Iterable[Submission | Rejected]
+) -> dict[str, Result]:
+    """The newest stored result of each student: what a new one is compared with."""
+    found = {}
+    for submission in submissions:
+        if not isinstance(submission, Submission):
+            continue
+        results = map(load, newest_first(cache / submission.student))
+        newest = next((result for result in results if result is not None), None)
+        if newest is not None:
+            found[submission.student] = newest
+    return found

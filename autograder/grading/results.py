@@ -74,6 +74,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     submission_hash: str = ""
     suite_hash: str = ""
     efflib_hash: str = ""
+    grader_hash: str = ""
     sandbox: str = "bubblewrap"  # "none": graded with --unsafe-no-sandbox
     started: str = ""  # UTC, ISO 8601
     seconds: float = 0.0

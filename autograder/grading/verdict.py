@@ -21,6 +21,7 @@ from autograder.grading.rebuild import Rebuilt, rebuild
 from autograder.grading.results import CellRun, Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
+from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import Budget, LabSpec
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
@@ -104,6 +105,7 @@ def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, 
         "submission_hash": submission.digest,
         "suite_hash": lab.suite_hash,
         "efflib_hash": lab.efflib_hash,
+        "grader_hash": grader_hash(),
         "sandbox": sandbox_name(unsafe),
     }
 

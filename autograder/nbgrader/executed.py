@@ -1,30 +1,36 @@
 """The notebook that formgrader and feedback show: autograded/<student>/<lab>/<topic>.ipynb.
 
 It is the release, with two things of the student's filled in (code of the solution cells, text of
-the written answers) and what the grader says as output of the check cells.  Outputs, metadata and
-files of the student's do not enter, so nothing of theirs reaches an instructor's browser but code,
-which every viewer escapes, and markdown, which `safe_markdown` takes the HTML and the links out of.
-All of it comes from the result: the submission is not read again here.
+the written answers) and what the grader says as output of the check cells.  Below the other cells
+stands what they showed when they were handed in: text and pictures only (see shown.py).  Metadata
+and files of the student's do not enter, so nothing of theirs reaches an instructor's browser but
+text, which every viewer escapes, PNG pictures, and markdown, which `safe_markdown` takes the HTML
+and the links out of.
 """
 
-import os
+import hashlib
 import re
-import shutil
-import tempfile
-from pathlib import Path
 
 import msgspec
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.results import ExerciseResult, Result, TestResult
-from autograder.grading.structure import role
-from autograder.intake.notebook import notebook_cells
+from autograder.grading.results import ExerciseResult, Result, TestResult, encode
+from autograder.grading.structure import match_cells, role
+from autograder.intake.discover import Rejected, Submission
+from autograder.intake.notebook import Notebook, notebook_cells, parse_notebook
+from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
+from autograder.nbgrader.folders import (
+    executed_path,
+    handed_in,
+    previous,
+    to_hand_on,
+    write_folder,
+)
+from autograder.nbgrader.shown import outputs_by_cell, own_cell, own_cells_near
 
-HANDED_ON = ("timestamp.txt", "submission_secret.txt")  # nbgrader reads them to hand feedback out
-MAX_HANDED_ON = 10_000  # bytes
 MAX_OUTPUT_CHARS = 20_000
 NOT_ATTEMPTED = "not attempted"  # judge.py's words
 MISSING = "# This cell is missing in the submission."
@@ -65,18 +71,22 @@ def release_notebook(lab: LabSpec) -> NotebookNode:
 
 def released_answers(lab: LabSpec) -> dict[str, str]:
     """grade_id -> what the release holds where students write code or an answer."""
-    cells = notebook_cells(release_notebook(lab))
+    cells = parse_notebook(lab.release_notebook.read_bytes())
     return {c.grade_id: c.source for c in cells if role(c) in ("solution", "written")}
 
 
-def executed_notebook(lab: LabSpec, result: Result) -> NotebookNode:
-    """The release with the student's answers and the grader's messages."""
+def executed_notebook(lab: LabSpec, result: Result, submitted: Notebook = ()) -> NotebookNode:
+    """The release with the student's answers and outputs, and the grader's messages."""
     nb, answers = release_notebook(lab), result.answers
     exercises = {f"{part.exercise}-check": part for part in result.exercises}
-    for cell, plain in zip(nb.cells, notebook_cells(nb), strict=True):
+    release = notebook_cells(nb)
+    placed = match_cells(submitted, release)
+    outputs, own = outputs_by_cell(placed), own_cells_near(placed, release)
+    cells = [nbformat.v4.new_markdown_cell(summary_text(result), id="grading")]
+    for cell, plain in zip(nb.cells, release, strict=True):
         cell.pop("attachments", None)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+            cell.outputs, cell.execution_count = outputs.get(plain.position, []), None
         kind = role(plain)
         if kind == "solution":
             cell.source = answers.get(plain.grade_id, MISSING)
@@ -84,8 +94,8 @@ def executed_notebook(lab: LabSpec, result: Result) -> NotebookNode:
             cell.source = safe_markdown(answers.get(plain.grade_id, NOT_GIVEN)) or NOT_GIVEN
         elif kind == "check":
             add_messages(cell, exercises.get(plain.grade_id), result)
-    summary = nbformat.v4.new_markdown_cell(summary_text(result), id="grading")
-    nb.cells.insert(0, summary)
+        cells += [cell, *(own_cell(c, plain.grade_id) for c in own.get(plain.grade_id, ()))]
+    nb.cells = cells
     nb.metadata["autograder"] = nbformat.from_dict(about(lab, result))
     return nb
 
@@ -93,7 +103,7 @@ def executed_notebook(lab: LabSpec, result: Result) -> NotebookNode:
 def about(lab: LabSpec, result: Result) -> dict:
     """What the feedback page says at its top, and what a regrade compares with."""
     told = msgspec.to_builtins(result)
-    kept = ("student", "status", "reason", "score", "max_score", "sandbox", "started")
+    kept = ("student", "status", "reason", "score", "max_score", "sandbox", "look")
     kept += ("seed", "submission_hash", "suite_hash", "efflib_hash")
     made = {"lab": lab.name, "title": lab.title, "remarks": remarks(result)}
     return made | {key: told[key] for key in kept}
@@ -146,44 +156,32 @@ def test_lines(test: TestResult) -> list[str]:
 # ---- on disk ------------------------------------------------------------------------------------
 
 
-def handed_in(coursedir: CourseDirectory, lab: LabSpec, student: str) -> Path:
-    return Path(coursedir.format_path(coursedir.submitted_directory, student, lab.name))
-
-
-def executed_path(coursedir: CourseDirectory, lab: LabSpec, student: str) -> Path:
-    folder = coursedir.format_path(coursedir.autograded_directory, student, lab.name)
-    return Path(folder) / f"{lab.notebook}.ipynb"
-
-
-def previous_hash(coursedir: CourseDirectory, lab: LabSpec, student: str) -> str | None:
-    """Hash of the submission that the executed notebook on disk shows, if there is one."""
-    try:
-        nb = nbformat.read(executed_path(coursedir, lab, student), as_version=4)
-        return nb.metadata["autograder"]["submission_hash"]
-    except (OSError, KeyError, ValueError, nbformat.ValidationError):
-        return None
-
-
-def write_executed(coursedir: CourseDirectory, lab: LabSpec, result: Result) -> Path:
-    """Writes the executed notebook in place of an earlier one; returns its path."""
-    path = executed_path(coursedir, lab, result.student)
-    folder = path.parent
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
-    try:
-        os.chmod(fresh, 0o755)
-        nbformat.write(executed_notebook(lab, result), fresh / path.name)
-        for name in HANDED_ON:
-            hand_on(handed_in(coursedir, lab, result.student) / name, fresh / name)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return path
-
-
-def hand_on(source: Path, target: Path) -> None:
-    """Copies a small regular file; links, pipes and anything large are left behind."""
-    if source.is_symlink() or not source.is_file() or source.stat().st_size > MAX_HANDED_ON:
+def write_executed(
+    coursedir: CourseDirectory, lab: LabSpec, submission: Submission | Rejected, result: Result
+) -> None:
+    """Writes the executed notebook, unless the one on disk is made from the same."""
+    files = to_hand_on(handed_in(coursedir, lab, result.student))
+    made = made_from(lab, submission, result, files)
+    if previous(coursedir, lab, result.student).get("made_from") == made:
         return
-    target.write_bytes(source.read_bytes())
+    nb = executed_notebook(lab, result, cells_of(submission))
+    nb.metadata["autograder"]["made_from"] = made
+    path = executed_path(coursedir, lab, result.student)
+    write_folder(path.parent, files | {path.name: nbformat.writes(nb).encode()})
+
+
+def cells_of(submission: Submission | Rejected) -> Notebook:
+    return () if isinstance(submission, Rejected) else submission.cells
+
+
+def made_from(
+    lab: LabSpec, submission: Submission | Rejected, result: Result, files: dict[str, bytes]
+) -> str:
+    """Hash of everything that the executed notebook shows; when it was graded is not in it."""
+    same = msgspec.structs.replace(result, started="", seconds=0.0)
+    digest = hashlib.sha256(f"{lab.suite_hash} {grader_hash()}".encode())
+    digest.update(encode(same))
+    shown = [cell.outputs for cell in cells_of(submission)]
+    for part in (msgspec.json.encode(shown), repr(sorted(files.items())).encode()):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()

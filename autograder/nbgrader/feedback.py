@@ -6,34 +6,30 @@ The page is one file without scripts and without anything from the network.  Cod
 escaped, written answers and comments pass an allow-list of tags.
 """
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
 
 import jinja2
 from markupsafe import Markup
 from nbconvert.exporters import Exporter
-from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
-from nbgrader.preprocessors import GetGrades
+from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
 
 from autograder.grading.structure import exercise_name
+from autograder.labs.hashing import efflib_hash, grader_hash
 from autograder.nbgrader.executed import NOT_ATTEMPTED, not_graded
+from autograder.nbgrader.harmless import CODE_STYLE, coloured, rendered
 
-CODE_STYLE = HtmlFormatter(style="default", cssclass="highlight")
-TAGS = "a abbr blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre span strong"
-TAGS += " sub sup table tbody td th thead tr ul"
-CLASSES = {"div": ["class"], "span": ["class"], "a": ["href"]}
-SANITIZER = SanitizeHTML(tags=TAGS.split(), attributes=CLASSES, strip=True)
 PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="made-from" content="{{ made_from }}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ about.title }}: feedback</title>
 <style>
@@ -50,8 +46,11 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto; font-size: 14px }
 </head>
 <body>
 <h1>{{ about.title }}</h1>
-<p><b>{{ about.student }}</b>: <b>{{ number(score) }} of {{ number(max_score) }} points</b>
-{%- if late %}, {{ number(late) }} of them taken off for handing in late{% endif %}
+<p><b>{{ about.student }}</b>:
+{% if late -%}
+{{ number(score + late) }} points, {{ number(late) }} taken off for handing in late:
+{% endif -%}
+<b>{{ number(score) }} of {{ number(max_score) }} points</b>
 {%- if awaited %}; {{ awaited | join(", ") }} still to be graded by a person{% endif %}.</p>
 {% if about.status != "graded" -%}
 <p class="comment"><b>Not graded:</b> {{ about.reason }}</p>
@@ -85,15 +84,35 @@ too: one mistake may have cost points in both.</p>{% endif %}
 TEMPLATE = jinja2.Environment(autoescape=True).from_string(PAGE)
 
 
-class Grades(GetGrades):
-    """nbgrader's scores and comments, and which scores a person still has to give."""
+class Grades(NbGraderPreprocessor):
+    """nbgrader's scores and comments, written into the notebook's metadata for `page`."""
 
-    def _get_score(self, cell, resources):
-        super()._get_score(cell, resources)
-        place = (self.notebook_id, self.assignment_id, self.student_id)
-        grade = self.gradebook.find_grade(cell.metadata.nbgrader["grade_id"], *place)
-        unscored = grade.auto_score is None and grade.manual_score is None
-        cell.metadata.nbgrader["awaits"] = unscored
+    def preprocess(self, nb, resources):
+        place = resources["nbgrader"]
+        with Gradebook(place["db_url"], "") as gradebook:  # "": no course of another name is made
+            ids = (place["notebook"], place["assignment"], place["student"])
+            place |= add_grades(nb, gradebook.find_submission_notebook(*ids))
+        return nb, resources
+
+
+def add_grades(nb: NotebookNode, notebook: SubmittedNotebook) -> dict[str, float]:
+    """Scores, comments and which scores a person still has to give; returns the sums.
+
+    The same as nbgrader's preprocessor GetGrades, with two queries for all cells.
+    """
+    grades = {grade.name: grade for grade in notebook.grades}
+    comments = {comment.name: comment.comment for comment in notebook.comments}
+    for cell in nb.cells:
+        if is_solution(cell):
+            cell.metadata.nbgrader["comment"] = comments[cell.metadata.nbgrader.grade_id]
+        if is_grade(cell):
+            grade = grades[cell.metadata.nbgrader.grade_id]
+            unscored = grade.auto_score is None and grade.manual_score is None
+            told = {"score": grade.score, "points": grade.max_score, "awaits": unscored}
+            cell.metadata.nbgrader.update(told)
+    late = notebook.late_submission_penalty or 0.0
+    score = notebook.score - late
+    return {"score": score, "max_score": notebook.max_score, "late_penalty": late}
 
 
 class FeedbackExporter(Exporter):
@@ -115,6 +134,7 @@ def page(nb: NotebookNode, grading: dict) -> str:
     refusal = not_graded(about["reason"])  # the page says it already
     return TEMPLATE.render(
         about=about,
+        made_from=made_from(nb, grading),
         comments=comments(filter(is_solution, nb.cells), besides=refusal),
         score=grading["score"],
         max_score=grading["max_score"],
@@ -124,6 +144,14 @@ def page(nb: NotebookNode, grading: dict) -> str:
         code_style=Markup(CODE_STYLE.get_style_defs(".highlight")),
         number=lambda value: f"{value:g}",
     )
+
+
+def made_from(nb: NotebookNode, grading: dict) -> str:
+    """Hash of all that a page says, and of the code that says it."""
+    shown = [[cell.cell_type, cell.source, cell.metadata] for cell in nb.cells]
+    sums = [grading[key] for key in ("score", "max_score", "late_penalty")]
+    made = [nb.metadata["autograder"], shown, sums, grader_hash(), efflib_hash()]
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
 
 
 def part(nb: NotebookNode, index: int) -> dict:
@@ -201,17 +229,6 @@ def cards(exercise: dict) -> Markup:
 
 def points_of(test: dict) -> str:
     return f"{test['points']:g} of {test['max_points']:g} points"
-
-
-def coloured(source: str) -> str:
-    return highlight(source, PythonLexer(), CODE_STYLE)
-
-
-def rendered(markdown: str) -> Markup:
-    """Markdown as HTML of harmless tags only."""
-    renderer = IPythonRenderer(escape=True, exclude_anchor_links=True)
-    html = MarkdownWithMath(renderer=renderer).render(markdown)
-    return Markup(SANITIZER.sanitize_html_tags(html))
 
 
 def comments(cells: Iterable[NotebookNode], besides: str = "") -> list[Markup]:

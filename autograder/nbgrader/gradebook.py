@@ -14,29 +14,27 @@ again (needs_manual_grade), which is nbgrader's own rule.
 
 import math
 import warnings
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
-from nbgrader.api import Grade, Gradebook
+from nbformat import NotebookNode
+from nbgrader.api import Grade, Gradebook, MissingEntry, SubmittedNotebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.utils import is_grade, is_locked, is_solution
 from sqlalchemy.exc import SAWarning
 
-from autograder.grading.results import RECORDED, SCORE_EPS, Result
+from autograder.errors import StorageError
+from autograder.grading.results import SCORE_EPS, Result
 from autograder.intake.archive import EntryError, read_file
 from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
-from autograder.labs.manifest import LabError, LabSpec
+from autograder.labs.manifest import LabSpec
 from autograder.labs.source import build_source
-from autograder.nbgrader.course import course_directory
-from autograder.nbgrader.executed import (
-    handed_in,
-    not_graded,
-    previous_hash,
-    released_answers,
-    write_executed,
-)
+from autograder.nbgrader.database import database_told, one_commit
+from autograder.nbgrader.executed import not_graded, released_answers, safe_text
+from autograder.nbgrader.folders import handed_in, previous
 
 NO_RESPONSE = "No response."  # nbgrader's words
 
@@ -45,27 +43,14 @@ class GradebookError(Exception):
     """A result does not fit the gradebook; nothing of it was written."""
 
 
-def write_results(
-    course_root: Path,
-    lab: LabSpec,
-    results: Iterable[Result],
-    db_url: str | None = None,
-) -> None:
-    """Gradebook rows and executed notebook of every result, written as the results come.
+class Late(NamedTuple):
+    """Points of a submission that came late: all of them, and how many nbgrader took off."""
 
-    Faults of the grader and what is nobody's are left out; who handed in nothing becomes a student
-    without a submission, which formgrader shows as missing and a later run replaces.  Raises
-    GradebookError for a score outside 0..max or a cell that the gradebook does not know.
-    """
-    coursedir = course_directory(course_root, db_url)
-    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
-        ensure_assignment(gradebook, coursedir, lab)
-        for result in results:
-            if result.status == "missing":
-                gradebook.update_or_create_student(result.student)
-            if result.status in RECORDED:
-                write_scores(gradebook, coursedir, lab, result)
-                write_executed(coursedir, lab, result)
+    points: float
+    taken_off: float
+
+
+# ---- the lab ------------------------------------------------------------------------------------
 
 
 def ensure_assignment(gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec) -> None:
@@ -74,51 +59,104 @@ def ensure_assignment(gradebook: Gradebook, coursedir: CourseDirectory, lab: Lab
     source = course_root / coursedir.source_directory / lab.name
     if not source.is_dir() and (course_root / "solutions" / lab.name).is_dir():
         build_source(course_root, lab.name)  # formgrader lists only labs with a source
-    gradebook.update_or_create_assignment(lab.name)
     release = nbformat.read(lab.release_notebook, as_version=4)
+    with database_told(coursedir):
+        if known_cells(gradebook, lab) == released_cells(release):
+            return
+        gradebook.update_or_create_assignment(lab.name)
+        try:
+            SaveCells().preprocess(release, nbgrader_resources(coursedir, lab))
+        except RuntimeError:
+            raise StorageError(
+                f"the gradebook of {coursedir.root} holds {lab.name} with other cells, and "
+                "submissions of it: release the lab as it was, or move gradebook.db away"
+            ) from None
+        gradebook.db.expire_all()
+
+
+def known_cells(gradebook: Gradebook, lab: LabSpec) -> dict[str, set]:
+    """What the gradebook holds of the lab's cells; empty if it has never seen the lab."""
     try:
-        SaveCells().preprocess(release, nbgrader_resources(coursedir, lab))
-    except RuntimeError as error:
-        raise LabError(f"{lab.name}: the gradebook holds another version of it: {error}") from None
-    gradebook.db.expire_all()
+        notebook = gradebook.find_notebook(lab.notebook, lab.name)
+    except MissingEntry:
+        return {}
+    return {
+        "points": {(cell.name, cell.max_score) for cell in notebook.grade_cells},
+        "solutions": {cell.name for cell in notebook.solution_cells},
+        "sources": {(cell.name, cell.source) for cell in notebook.source_cells},
+    }
 
 
-def nbgrader_resources(coursedir: CourseDirectory, lab: LabSpec, student: str = ".") -> dict:
+def released_cells(release: NotebookNode) -> dict[str, set]:
+    """The same of the released notebook."""
+    graded = [cell for cell in release.cells if is_grade(cell)]
+    marked = [cell for cell in release.cells if is_solution(cell) or is_locked(cell)]
+    return {
+        "points": {(name_of(cell), float(cell.metadata.nbgrader.points)) for cell in graded},
+        "solutions": {name_of(cell) for cell in release.cells if is_solution(cell)},
+        "sources": {(name_of(cell), cell.source) for cell in (*graded, *marked)},
+    }
+
+
+def name_of(cell: NotebookNode) -> str:
+    return cell.metadata.nbgrader.grade_id
+
+
+def nbgrader_resources(coursedir: CourseDirectory, lab: LabSpec) -> dict:
     """What nbgrader's preprocessors want to know."""
-    named = {"student": student, "assignment": lab.name, "notebook": lab.notebook}
+    named = {"student": ".", "assignment": lab.name, "notebook": lab.notebook}
     return {"nbgrader": named | {"db_url": coursedir.db_url}}
+
+
+# ---- a submission -------------------------------------------------------------------------------
 
 
 def write_scores(
     gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec, result: Result
-) -> None:
-    """All grades and comments of one submission, in one commit."""
+) -> Late | None:
+    """All grades and comments of one submission, in one commit; what was taken off as late.
+
+    What stands there already is not written again.  Raises GradebookError for a score outside
+    0..max or a cell that the gradebook does not know.
+    """
     student = result.student
-    gradebook.update_or_create_student(student)
+    empty = unanswered(lab, result)
+    scores = cell_scores(lab, result, empty)
+    before = previous(coursedir, lab, student).get("submission_hash")
+    same = before == result.submission_hash != ""
     timestamp = read_timestamp(handed_in(coursedir, lab, student) / "timestamp.txt")
-    with warnings.catch_warnings():  # nbgrader's way of making rows; harmless, but one per student
-        warnings.simplefilter("ignore", SAWarning)
-        gradebook.update_or_create_submission(lab.name, student, timestamp=timestamp)
-    notebook = gradebook.find_submission_notebook(lab.notebook, lab.name, student)
-    same = previous_hash(coursedir, lab, student) == result.submission_hash != ""
-    try:
-        empty = unanswered(lab, result)
-        scores = cell_scores(lab, result, empty)
+    with one_commit(gradebook):
+        gradebook.update_or_create_student(student)
+        with warnings.catch_warnings():  # nbgrader's way of making rows; one warning per student
+            warnings.simplefilter("ignore", SAWarning)
+            gradebook.update_or_create_submission(lab.name, student, timestamp=timestamp)
+        notebook = gradebook.find_submission_notebook(lab.notebook, lab.name, student)
         if {grade.name for grade in notebook.grades} != scores.keys():
             raise GradebookError(f"{student}: results for {sorted(scores)} only")
         for grade in notebook.grades:
             set_score(grade, scores[grade.name], same)
         refused = not_graded(result.reason) if result.status == "rejected" else None
         for comment in notebook.comments:
-            no_response = NO_RESPONSE if comment.name in empty else None
-            comment.auto_comment = refused or no_response
-        gradebook.db.commit()
-    except BaseException:
-        gradebook.db.rollback()
-        raise
-    penalties = AssignLatePenalties(config=coursedir.config)
-    penalties.preprocess(nbformat.v4.new_notebook(), nbgrader_resources(coursedir, lab, student))
-    gradebook.db.expire_all()
+            own = NO_RESPONSE if comment.name in empty else result.look.get(comment.name)
+            comment.auto_comment = refused or (safe_text(own) if own else None)
+        gradebook.db.flush()
+        gradebook.db.expire_all()  # sums are the database's, from what was set
+        return take_off_for_lateness(coursedir, notebook)
+
+
+def take_off_for_lateness(coursedir: CourseDirectory, notebook: SubmittedNotebook) -> Late | None:
+    """What nbgrader's preprocessor AssignLatePenalties does, inside our commit."""
+    penalties, submission = AssignLatePenalties(config=coursedir.config), notebook.assignment
+    seconds, taken_off = submission.total_seconds_late, None
+    if seconds > 0:
+        penalties.init_plugin()
+        plugin, student = penalties.plugin_inst, submission.student.id
+        taken_off = plugin.late_submission_penalty(student, notebook.score, seconds)
+        if taken_off is not None:
+            taken_off = penalties._check_late_penalty(notebook, taken_off)
+    if notebook.late_submission_penalty != taken_off:
+        notebook.late_submission_penalty = taken_off
+    return Late(notebook.score, taken_off) if taken_off else None
 
 
 def cell_scores(lab: LabSpec, result: Result, empty: set[str]) -> dict[str, float | None]:

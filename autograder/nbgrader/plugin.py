@@ -14,11 +14,12 @@ from pathlib import Path
 from nbgrader.converters import Autograde, NbGraderException
 from traitlets.config import Config
 
+from autograder.errors import StorageError
 from autograder.grading.batch import cache_dir, grade_many
 from autograder.intake.discover import IntakeError, discover
 from autograder.labs.manifest import LabError, load_lab
 from autograder.nbgrader.config import settings
-from autograder.nbgrader.gradebook import write_results
+from autograder.nbgrader.recording import record
 from autograder.sandbox.launch import SandboxUnavailable
 
 
@@ -40,24 +41,22 @@ def grade_in_sandbox(converter: Autograde) -> None:
     coursedir, faults = converter.coursedir, []
     root = Path(coursedir.root)
 
-    def logged(results):
-        for result in results:
-            said = f"{result.score:g} of {result.max_score:g} {result.reason}"
-            converter.log.info("%s: %s, %s", result.student, result.status, said)
-            faults.extend([f"{result.student}: {result.reason}"] * (result.status == "fault"))
-            yield result
-
     try:
         lab = load_lab(coursedir.assignment_id, root)
         rows = chosen_rows(coursedir, lab)
         results = grade_many(lab, rows, cache=cache_dir(root, lab), regrade=converter.force)
-        write_results(root, lab, logged(results), db_url=coursedir.db_url)
-    except (LabError, IntakeError, SandboxUnavailable) as error:
+        for row in record(root, lab, rows, results, db_url=coursedir.db_url, feedback=False):
+            result, trouble = row.result, row.trouble
+            said = f"{result.score:g} of {result.max_score:g} {result.reason} {trouble}"
+            converter.log.info("%s: %s, %s", result.student, result.status, said)
+            if result.status == "fault" or trouble:
+                faults.append(f"{result.student}: {trouble or result.reason}")
+    except (LabError, IntakeError, SandboxUnavailable, StorageError) as error:
         converter.log.error("%s", error)
         raise NbGraderException(str(error)) from error
     if faults:
-        converter.log.error("the grader failed: %s", "; ".join(faults))
-        raise NbGraderException("not graded: " + "; ".join(faults))
+        converter.log.error("not graded or not recorded: %s", "; ".join(faults))
+        raise NbGraderException("not graded or not recorded: " + "; ".join(faults))
 
 
 def chosen_rows(coursedir, lab):

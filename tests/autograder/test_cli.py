@@ -1,6 +1,7 @@
 """The commands: exit codes, one line for wrong usage, tables, the check on one's own machine."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,8 @@ from autograder.grading.check import CheckError, as_text, check_notebook
 from autograder.grading.results import Result, read_report
 from autograder.grading.verdict import fault
 from autograder.labs.manifest import load_lab
+from autograder.nbgrader.gradebook import Late
+from autograder.nbgrader.recording import Recorded
 from autograder.sandbox.limits import SandboxUnavailable
 
 
@@ -109,11 +112,69 @@ def test_grade_writes_everything_and_ends_with_0_whatever_the_grades(course, cap
         assert list((course / "feedback" / student / NAME).glob("*.html"))
 
 
+@pytest.mark.slow
+def test_a_second_run_is_silent_and_writes_nothing_and_a_regrade_tells_what_it_changed(
+    course, tmp_path, capsys
+):
+    root = tmp_path / "course"
+    shutil.copytree(course, root)
+    arguments = ["grade", NAME, str(root / "in"), "--course", str(root)]
+    assert cli.run(arguments) == 0
+    table = capsys.readouterr().out
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    assert cli.run(arguments) == 0
+    assert capsys.readouterr().out == table
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    hidden = root / f"autograder/suites/{NAME}/test_hidden.py"
+    hidden.write_text(hidden.read_text().replace("2 * v for v in x", "-2 * v for v in x"))
+    assert cli.run([*arguments, "--regrade"]) == 0
+    told = capsys.readouterr().out
+    assert "alice: 90 -> 60 of 90 points (another suite)" in told
+    assert "  ex1 hidden test_scale_negative: passed, 30 of 30 -> failed, 0 of 30" in told
+    assert "bob: 60 -> 90" in told and "carol:" not in told and "ex2 hidden" not in told
+
+
+def test_what_is_not_recorded_is_told_in_the_table_and_ends_with_1(course, monkeypatch, capsys):
+    def unrecorded(root, lab, rows, results):
+        yield from (Recorded(result, "the disk is full") for result in results)
+
+    monkeypatch.setattr("autograder.nbgrader.recording.record", unrecorded)
+    alone = ["grade", NAME, str(course / "in/carol"), "--course", str(course)]
+    assert cli.run(alone) == 1
+    out, err = capsys.readouterr()
+    assert "not recorded: the disk is full" in out
+    assert err.startswith("autograder: not recorded: toy (the disk is full). What is graded is")
+    assert err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_hold_a_gradebook_is_told_in_one_line(course, tmp_path, capsys):
+    root = tmp_path / "course"
+    shutil.copytree(course, root)
+    (root / "gradebook.db").unlink(missing_ok=True)
+    (root / "gradebook.db").mkdir()
+    assert cli.run(["grade", NAME, str(root / "in"), "--course", str(root)]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"autograder: the gradebook {root}/gradebook.db: ")
+    assert err.count("\n") == 1
+
+
+def test_the_table_counts_notes_and_shows_what_was_taken_off(course, capsys):
+    lab = load_lab(NAME, course)
+    one = Result(student="eve", lab=NAME, status="graded", max_score=90, notes=("x",), score=90)
+    two = Result(student="fay", lab=NAME, status="graded", max_score=90, notes=("x", "y"))
+    show_results(lab, [Recorded(one, late=Late(95.0, 45.0)), Recorded(two)])
+    table = capsys.readouterr().out
+    assert "95 - 45 = 50" in table
+    assert "1 note " in table and "2 notes" in table and "1 notes" not in table
+    show_results(lab, [Recorded(two)])
+    assert "late" not in capsys.readouterr().out
+
+
 def test_the_table_marks_faults_and_missing_sandboxes(course, capsys):
     lab = load_lab(NAME, course)
     submission = type("S", (), {"student": "dave", "digest": "0"})
     unsafe = Result(student="eve", lab=NAME, status="graded", max_score=90, sandbox="none")
-    show_results(lab, [fault(lab, submission, "[bold]crash[/bold]"), unsafe])
+    show_results(lab, [Recorded(fault(lab, submission, "[bold]crash[/bold]")), Recorded(unsafe)])
     table = capsys.readouterr().out
     assert "dave" in table and "?" in table and "grader fault: [bold]crash[/bold]" in table
     assert "(no sandbox)" in table

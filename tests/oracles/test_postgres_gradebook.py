@@ -12,8 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "autograder" / "nbgrader"))
 import nbcourse  # noqa: E402
 
-from autograder.nbgrader.gradebook import course_directory, write_results  # noqa: E402
-from autograder.nbgrader.pages import write_feedback  # noqa: E402
+from autograder.nbgrader.course import course_directory  # noqa: E402
 from autograder.nbgrader.release import release  # noqa: E402
 
 URL = os.environ.get("POSTGRES_URL")
@@ -34,8 +33,7 @@ def test_release_grades_and_feedback_use_the_configured_database(tmp_path):
     other, refused = nbcourse.rejected(lab, "bob", "no notebook")
     results = [nbcourse.graded(lab, row, ("test_clip_bounds",)), refused]
     for _ in range(2):
-        write_results(root, lab, results)
-        write_feedback(root, lab, [row, other], results)
+        nbcourse.record(root, lab, results, [row, other])
     assert course_directory(root).db_url == URL and not (root / "gradebook.db").exists()
     with Gradebook(URL, "efficient-llm") as gradebook:
         found = {s.student.id: s.score for s in gradebook.assignment_submissions(lab.name)}

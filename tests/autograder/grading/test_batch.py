@@ -6,11 +6,20 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from toylab import NAME, STUB2, answered, make_course, write
 
+from autograder.errors import StorageError
 from autograder.grading import batch
-from autograder.grading.batch import cache_dir, grade_many, stored_at
+from autograder.grading.batch import (
+    cache_dir,
+    grade_many,
+    load,
+    previous_results,
+    store,
+    stored_at,
+)
 from autograder.grading.pool import WorkerDied, run_jobs
 from autograder.grading.results import encode
 from autograder.intake.discover import discover
@@ -125,6 +134,30 @@ def test_what_decides_a_result_decides_where_it_is_stored(course, lab):
     }
     assert len(places) == 4
     assert stored_at(None, lab, alice, None, False) is None
+
+
+def made(first, **changes):
+    return msgspec.structs.replace(first["alice"], **changes)
+
+
+def test_the_newest_result_is_what_the_next_is_compared_with(course, lab, first, tmp_path):
+    rows = discover(course / "in", lab)
+    assert previous_results(tmp_path, rows) == {}
+    for number in range(9):
+        path = stored_at(tmp_path, lab, rows[0], number, False)
+        store(path, made(first, score=float(number), seed=number))
+        os.utime(path, ns=(number, number))  # a clock is coarser than this loop
+    assert previous_results(tmp_path, rows)["alice"].score == 8
+    assert sorted(load(path).seed for path in tmp_path.glob("alice/*")) == [4, 5, 6, 7, 8]
+    [again] = grade_many(lab, rows[:1], cache=tmp_path, seed=6)
+    assert again.seed == 6 and previous_results(tmp_path, rows)["alice"].seed == 6
+
+
+def test_a_disk_that_fails_ends_grading_and_names_the_file(course, lab, first, tmp_path):
+    path = stored_at(tmp_path, lab, discover(course / "in", lab)[0], None, False)
+    path.parent.parent.joinpath("alice").touch()
+    with pytest.raises(StorageError, match=f"{path.parent}.*a file stands where a folder belongs"):
+        store(path, first["alice"])
 
 
 def fails(error):

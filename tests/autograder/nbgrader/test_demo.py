@@ -15,8 +15,6 @@ from autograder.demo.make_class import STUDENTS, expected_failures, make_class, 
 from autograder.grading.batch import grade_many
 from autograder.intake.discover import discover
 from autograder.labs.manifest import lab_names, load_lab
-from autograder.nbgrader.gradebook import write_results
-from autograder.nbgrader.pages import write_feedback
 from autograder.nbgrader.release import generate
 
 pytestmark = pytest.mark.slow
@@ -32,8 +30,7 @@ def graded(request, tmp_path_factory):
     lab = load_lab(request.param, course)
     rows = discover(course / "submitted", lab)
     results = list(grade_many(lab, rows, jobs=2))
-    write_results(course, lab, results)
-    write_feedback(course, lab, rows, results)
+    nbcourse.record(course, lab, results, rows)
     return course, lab, {result.student: result for result in results}
 
 

@@ -13,7 +13,6 @@ from payloads import PAYLOADS, dangers
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.executed import executed_notebook, safe_markdown
 from autograder.nbgrader.feedback import rendered
-from autograder.nbgrader.gradebook import write_results
 from autograder.nbgrader.release import release
 
 
@@ -129,7 +128,7 @@ def test_only_nbgrader_s_own_small_files_are_handed_on(lab, tmp_path):
     (folder / "submission_secret.txt").symlink_to(root / "solutions" / nbcourse.LAB / "toy.py")
     (folder / "timestamp.txt").write_text("2026-01-02 03:04:05 UTC")
     handed_in = nbcourse.submission(lab, nbcourse.right(lab), "eve")
-    write_results(root, lab, [nbcourse.graded(lab, handed_in)])
+    nbcourse.record(root, lab, [nbcourse.graded(lab, handed_in)])
     written = root / "autograded" / "eve" / nbcourse.LAB
     assert {path.name for path in written.iterdir()} == {"toy.ipynb", "timestamp.txt"}
     assert {path.name for path in written.parent.iterdir()} == {nbcourse.LAB}

@@ -7,8 +7,6 @@ from nbgrader.api import Gradebook
 from payloads import PAYLOADS, dangers
 
 from autograder.nbgrader.feedback import shared_losses
-from autograder.nbgrader.gradebook import write_results
-from autograder.nbgrader.pages import write_feedback
 from autograder.nbgrader.release import release
 
 
@@ -24,8 +22,7 @@ def give(root, nb, student="ada", lost=(), **changes):
     lab = nbcourse.load(root)
     row = nbcourse.submission(lab, nb, student)
     result = nbcourse.graded(lab, row, lost, **changes)
-    write_results(root, lab, [result])
-    write_feedback(root, lab, [row], [result])
+    nbcourse.record(root, lab, [result])
     return (root / "feedback" / student / lab.name / "toy.html").read_text()
 
 
@@ -86,8 +83,7 @@ def test_manual_scores_and_comments_appear_with_nbgrader_generate_feedback(cours
 def test_a_rejected_student_reads_why(course):
     lab = nbcourse.load(course)
     row, result = nbcourse.rejected(lab, "bob", "the file is <b>empty</b>")
-    write_results(course, lab, [result])
-    write_feedback(course, lab, [row], [result])
+    nbcourse.record(course, lab, [result])
     page = (course / "feedback" / "bob" / lab.name / "toy.html").read_text()
     assert "bob : 0 of 100 points . Not graded: the file is <b>empty</b>" in words(page)
 
@@ -96,8 +92,7 @@ def test_there_is_no_page_for_a_fault_of_the_grader(course):
     lab = nbcourse.load(course)
     row = nbcourse.submission(lab, nbcourse.right(lab), "flo")
     result = nbcourse.graded(lab, row, status="fault", reason="grader fault")
-    write_results(course, lab, [result])
-    write_feedback(course, lab, [row], [result])
+    nbcourse.record(course, lab, [result])
     assert not (course / "feedback" / "flo").exists()
 
 

@@ -1,0 +1,28 @@
+"""HTML of what students write: code is escaped, markdown keeps an allow-list of tags."""
+
+from markupsafe import Markup
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.preprocessors.sanitize import SanitizeHTML
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+CODE_STYLE = HtmlFormatter(style="default", cssclass="highlight")
+TAGS = "a abbr blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre span strong"
+TAGS += " sub sup table tbody td th thead tr ul"
+CLASSES = {"div": ["class"], "span": ["class"], "a": ["href"]}
+SANITIZER = SanitizeHTML(tags=TAGS.split(), attributes=CLASSES, strip=True)
+
+
+def coloured(source: str) -> str:
+    return highlight(source, PythonLexer(), CODE_STYLE)
+
+
+def rendered(markdown: str) -> Markup:
+    """Markdown as HTML of harmless tags only."""
+    renderer = IPythonRenderer(escape=True, exclude_anchor_links=True)
+    try:
+        html = MarkdownWithMath(renderer=renderer).render(markdown)
+        return Markup(SANITIZER.sanitize_html_tags(html))
+    except RecursionError:  # nested too deeply to be read by anyone: shown as it is
+        return Markup("<pre>") + markdown + Markup("</pre>")

@@ -1,0 +1,147 @@
+"""marking/<lab>/<question>.html: one written question with all answers of the class.
+
+For marking one question at a time: question and rubric, then every answer with the student's
+pictures, in an order that is not the alphabet's and stays the same.  Scores are given in
+formgrader, to which every answer has a link.  Offline, without scripts; what students wrote passes
+the same allow-list of tags as on the feedback page.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import jinja2
+import nbformat
+from markupsafe import Markup
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.labs.hashing import grader_hash
+from autograder.labs.manifest import LabSpec
+from autograder.nbgrader.executed import NOT_GIVEN, released_answers, safe_markdown
+from autograder.nbgrader.folders import executed_path, write_file
+from autograder.nbgrader.harmless import rendered
+from autograder.nbgrader.pages import said_made_from
+
+FORMGRADER = "http://localhost:8888/formgrader/submissions"
+MAX_PICTURES = 8  # of one student's, at one question
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="made-from" content="{{ made_from }}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ lab.title }}: {{ name }}</title>
+<style>
+body { font: 16px/1.5 sans-serif; color: #1a1a1a; max-width: 55em; margin: 2em auto;
+  padding: 0 1em }
+h2 { border-bottom: 1px solid #ccc; margin-top: 2.5em; font-size: 1.1em }
+.question { background: #f6f6f6; padding: .1em 1em; position: sticky; top: 0; max-height: 35vh;
+  overflow-y: auto }
+.look { border-left: 4px solid #e69f00; padding: .1em 1em }
+.answer { overflow-wrap: anywhere }
+pre { overflow-x: auto }
+img { max-width: 100%; max-height: 24em; border: 1px solid #ccc }
+</style>
+</head>
+<body>
+<h1>{{ lab.title }}: {{ name }}, {{ "%g" | format(points) }} points</h1>
+<p>{{ answers | length }} answers. Scores and comments are given in formgrader, to which each answer
+links; the links work while JupyterLab runs at localhost:8888. Pictures are what the students handed
+in; grading did not make them.</p>
+<div class="question">{{ question }}</div>
+{% for answer in answers %}
+<h2 id="{{ answer.student }}">{{ answer.student }} &middot;
+<a href="{{ formgrader }}/{{ answer.id }}/#{{ name }}">formgrader</a></h2>
+{% if answer.look %}<p class="look">{{ answer.look }}</p>{% endif %}
+<div class="answer">{{ answer.text }}</div>
+{% for picture in answer.pictures -%}
+<p><img src="data:image/png;base64,{{ picture }}" alt="handed in by {{ answer.student }}"></p>
+{% endfor %}
+{% endfor %}
+{% if silent %}<h2>No answer</h2>
+<p>{{ silent | join(", ") }}</p>{% endif %}
+</body>
+</html>
+"""
+TEMPLATE = jinja2.Environment(autoescape=True).from_string(PAGE)
+
+
+class Answer(NamedTuple):
+    student: str
+    id: str  # of the submission in formgrader
+    text: Markup  # empty: nothing was written, and nobody has to look
+    look: str
+    pictures: list[str]
+
+
+def write_marking_pages(coursedir: CourseDirectory, gradebook: Gradebook, lab: LabSpec) -> None:
+    """A page per written question, unless it is made from the same executed notebooks already."""
+    folder = Path(coursedir.root) / "marking" / lab.name
+    handed_in = {}
+    for notebook in gradebook.notebook_submissions(lab.notebook, lab.name):
+        path = executed_path(coursedir, lab, notebook.student.id)
+        if path.is_file():
+            handed_in[notebook.student.id] = (notebook.id, path)
+    made = hashlib.sha256(f"{lab.suite_hash} {grader_hash()}".encode())
+    for student, (number, path) in sorted(handed_in.items()):
+        made.update(f"{student} {number} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    pages = {name: folder / f"{name}.html" for name in lab.written}
+    if all(said_made_from(path) == made.hexdigest() for path in pages.values()):
+        return
+    answers = {name: [] for name in lab.written}
+    for student, (number, path) in handed_in.items():
+        nb = nbformat.v4.reads(path.read_text(encoding="utf-8"))
+        for name in lab.written:
+            answers[name].append(answer_of(lab, nb, name, student, number))
+    for name, path in pages.items():
+        write_file(path, page(lab, name, answers[name], made.hexdigest()).encode())
+
+
+def page(lab: LabSpec, name: str, answers: list[Answer], made_from: str) -> str:
+    nb = nbformat.read(lab.release_notebook, as_version=4)
+    question = nb.cells[place_of(nb, name) - 1]
+    return TEMPLATE.render(
+        lab=lab,
+        name=name,
+        points=lab.written[name],
+        made_from=made_from,
+        formgrader=FORMGRADER,
+        question=rendered(question.source) if question.cell_type == "markdown" else "",
+        answers=sorted((one for one in answers if one.text), key=lambda one: shuffled(one, name)),
+        silent=sorted(one.student for one in answers if not one.text),
+    )
+
+
+def shuffled(answer: Answer, name: str) -> str:
+    """A place that has nothing to do with the alphabet, and does not move when others hand in."""
+    return hashlib.sha256(f"{name} {answer.student}".encode()).hexdigest()
+
+
+def place_of(nb: NotebookNode, grade_id: str) -> int:
+    ids = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
+    return ids.index(grade_id)
+
+
+def answer_of(lab: LabSpec, nb: NotebookNode, name: str, student: str, number: str) -> Answer:
+    """What the executed notebook shows of one answer."""
+    at = place_of(nb, name)
+    look = nb.metadata["autograder"].get("look", {}).get(name, "")
+    text = nb.cells[at].source.strip()
+    nothing = ("", NOT_GIVEN, safe_markdown(released_answers(lab)[name]).strip())
+    shown = Markup("") if text in nothing and not look else rendered(text)
+    return Answer(student, number, shown, look, pictures_near(nb, at, name))
+
+
+def pictures_near(nb: NotebookNode, at: int, name: str) -> list[str]:
+    """What was handed in since the last exercise before a question, and in own cells beside it."""
+    checks = [index for index, cell in enumerate(nb.cells[:at]) if cell.id.endswith("-check")]
+    own = [cell for cell in nb.cells[at:] if cell.id.startswith(f"own-{name}-")]
+    near = nb.cells[max(checks, default=-1) + 1 : at]
+    cells = [*(cell for cell in near if not cell.id.startswith("own-")), *own]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    found = [output["data"].get("image/png") for output in outputs if "data" in output]
+    return list(filter(None, found))[-MAX_PICTURES:]

@@ -1,0 +1,88 @@
+"""Records results as they come: gradebook rows, executed notebook and feedback page of each.
+
+Whatever goes wrong with one student is told with that student, and the others are recorded.  What
+stands there already is not written again, so recording a class twice changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+
+from autograder.errors import StorageError, file_trouble, files_told
+from autograder.grading.results import RECORDED, Result
+from autograder.intake.discover import Rejected, Submission
+from autograder.labs.manifest import LabSpec
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.database import database_told, open_gradebook
+from autograder.nbgrader.executed import write_executed
+from autograder.nbgrader.gradebook import Late, ensure_assignment, write_scores
+from autograder.nbgrader.marking import write_marking_pages
+from autograder.nbgrader.pages import write_page
+
+
+class Recorded(NamedTuple):
+    """A result, why it is not recorded ("" if it is), and what was taken off for lateness."""
+
+    result: Result
+    trouble: str = ""
+    late: Late | None = None
+
+
+def record(
+    course_root: Path,
+    lab: LabSpec,
+    submissions: Iterable[Submission | Rejected],
+    results: Iterable[Result],
+    *,
+    db_url: str | None = None,
+    feedback: bool = True,
+) -> Iterator[Recorded]:
+    """Writes every result as it comes; the pages for marking when there are no more.
+
+    Faults of the grader and what is nobody's are passed on; who handed in nothing becomes a student
+    without a submission, which formgrader shows as missing and a later run replaces.  Raises
+    StorageError where the gradebook or the course folder cannot be used at all.
+    """
+    coursedir = course_directory(course_root, db_url)
+    by_student = {submission.student: submission for submission in submissions}
+    with open_gradebook(coursedir) as gradebook:
+        with files_told():
+            ensure_assignment(gradebook, coursedir, lab)
+        for result in results:
+            if result.status in (*RECORDED, "missing"):
+                submission = by_student[result.student]
+                yield record_one(gradebook, coursedir, lab, submission, result, feedback)
+            else:
+                yield Recorded(result)
+        with files_told(), database_told(coursedir):
+            write_marking_pages(coursedir, gradebook, lab)
+
+
+def record_one(
+    gradebook: Gradebook,
+    coursedir: CourseDirectory,
+    lab: LabSpec,
+    submission: Submission | Rejected,
+    result: Result,
+    feedback: bool,
+) -> Recorded:
+    """Rows first: whatever is missing beside them is seen by the next run, and written then."""
+    try:
+        with database_told(coursedir):
+            if result.status == "missing":
+                gradebook.update_or_create_student(result.student)
+                return Recorded(result)
+            late = write_scores(gradebook, coursedir, lab, result)
+            write_executed(coursedir, lab, submission, result)
+            if feedback:
+                write_page(coursedir, gradebook, lab, result.student)
+    except StorageError as error:
+        return Recorded(result, str(error))
+    except OSError as error:
+        return Recorded(result, file_trouble(error))
+    except Exception as error:  # a bug of ours, or an input nobody thought of: one student's row
+        return Recorded(result, f"{type(error).__name__}: {error}")
+    return Recorded(result, late=late)
