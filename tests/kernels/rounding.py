@@ -7,7 +7,7 @@ last bit.  Two bounds, and a right kernel keeps both on any machine:
                rounding too many in 16 bits
 bounds         of single elements, derived rounding by rounding: no order of sums can pass them
 
-With u = U[dtype] for the unit roundoff, 1 + u the largest error of a rounding, and F for that of
+u = U[dtype] is the unit roundoff, the largest relative error of one rounding, and F that of
 float32, in which every kernel adds up.
 """
 
@@ -60,14 +60,15 @@ def weights(q, k, seen, scale):
     A score is off by (d + 4) F A with A = sum_d |q_d k_d| scale: d products and their sum, in any
     order, scale and log2(e).  On the way to a weight come differences to the maximum or to lse,
     corrections of running maxima and weights of parts: at most 8 roundings of numbers of at most
-    L = max |s| + log S, and exponentials, 4 F each.  A score off by e changes p by exp(e) - 1.
+    L = max |s| + log S, and four functions that may be off by 4 units in the last place, 8 F.
+    A score off by e changes p by exp(e) - 1.
     """
     d, S = q.shape[-1], k.shape[-2]
     s = (q @ k.mT * scale).masked_fill(~seen, -math.inf)
     A = q.abs() @ k.abs().mT * abs(scale)
     L = s.abs().masked_fill(~seen, 0.0).amax(-1, keepdim=True) + math.log(S)
     p = torch.softmax(s, -1).nan_to_num(0.0)  # a query that sees nothing has no weights
-    return p, torch.logsumexp(s, -1), torch.expm1(F * ((d + 4) * A + 8 * L + 16))
+    return p, torch.logsumexp(s, -1), torch.expm1(F * ((d + 4) * A + 8 * L + 32))
 
 
 def attention_bounds(q, k, v, seen, scale=None):
