@@ -98,7 +98,9 @@ def test_draws_follow_the_probabilities():
     counts = torch.bincount(drawn, minlength=4)
     assert counts[1] == 0
     chi2 = ((counts - n * p)[p > 0] ** 2 / (n * p[p > 0])).sum().item()
-    assert chi2 < 16.3  # 2 degrees of freedom: exceeded once in 3500 seeds by chance
+    # 2 degrees of freedom: exceeded once in a million seeds, and a seed is another stream of
+    # numbers on another vendor's CPU
+    assert chi2 < 27.7
 
 
 def recomputed(model, prompt, n):
