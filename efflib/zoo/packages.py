@@ -48,6 +48,7 @@ PACKAGES = (
 PACKAGE_CHARACTERS = 6_000_000  # of one package at most, so that none is most of the text
 SHORTEST, LONGEST = 500, 100_000  # characters of a file: below stubs, above tables
 LINE = 30  # shorter lines are alike everywhere
+FILES = 256  # that are encoded at once: an encoding takes much more memory than its ids
 COPIED = 0.2  # share of a file's lines that may stand in the held-out text as well
 
 
@@ -100,5 +101,8 @@ def text_ids() -> Tensor:
     """The ids of every file, in an order that mixes the packages. [N] int64"""
     texts = list(documents().values())
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(0)).tolist()
-    encoded = load_tokenizer().encode_batch([texts[i] for i in order])
-    return torch.tensor([i for e in encoded for i in e.ids])
+    pieces = []
+    for i in range(0, len(order), FILES):
+        encoded = load_tokenizer().encode_batch([texts[j] for j in order[i : i + FILES]])
+        pieces += [torch.tensor(e.ids) for e in encoded]
+    return torch.cat(pieces)

@@ -152,13 +152,12 @@ def train(run: Run, compiled: bool) -> None:
             run.save()
 
 
-def work(rank: int, options: argparse.Namespace) -> None:
+def work(rank: int, options: argparse.Namespace, text: Tensor) -> None:
     """One worker: all hold the same weights, each computes the gradient of its samples."""
     torch.set_num_threads(options.threads)
     if options.workers > 1:
         store = f"file://{options.state.absolute()}/{options.what}.rendezvous"
         dist.init_process_group("gloo", store, rank=rank, world_size=options.workers)
-    text = text_of(options.recipe, options.state)
     run = Run(options.recipe, text, state_file(options), options.device)
     train(run, compiled=not options.eager)
     if dist.is_initialized():
@@ -188,10 +187,10 @@ def main() -> None:
     if options.steps is not None:
         options.recipe = replace(options.recipe, steps=options.steps)
     options.state.mkdir(parents=True, exist_ok=True)
-    text = text_of(options.recipe, options.state)  # once: every worker reads what is written
+    text = text_of(options.recipe, options.state)
     if not options.export:
         (options.state / f"{options.what}.rendezvous").unlink(missing_ok=True)
-        torch.multiprocessing.spawn(work, (options,), nprocs=options.workers)
+        torch.multiprocessing.spawn(work, (options, text), nprocs=options.workers)
     run = Run(options.recipe, text, state_file(options))
     command = f"python -m efflib.zoo.train {options.what}"
     command += f" --steps {options.recipe.steps} --workers {options.workers}"
