@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test lab lint release test-oracles test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly lab lint release mutants test-oracles test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-oracles test-oldest test-browser bench site train figures clean"
+	@echo "also: lint release test-nightly mutants test-oracles test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -35,6 +35,13 @@ demo: setup
 # two processes with one thread each: torch's threads wait for one another on shared cores
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
+# what takes too long for every change: triads under 20 seeds, mutants of the solutions
+test-nightly: test mutants
+	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
+
+mutants: setup
+	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
 
 lab: setup
 	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab

@@ -121,14 +121,33 @@ def check(notebook: Path, course: CourseOption = None) -> None:
 @app.command()
 def triad(
     labs: LabsArgument = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Run all variants under so many seeds, not under one.")
+    ] = 1,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Run mechanical mutants of the solutions instead.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="With --mutants: write the table to this file as well.")
+    ] = None,
     jobs: JobsOption = None,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
 ) -> None:
     """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
-    from autograder.commands import triad_labs
+    from autograder.commands import mutants_of_labs, triad_labs
 
-    well = triad_labs(course_folder(course), labs or None, jobs=jobs, unsafe=unsafe)
+    root = course_folder(course)
+    if mutants and (seeds > 1 or unsafe):
+        raise UsageError("--mutants goes neither with --seeds nor with --unsafe-no-sandbox")
+    if markdown is not None and not (mutants and markdown.resolve().parent.is_dir()):
+        raise UsageError(
+            f"--markdown needs --mutants and a folder, {markdown.parent}, that is there"
+        )
+    if mutants:
+        well = mutants_of_labs(root, labs or None, jobs=jobs, markdown=markdown)
+    else:
+        well = triad_labs(root, labs or None, seeds=seeds, jobs=jobs, unsafe=unsafe)
     raise typer.Exit(0 if well else 1)
 
 

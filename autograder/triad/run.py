@@ -1,70 +1,27 @@
-"""Tests of the tests: what must get full points, what must lose them, and by which test.
+"""Grades the variants of a lab: in the sandbox as submissions, and under many seeds without it.
 
-For a lab there are the canonical solution (solutions/), for each exercise independent right ones
-and named wrong ones (autograder/suites/<lab>/triad/<exercise>/{right,wrong}_<name>.py), and work
-that is none: the untouched release and functions that return None, their argument, or 0.
-A variant is graded as one more cell behind the canonical cells, in the sandbox, as a submission.
-
-Exercises build on one another: a wrong ex1 makes a right ex3 give wrong results.  That says nothing
-about the tests of ex3, so before a wrong variant the functions of the other exercises are frozen:
-they go on calling the canonical ones.  What a wrong variant breaks then, the tests blame on it.
+Luck must not decide: a test that catches a mistake under some draws only takes points from one
+student and not from the next.  Under each seed a right variant passes all tests of its exercise
+(the canonical solution all there are), and a wrong one fails the tests that it declares.
 """
 
-import ast
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+
+import msgspec
 
 from autograder.grading.batch import grade_many
-from autograder.grading.results import Result, TestResult
+from autograder.grading.rebuild import rebuild
 from autograder.intake.discover import Submission
-from autograder.intake.notebook import Cell, Notebook, notebook_digest, parse_notebook
-from autograder.labs.manifest import LabError, LabSpec
+from autograder.intake.notebook import Notebook, notebook_digest, parse_notebook
+from autograder.labs.manifest import LabSpec
+from autograder.triad.forked import Outcome, Run, in_workers, run_on_file
+from autograder.triad.judge import Row, judge_seeds, judge_variant
+from autograder.triad.variants import Variant, collect_variants
 
-MIN_RIGHT, MIN_WRONG = 2, 5  # variants of each exercise
-STUBS = {
-    "none": "return None",
-    "argument": "return args[0] if args else None",
-    "zero": "import torch; return torch.zeros_like(args[0]) if torch.is_tensor(args[0]) else 0",
-}
-
-FREEZE = """
-import types
-frozen = dict(globals())
-for name, value in list(frozen.items()):
-    if isinstance(value, types.FunctionType) and value.__globals__ is globals():
-        parts = value.__code__, frozen, name, value.__defaults__, value.__closure__
-        frozen[name] = types.FunctionType(*parts)
-        frozen[name].__kwdefaults__ = value.__kwdefaults__
-globals().update((name, frozen[name]) for name in {names!r})
-"""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One piece of work and what grading has to make of it."""
-
-    exercise: str  # "" for work on the whole lab
-    name: str
-    kind: str  # "right": full points; "wrong": loses some in its exercise; "none": gets none
-    cells: Notebook
-    fails: tuple[str, ...] = ()  # tests that have to fail
-    mistake: str = ""
-
-    @property
-    def student(self) -> str:
-        return f"{self.exercise or 'lab'}.{self.kind}.{self.name}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A variant, the tests that failed on it, and what is not as it should be ("" if nothing)."""
-
-    variant: Variant
-    failed: tuple[str, ...]
-    problem: str
+SEED = 0  # of the sandbox
+BATCH = 4  # variants between two steps of the progress bar
 
 
 def run_triad(
@@ -84,101 +41,37 @@ def run_triad(
         Submission(student, lab.name, variant.name, variant.cells, notebook_digest(variant.cells))
         for student, variant in variants.items()
     ]
-    results = grade_many(lab, submissions, jobs=jobs, executor=executor, unsafe=unsafe)
+    results = grade_many(lab, submissions, jobs=jobs, executor=executor, seed=SEED, unsafe=unsafe)
     for result in results:
         yield judge_variant(lab, variants[result.student], result)
 
 
-# ---- variants -----------------------------------------------------------------------------------
+def run_seeds(
+    lab: LabSpec, solved: Notebook, seeds: int, *, jobs: int | None = None
+) -> Iterator[Row]:
+    """A row for each variant that is some work, run without a sandbox under seeds 0, 1, ..."""
+    variants = [v for v in collect_variants(lab, solved) if v.kind != "none"]
+    job = partial(seeds_job, lab, solved_cells(lab, solved), len(solved), seeds)
+    for batch, answer in in_workers(job, variants, jobs, BATCH):
+        outcomes = msgspec.json.decode(answer, type=list[list[Outcome]])
+        for variant, own in zip(batch, outcomes, strict=True):
+            yield judge_seeds(variant, own)
 
 
-def collect_variants(lab: LabSpec, solved: Notebook) -> list[Variant]:
-    """Raises LabError for a variant file that declares nothing to check."""
+def solved_cells(lab: LabSpec, solved: Notebook) -> tuple[str, ...]:
+    """Sources of the cells of the solved notebook that grading runs."""
     release = parse_notebook(lab.release_notebook.read_bytes())
-    variants = [Variant("", "canonical", "right", solved), Variant("", "release", "none", release)]
-    names = [name for exercise in lab.exercises.values() for name in exercise.functions]
-    for stub, body in STUBS.items():
-        source = "\n\n".join(f"def {name}(*args, **kwargs):\n    {body}" for name in names)
-        variants.append(Variant("", f"returns-{stub}", "none", appended(release, source)))
-    folder = lab.suite_dir / "triad"
-    strange = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if strange - set(lab.exercises) - {"__pycache__"}:
-        raise LabError(f"{folder}: no exercise is called {sorted(strange - set(lab.exercises))}")
-    for exercise in lab.exercises:
-        paths = sorted((folder / exercise).glob("*.py"))
-        variants += [read_variant(lab, exercise, path, solved) for path in paths]
-    return variants
+    return tuple(cell.source for cell in rebuild(solved, release).cells)
 
 
-def read_variant(lab: LabSpec, exercise: str, path: Path, solved: Notebook) -> Variant:
-    kind, _, name = path.stem.partition("_")
-    if kind not in ("right", "wrong") or not name:
-        raise LabError(f"{path}: a variant is called right_<name>.py or wrong_<name>.py")
-    source = path.read_text(encoding="utf-8")
-    module = ast.parse(source, filename=str(path))
-    mistake = " ".join((ast.get_docstring(module) or "").split())
-    fails = declared_fails(module)
-    known = {test.test for test in lab.tests if test.exercise == exercise}
-    if kind == "wrong" and (not mistake or not fails or set(fails) - known):
-        raise LabError(
-            f"{path}: a wrong variant needs a docstring that says the mistake, and "
-            f"FAILS = [tests of {exercise} that must fail] (unknown: {sorted(set(fails) - known)})"
-        )
-    cells = solved if kind == "right" else frozen_but(lab, exercise, solved)
-    return Variant(exercise, name, kind, appended(cells, source), fails, mistake)
-
-
-def frozen_but(lab: LabSpec, exercise: str, solved: Notebook) -> Notebook:
-    """The solved notebook, where the functions of all other exercises are frozen."""
-    others = [lab.exercises[name].functions for name in lab.exercises if name != exercise]
-    names = [name for functions in others for name in functions]
-    return appended(solved, FREEZE.replace("{names!r}", repr(names)))
-
-
-def declared_fails(module: ast.Module) -> tuple[str, ...]:
-    """The module constant FAILS, read without running the file."""
-    for node in module.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FAILS":
-            value = ast.literal_eval(node.value)
-            return (value,) if isinstance(value, str) else tuple(value)
-    return ()
-
-
-def appended(cells: Notebook, source: str) -> Notebook:
-    return (*cells, Cell(position=len(cells) + 1, kind="code", source=source))
-
-
-# ---- what must come out -------------------------------------------------------------------------
-
-
-def judge_variant(lab: LabSpec, variant: Variant, result: Result) -> Row:
-    tests = [test for exercise in result.exercises for test in exercise.tests]
-    failed = tuple(test.test for test in tests if test.outcome != "passed")
-    if result.status != "graded":
-        return Row(variant, failed, f"not graded: {result.reason}")
-    if variant.kind == "right":
-        lost = [f"{test.test}: {test.message or test.invariant}" for test in tests if lost_by(test)]
-        return Row(variant, failed, f"loses points: {'; '.join(lost)}" if lost else "")
-    if variant.kind == "none":
-        given = [test.test for test in tests if test.points > 0]
-        return Row(variant, failed, f"gets points: {', '.join(given)}" if given else "")
-    elsewhere = [test.test for test in tests if lost_by(test) and test.exercise != variant.exercise]
-    survived = sorted(set(variant.fails) - set(failed))
-    problems = [f"survives {', '.join(survived)}"] if survived else []
-    problems += [f"also breaks {', '.join(elsewhere)}"] if elsewhere else []
-    return Row(variant, failed, "; ".join(problems))
-
-
-def lost_by(test: TestResult) -> bool:
-    return test.outcome != "passed"
-
-
-def missing_variants(lab: LabSpec, rows: Sequence[Row]) -> list[str]:
-    """Exercises that have fewer variants than a triad needs."""
-    have = Counter((row.variant.exercise, row.variant.kind) for row in rows)
-    return [
-        f"{exercise} has {have[exercise, kind]} {kind} variants, at least {least} are needed"
-        for exercise in lab.exercises
-        for kind, least in (("right", MIN_RIGHT), ("wrong", MIN_WRONG))
-        if have[exercise, kind] < least
-    ]
+def seeds_job(
+    lab: LabSpec, cells: tuple[str, ...], known: int, seeds: int, variants: Sequence[Variant]
+) -> bytes:
+    """What a worker does. known: how many cells of each variant are the solved notebook's."""
+    runs = []
+    for variant in variants:
+        own = tuple(cell.source for cell in variant.cells[known:])
+        runs += [Run(own, variant.exercise, seed, variant.fails) for seed in range(seeds)]
+    public, hidden = (run_on_file(lab, cells, kind, runs) for kind in lab.test_files)
+    both = [Outcome(a.saw + b.saw) for a, b in zip(public, hidden, strict=True)]
+    return msgspec.json.encode([both[i : i + seeds] for i in range(0, len(both), seeds)])

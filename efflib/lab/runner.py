@@ -8,7 +8,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from efflib.lab import seeds
@@ -64,14 +64,20 @@ def collect(files: list[Path]) -> list[TestReport]:
 
 def _session(file: Path, student, seed: int, only: str | None, names, options: list[str]):
     """The plugin after a pytest session with one file."""
-    import pytest
-
     from efflib.lab.plugin import ExercisePlugin
+
+    plugin = ExercisePlugin(student, seed, only, names)
+    run_session(file, plugin, options)
+    return plugin
+
+
+def run_session(file: Path, plugin, options: Sequence[str] = ()) -> None:
+    """A pytest session with one file and an ExercisePlugin. Raises as `run_tests`."""
+    import pytest
 
     if not file.is_file():
         raise FileNotFoundError(f"no test file {file}")
     file = file.resolve()
-    plugin = ExercisePlugin(student, seed, only, names)
     with _isolated(file):
         arguments = [*OPTIONS, *options, f"--rootdir={file.parent}", str(file)]
         code = pytest.main(arguments, plugins=[plugin])
@@ -79,7 +85,6 @@ def _session(file: Path, student, seed: int, only: str | None, names, options: l
         plugin.faults.append("pytest cannot use it")
     if plugin.faults:
         raise TestFileError(f"test file {file} cannot be used: " + "; ".join(plugin.faults))
-    return plugin
 
 
 @contextlib.contextmanager

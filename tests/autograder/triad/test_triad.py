@@ -11,13 +11,9 @@ from autograder.grading.judge import by_exercise, judge
 from autograder.grading.results import Result
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import LabError, load_lab
-from autograder.triad.run import (
-    collect_variants,
-    frozen_but,
-    judge_variant,
-    missing_variants,
-    run_triad,
-)
+from autograder.triad.judge import judge_variant, missing_variants
+from autograder.triad.run import run_triad
+from autograder.triad.variants import collect_variants, frozen_but
 from efflib.lab.report import TestReport
 
 VARIANTS = {

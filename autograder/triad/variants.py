@@ -1,0 +1,110 @@
+"""Tests of the tests: what must get full points, what must lose them, and by which test.
+
+For a lab there are the canonical solution (solutions/), for each exercise independent right ones
+and named wrong ones (autograder/suites/<lab>/triad/<exercise>/{right,wrong}_<name>.py), and work
+that is none: the untouched release and functions that return None, their argument, or 0.
+A variant is graded as one more cell behind the canonical cells, in the sandbox, as a submission.
+
+Exercises build on one another: a wrong ex1 makes a right ex3 give wrong results.  That says nothing
+about the tests of ex3, so before a wrong variant the functions of the other exercises are frozen:
+they go on calling the canonical ones.  What a wrong variant breaks then, the tests blame on it.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.intake.notebook import Cell, Notebook, parse_notebook
+from autograder.labs.manifest import LabError, LabSpec
+
+EQUIVALENT = "equivalent.toml"  # of mutants, see mutants.py
+STUBS = {
+    "none": "return None",
+    "argument": "return args[0] if args else None",
+    "zero": "import torch; return torch.zeros_like(args[0]) if torch.is_tensor(args[0]) else 0",
+}
+NO_WORK = 1 + len(STUBS)  # variants that must get nothing: these, and the untouched release
+
+FREEZE = """
+import types
+frozen = dict(globals())
+for name, value in list(frozen.items()):
+    if isinstance(value, types.FunctionType) and value.__globals__ is globals():
+        parts = value.__code__, frozen, name, value.__defaults__, value.__closure__
+        frozen[name] = types.FunctionType(*parts)
+        frozen[name].__kwdefaults__ = value.__kwdefaults__
+globals().update((name, frozen[name]) for name in {names!r})
+"""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One piece of work and what grading has to make of it."""
+
+    exercise: str  # "" for work on the whole lab
+    name: str
+    kind: str  # "right": full points; "wrong": loses some in its exercise; "none": gets none
+    cells: Notebook
+    fails: tuple[str, ...] = ()  # tests that have to fail
+    mistake: str = ""
+
+    @property
+    def student(self) -> str:
+        return f"{self.exercise or 'lab'}.{self.kind}.{self.name}"
+
+
+def collect_variants(lab: LabSpec, solved: Notebook) -> list[Variant]:
+    """Raises LabError for a variant file that declares nothing to check."""
+    release = parse_notebook(lab.release_notebook.read_bytes())
+    variants = [Variant("", "canonical", "right", solved), Variant("", "release", "none", release)]
+    names = [name for exercise in lab.exercises.values() for name in exercise.functions]
+    for stub, body in STUBS.items():
+        source = "\n\n".join(f"def {name}(*args, **kwargs):\n    {body}" for name in names)
+        variants.append(Variant("", f"returns-{stub}", "none", appended(release, source)))
+    folder = lab.suite_dir / "triad"
+    strange = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    strange -= {*lab.exercises, EQUIVALENT, "__pycache__"}
+    if strange:
+        raise LabError(f"{folder}: no exercise is called {sorted(strange)}")
+    for exercise in lab.exercises:
+        paths = sorted((folder / exercise).glob("*.py"))
+        variants += [read_variant(lab, exercise, path, solved) for path in paths]
+    return variants
+
+
+def read_variant(lab: LabSpec, exercise: str, path: Path, solved: Notebook) -> Variant:
+    kind, _, name = path.stem.partition("_")
+    if kind not in ("right", "wrong") or not name:
+        raise LabError(f"{path}: a variant is called right_<name>.py or wrong_<name>.py")
+    source = path.read_text(encoding="utf-8")
+    module = ast.parse(source, filename=str(path))
+    mistake = " ".join((ast.get_docstring(module) or "").split())
+    fails = declared_fails(module)
+    known = {test.test for test in lab.tests if test.exercise == exercise}
+    if kind == "wrong" and (not mistake or not fails or set(fails) - known):
+        raise LabError(
+            f"{path}: a wrong variant needs a docstring that says the mistake, and "
+            f"FAILS = [tests of {exercise} that must fail] (unknown: {sorted(set(fails) - known)})"
+        )
+    cells = solved if kind == "right" else frozen_but(lab, exercise, solved)
+    return Variant(exercise, name, kind, appended(cells, source), fails, mistake)
+
+
+def frozen_but(lab: LabSpec, exercise: str, solved: Notebook) -> Notebook:
+    """The solved notebook, where the functions of all other exercises are frozen."""
+    others = [lab.exercises[name].functions for name in lab.exercises if name != exercise]
+    names = [name for functions in others for name in functions]
+    return appended(solved, FREEZE.replace("{names!r}", repr(names)))
+
+
+def declared_fails(module: ast.Module) -> tuple[str, ...]:
+    """The module constant FAILS, read without running the file."""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FAILS":
+            value = ast.literal_eval(node.value)
+            return (value,) if isinstance(value, str) else tuple(value)
+    return ()
+
+
+def appended(cells: Notebook, source: str) -> Notebook:
+    return (*cells, Cell(position=len(cells) + 1, kind="code", source=source))

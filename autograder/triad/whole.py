@@ -1,0 +1,154 @@
+"""Mutants of a whole function: what it returns, keeps or does to its arguments is changed.
+
+A cell behind the solution says `wrap(globals(), "quantize", "nan")`; so these run beside it, in the
+forked children.  Each counts in the namespace how often it acted: one that never could (float64
+where no float32 is returned, a cache by shape where no argument is a tensor) is no mutant.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from autograder.triad.forked import RECORDED, TOUCHED
+from autograder.triad.spoilt import OTHER_FORMS, call, changed
+
+SIMPLE = (bool, int, float, str, type(None))
+
+
+def wrap(namespace: dict, name: str, kind: str, *details) -> None:
+    """Puts a mutant in the place of a function. kind: a key of WHOLE."""
+    function = namespace[name]
+    signature = inspect.signature(function)
+    namespace.setdefault(TOUCHED, 0)
+
+    def acted(count: int = 1) -> None:
+        namespace[TOUCHED] += count
+
+    act = WHOLE[kind](function, acted, *details)
+
+    @functools.wraps(function)
+    def mutant(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return act(bound)
+
+    namespace[name] = mutant
+
+
+def record(namespace: dict, name: str) -> None:
+    """Notes each plain value with which a function is called, as [function, parameter, value]."""
+    seen = namespace.setdefault(RECORDED, [])
+    function, signature = namespace[name], inspect.signature(namespace[name])
+
+    @functools.wraps(function)
+    def recorder(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        for parameter, value in bound.arguments.items():
+            if type(value) in SIMPLE and [name, parameter, value] not in seen:
+                seen.append([name, parameter, value])
+        return function(*args, **kwargs)
+
+    namespace[name] = recorder
+
+
+def cached_by_shape(function: Callable, acted: Callable) -> Callable:
+    """What an earlier call with arguments of the same shapes and the same numbers returned."""
+    memo = {}
+
+    def act(bound):
+        key = repr([described(value) for value in bound.arguments.values()])
+        acted(any(True for _ in tensors(list(bound.arguments.values()))))
+        if key not in memo:
+            memo[key] = call(function, bound)
+        return memo[key]
+
+    return act
+
+
+def described(value):
+    if isinstance(value, Tensor):
+        return value.dtype, tuple(value.shape)
+    if isinstance(value, nn.Module):
+        return type(value).__name__, [tuple(p.shape) for p in value.parameters()]
+    if isinstance(value, tuple | list):
+        return [described(part) for part in value]
+    if isinstance(value, dict):
+        return {key: described(part) for key, part in value.items()}
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def first_argument(function: Callable, acted: Callable) -> Callable:
+    def act(bound):
+        acted()
+        return next(iter(bound.arguments.values()), None)
+
+    return act
+
+
+def argument_returned(function: Callable, acted: Callable) -> Callable:
+    """A tensor that equals an argument is that argument: who changes one changes both."""
+
+    def act(bound):
+        given = list(tensors(list(bound.arguments.values())))
+
+        def leaf(value):
+            same = (x for x in given if isinstance(value, Tensor) and identical(x, value))
+            return next(same, value)
+
+        return changed(call(function, bound), leaf, acted)
+
+    return act
+
+
+def identical(one: Tensor, two: Tensor) -> bool:
+    return one is not two and one.dtype == two.dtype and torch.equal(one, two)
+
+
+def argument_fixed(function: Callable, acted: Callable, parameter: str, value) -> Callable:
+    """A parameter that is not looked at: the function works with a value of its own."""
+
+    def act(bound):
+        acted()  # also where the value is the same: that tests know no other is what is looked for
+        bound.arguments[parameter] = value
+        return call(function, bound)
+
+    return act
+
+
+def argument_destroyed(function: Callable, acted: Callable, parameter: str) -> Callable:
+    """The result is right, and the caller's argument is another one afterwards."""
+
+    def act(bound):
+        result, before = call(function, bound), bound.arguments[parameter]
+        for tensor in tensors(before):
+            with torch.no_grad():
+                tensor.logical_not_() if tensor.dtype is torch.bool else tensor.add_(1)
+            acted()
+        if isinstance(before, list | dict) and before:
+            before.pop(next(iter(before)) if isinstance(before, dict) else -1)
+            acted()
+        return result
+
+    return act
+
+
+def tensors(value) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from value.parameters()
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors(part)
+
+
+OF_A_FUNCTION = OTHER_FORMS | {
+    "argument returned": argument_returned,
+    "first argument": first_argument,
+    "cached by shape": cached_by_shape,
+}
+WHOLE = OF_A_FUNCTION | {"fixed": argument_fixed, "destroyed": argument_destroyed}

@@ -1,0 +1,153 @@
+"""Further seeds: a test that bites by luck is found, whichever way the luck goes."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+from toytriad import SOLVED, toy
+
+from autograder.triad import forked
+from autograder.triad.forked import Run, in_child, run_on_file
+from autograder.triad.judge import Row, joined
+from autograder.triad.run import run_seeds, solved_cells
+from autograder.triad.variants import NO_WORK, collect_variants
+
+SEEDS = 12
+VARIANTS = {
+    # test_scale_negative draws four numbers from -2..-1: this one is wrong for some draws only
+    "ex1/wrong_by_luck.py": '''
+        """Numbers below -1.9 are not multiplied."""
+        FAILS = ["test_scale_negative"]
+        def scale(numbers, factor):
+            return [n if n < -1.9 else factor * n for n in numbers]
+        ''',
+    "ex1/right_by_luck.py": """
+        def scale(numbers, factor):
+            return [n if n < -1.9 else factor * n for n in numbers]
+        """,
+    "ex1/wrong_always.py": '''
+        """The sign is lost."""
+        FAILS = ["test_scale_negative"]
+        def scale(numbers, factor):
+            return [abs(factor * number) for number in numbers]
+        ''',
+    "ex2/right_other.py": "def clip(n, lo, hi):\n    return [min(max(x, lo), hi) for x in n]",
+    "ex2/wrong_ends.py": '''
+        """The process ends."""
+        FAILS = ["test_clip_random"]
+        def clip(numbers, lo, hi):
+            import os
+            os._exit(0)
+        ''',
+    "ex2/wrong_state.py": '''
+        """The second call gives the result of the first."""
+        FAILS = ["test_clip_random"]
+        first = []
+        def clip(numbers, lo, hi):
+            first.append([max(lo, min(n, hi)) for n in numbers])
+            return first[0] if len(first) > 1 else numbers
+        ''',
+}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return toy(tmp_path_factory.mktemp("seeds"), VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def rows(course):
+    return {row.variant.student: row for row in run_seeds(course[1], SOLVED, SEEDS, jobs=1)}
+
+
+def seeds_in(problem):
+    """{4, 9} of "survives test_x under 2 of 20 seeds (4, 9)"."""
+    return set(map(int, re.search(r"\(([\d, ]+)\)", problem)[1].split(", ")))
+
+
+def test_luck_is_reported_with_its_seeds(rows):
+    lost, survived = (rows[f"ex1.{kind}.by_luck"].problem for kind in ("right", "wrong"))
+    assert lost.startswith("loses test_scale_negative under ")
+    assert survived.startswith("survives test_scale_negative under ")
+    assert f"of {SEEDS} seeds" in lost and f"of {SEEDS} seeds" in survived
+    # the same draws refuse the right one and catch the wrong one
+    assert seeds_in(lost) and seeds_in(survived)
+    assert seeds_in(lost) | seeds_in(survived) == set(range(SEEDS))
+    assert not seeds_in(lost) & seeds_in(survived)
+
+
+def test_what_does_not_hang_on_luck_is_well(rows):
+    well = {student for student, row in rows.items() if not row.problem}
+    assert well == {
+        "lab.right.canonical", "ex1.wrong.always", "ex2.right.other", "ex2.wrong.ends",
+        "ex2.wrong.state",
+    }  # fmt: skip
+
+
+def test_no_work_is_left_out(course, rows):
+    everything = collect_variants(course[1], SOLVED)
+    assert len(rows) == len(everything) - NO_WORK
+    assert {v.student for v in everything} - set(rows) == {
+        v.student for v in everything if v.kind == "none"
+    }
+
+
+def test_only_the_tests_that_matter_run(course):
+    _, lab = course
+    cells = solved_cells(lab, SOLVED)
+    runs = [Run((), "ex1"), Run((), ""), Run((), "ex1", tests=("test_scale_by_hand",))]
+    one, all_of_them, named = run_on_file(lab, cells, "public", runs)
+    assert [saw.test for saw in one.saw] == ["test_scale_by_hand"] == [s.test for s in named.saw]
+    assert [saw.test for saw in all_of_them.saw] == ["test_scale_by_hand", "test_clip_by_hand"]
+    assert all(saw.passed for saw in all_of_them.saw)
+
+
+def test_nothing_of_a_run_reaches_the_next(course):
+    _, lab = course
+    cells = solved_cells(lab, SOLVED)
+    spoilt = Run(("def scale(*_): return None\nimport sys; sys.modules.clear()",), "ex1")
+    bad, good = run_on_file(lab, cells, "public", [spoilt, Run((), "ex1")])
+    assert bad.failed == ("test_scale_by_hand",) and not good.failed
+
+
+ENDLESS = {
+    "in a call": "def scale(*_):\n    while True: pass",
+    "although it catches exceptions": """
+def scale(*_):
+    while True:
+        try:
+            while True: pass
+        except Exception: pass
+""",
+    "in the cell": "def scale(*_): return None\nwhile True: pass",
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_a_loop_without_end_is_a_failure(course, source):
+    _, lab = course  # its budget: 2 s a cell, 3 s a call
+    [outcome] = run_on_file(lab, solved_cells(lab, SOLVED), "public", [Run((source,), "ex1")])
+    assert outcome.failed == ("test_scale_by_hand",)
+
+
+def test_memory_is_limited(course):
+    _, lab = course
+    source = "def scale(*_):\n    return [len(bytes(2**33))]"
+    [outcome] = run_on_file(lab, solved_cells(lab, SOLVED), "public", [Run((source,), "ex1")])
+    assert "MemoryError" in outcome.saw[0].observed
+
+
+def test_a_child_that_sleeps_or_crashes_is_told(monkeypatch):
+    monkeypatch.setattr(forked, "CHILD_SECONDS", 0.5)
+    assert in_child(lambda: time.sleep(600)) == (b"", "killed after 0.5 s")
+    monkeypatch.setattr(forked, "CHILD_SECONDS", 600.0)
+    assert in_child(lambda: os.kill(os.getpid(), signal.SIGKILL)) == (b"", "signal 9")
+    assert in_child(lambda: b"x" * 10**6) == (b"x" * 10**6, "exit code 0")
+
+
+def test_both_runs_of_a_variant_make_one_row(course):
+    variant = collect_variants(course[1], SOLVED)[0]
+    said = [Row(variant, (), ""), Row(variant, (), "a")], [Row(variant, (), "b")]
+    assert [row.problem for row in joined(*said)] == ["b", "a; b"]
