@@ -3,16 +3,25 @@
 All code cells run, in the order of the notebook, except
 - checks, demonstrations and written answers (what is one, the release says),
 - the untouched template of an exercise that another cell solves.
-Set-up cells of the release that the student deleted are put back; a cell that was split in the
-middle of a function is joined again.  Every such step leaves a note, a sentence for the student.
+A cell that was split in the middle of a function is joined again (joining.py); released set-up runs
+before what needs it, definitions count wherever they stand (order.py).  Every such step leaves a
+note, a sentence for the student.
 """
 
 import ast
 from collections import Counter
 from dataclasses import dataclass
 
+from autograder.grading.definitions import is_definition, only_definitions, statements
 from autograder.grading.joining import join_split_cells
 from autograder.grading.magics import Reader, syntax_error
+from autograder.grading.order import (
+    MAX_CHARS,
+    set_back,
+    set_up_first,
+    solved,
+    take_definitions,
+)
 from autograder.grading.structure import (
     DEMO_TAGS,
     Placed,
@@ -20,22 +29,29 @@ from autograder.grading.structure import (
     defined,
     exercise_name,
     match_cells,
-    restore_setup,
     structure_notes,
 )
 from autograder.intake.notebook import Notebook
 
 LAB_CALLS = {"check", "hint", "report"}
 MAX_CHECK_CHARS = 1_000
+MAX_COPIES = 3  # cells of one exercise that have the time of a solution: the last ones
+SET_BACK_LABEL = "set-up, repeated"
 TOO_MUCH = "There is more to read than grading reads, so some cells were left as they are."
 
 
 @dataclass(frozen=True)
 class CellSource:
-    """Code to run, and where it comes from ("cell 7, ex2")."""
+    """Code to run, where it comes from ("cell 7, ex2"), and what it is.
+
+    kind: "solution", "setup" or "own" (everything else: it draws on the time for own cells);
+    definitions: what of it is run where the whole was stopped or there was no time for it.
+    """
 
     label: str
     source: str
+    kind: str = "own"
+    definitions: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,21 +63,60 @@ class Rebuilt:
 
 def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
     """Code, answers and notes of a submission (see the top of this file)."""
-    placed, notes = restore_setup(match_cells(submission, release), release)
+    placed, read = match_cells(submission, release), Reader()
     answers = collect_answers(placed, release)
-    notes += structure_notes(placed, answers, release)
-    kept, more = to_run(placed)
+    kept, others, left_out = to_run(placed)
     kept, templates = drop_templates(kept)
-    read = Reader()
     kept, joins = join_split_cells(kept, read)
-    notes += more + templates + joins + copies(kept)
-    cells = []
+    kept, taken = take_definitions(kept, others, release, read)
+    repeated = copies(kept)
+    kept, moved = set_up_first(kept, release)
+    notes = structure_notes(placed, answers, release) + moved + left_out + taken
+    notes += templates + joins + repeated
     for item in kept:
-        reading = read(item.cell.source)
-        cells.append(CellSource(label(item), reading.python))
-        notes += [f"Cell {item.cell.position}: {remark}." for remark in reading.notes]
-    notes += [TOO_MUCH] if read.left <= 0 else []
+        remarks = read(item.cell.source).notes
+        notes += [f"Cell {item.cell.position}: {remark}." for remark in remarks]
+    back, overwritten = set_back([(i, read(i.cell.source).python) for i in kept], release)
+    notes += overwritten + [TOO_MUCH] * (read.left <= 0)
+    cells = cell_sources(kept, back, read, release)
     return Rebuilt(tuple(cells), answers, tuple(dict.fromkeys(notes)))
+
+
+def cell_sources(
+    kept: list[Placed], back: dict[int, str], read: Reader, release: Notebook
+) -> list[CellSource]:
+    """What runs, in this order; back: code that sets names back, by the index it runs before."""
+    small = sum(len(item.cell.source) for item in kept) <= MAX_CHARS
+    cells, kinds = [], kinds_of(kept, release)
+    for index, (item, kind) in enumerate(zip(kept, kinds, strict=True)):
+        if index in back:
+            cells.append(CellSource(SET_BACK_LABEL, back[index], "setup"))
+        python = read(item.cell.source).python
+        definitions = spare(python) if small else ""
+        cells.append(CellSource(label(item), python, kind, definitions))
+    if len(kept) in back:
+        cells.append(CellSource(SET_BACK_LABEL, back[len(kept)], "setup"))
+    return cells
+
+
+def kinds_of(kept: list[Placed], release: Notebook) -> list[str]:
+    """The kind of each cell. Of many copies of a solution only the last ones count as such."""
+    counts: Counter = Counter()
+    kinds = []
+    for item in reversed(kept):
+        exercise = solved(item, release)
+        setup = item.role == "setup"
+        counts[name := exercise or (item.origin.position if setup else None)] += 1
+        own = name is None or counts[name] > MAX_COPIES
+        kinds.append("own" if own else "setup" if setup else "solution")
+    return kinds[::-1]
+
+
+def spare(python: str) -> str:
+    """The definitions of a cell that does more than define."""
+    if all(map(is_definition, statements(python))):
+        return ""
+    return only_definitions(python)
 
 
 def label(item: Placed) -> str:
@@ -69,15 +124,16 @@ def label(item: Placed) -> str:
     return f"{where}, {item.id}" if item.id else where
 
 
-def to_run(placed: list[Placed]) -> tuple[list[Placed], list[str]]:
-    """The code cells that run, and a note on each that one might expect to run."""
-    kept, notes = [], []
+def to_run(placed: list[Placed]) -> tuple[list[Placed], list[Placed], list[str]]:
+    """(code cells that run, demonstrations, a note on each that one might expect to run)."""
+    kept, others, notes = [], [], []
     for item in placed:
         if item.cell.kind == "code":
             runs, note = decide(item)
             kept += [item] if runs else []
+            others += [item] if not runs and item.role in ("demo", "own") else []
             notes += [f"Cell {item.cell.position} {note}."] if note else []
-    return kept, notes
+    return kept, others, notes
 
 
 def decide(item: Placed) -> tuple[bool, str]:

@@ -5,7 +5,7 @@ the submission's own flags, points and types count for nothing.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autograder.intake.notebook import Cell, Notebook
 from autograder.intake.repair import CONFLICT
@@ -72,26 +72,6 @@ def match_cells(submission: Notebook, release: Notebook) -> list[Placed]:
             origin = by_text.get(cell.source.strip())
         placed.append(Placed(cell, origin))
     return placed
-
-
-def restore_setup(placed: list[Placed], release: Notebook) -> tuple[list[Placed], list[str]]:
-    """Deleted set-up cells go back behind the released cell that stood before them."""
-    present = {i.origin.position for i in placed if i.origin and i.cell.kind == "code"}
-    result, notes = list(placed), []
-    for cell in release:
-        binds = IMPORTS.search(cell.source) or defined(cell.source)
-        if cell.position in present or role(cell) != "setup" or not binds:
-            continue
-        before = [i for i, item in enumerate(result) if precedes(item.origin, cell)]
-        after = max(before, key=lambda i: (result[i].origin.position, -i), default=-1)
-        result.insert(after + 1, Placed(replace(cell, position=0), cell, restored=True))
-        line = cell.source.strip().split("\n")[0][:60]
-        notes.append(f"A set-up cell is missing (`{line}`): the released one was run in its place.")
-    return result, notes
-
-
-def precedes(origin: Cell | None, cell: Cell) -> bool:
-    return origin is not None and origin.position < cell.position
 
 
 def collect_answers(placed: list[Placed], release: Notebook) -> dict[str, str]:

@@ -25,7 +25,12 @@ class LabError(Exception):
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one submission: seconds, MB and processes."""
+    """Limits of one submission: seconds, MB and processes.
+
+    cell_seconds: of one cell.  Every solution and set-up cell has them, whatever ran before.
+    notebook_seconds: of all other cells of the notebook together, in their order; what comes after
+    is not run, so that a student's own trials never keep a solution from running.
+    """
 
     cell_seconds: float = 10
     notebook_seconds: float = 120

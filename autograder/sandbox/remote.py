@@ -5,6 +5,8 @@ the last one.  One that was killed by a signal may have been killed from outside
 tell from here: what it was doing then is repeated once, and a few times in all.
 """
 
+from collections import Counter
+
 from autograder.sandbox.clock import Meter
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import KILLED, CellReport, SandboxDied, Session
@@ -12,6 +14,8 @@ from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student
 
 MAX_STARTS = 25  # sessions of one notebook
+NOT_RUN = CellReport("not run: the time for a student's own cells was used up", "", 0.0)
+LEFT_OUT = CellReport("left out", "", 0.0)
 MAX_REPEATS = 3  # time in which cells may run again, in notebook_seconds
 MAX_KILLED = 3  # cells and tests of a notebook that are repeated because their sandbox was killed
 REPEAT = CellReport(None, "", 0.0)  # of a cell whose sandbox was killed, perhaps from outside
@@ -20,16 +24,21 @@ REPEAT = CellReport(None, "", 0.0)  # of a cell whose sandbox was killed, perhap
 class RemoteStudent(Student):
     """The notebook's functions in a sandbox, for tests.
 
-    cells: the notebook's code cells in order (sources, or objects with `source`); budget: an object
-    with cell_seconds, notebook_seconds and call_seconds; session: one started ahead, of that spec.
-    A cell that kills its sandbox is left out of the sessions that follow.
+    cells: the notebook's code cells in order (sources, or objects with `source`, `kind` and
+    `definitions`); budget: an object with cell_seconds, notebook_seconds and call_seconds; session:
+    one started ahead, of that spec.  Cells of kind "own" share the notebook's time, all others have
+    their own.  A cell that kills its sandbox is left out of the sessions that follow.  Of a cell
+    that was left out, stopped or not run at all, the definitions are run.
     """
 
     def __init__(self, spec: SandboxSpec, cells, budget, session: Session | None = None) -> None:
         """Raises SandboxUnavailable, and nothing for what the cells do."""
         self._spec, self._budget, self._session = spec, budget, None
-        self._cells = [getattr(cell, "source", cell) for cell in cells]
-        self._left_out: set[int] = set()
+        self._cells = [
+            (getattr(c, "source", c), getattr(c, "kind", "own"), getattr(c, "definitions", ""))
+            for c in cells
+        ]
+        self._deaths: Counter[int] = Counter()  # of sandboxes, by the cell that killed them
         self._killed: set[int] = set()  # cells that were running when their sandbox was killed
         self._starts, self._seconds = 0, 0.0
         self._seed, self._calls = 0, 0
@@ -98,22 +107,23 @@ class RemoteStudent(Student):
 
     def _run_cells(self, session: Session) -> bool:
         """Runs the cells; False if one of them killed the session: it is left out from then on."""
-        left = self._budget.notebook_seconds
-        for index, source in enumerate(self._cells):
-            if index in self._left_out:
-                continue
-            if left > 0:
-                limit = min(left, self._budget.cell_seconds)
-                report = self._run_cell(session, index, source, limit)
-            else:
-                report = CellReport("not run: the notebook's time was used up", "", 0.0)
-            left -= report.seconds
-            self._seconds += report.seconds
-            if report is REPEAT:
-                return False
-            if index == len(self.cell_reports):
-                self.cell_reports.append(report)
-            if index in self._left_out:
+        most = self._budget.cell_seconds
+        own, spare = self._budget.notebook_seconds, most  # spare: for definitions of all cells
+        for index, (source, kind, definitions) in enumerate(self._cells):
+            deaths, report = self._deaths[index], LEFT_OUT
+            if not deaths:
+                limit = min(own, most) if kind == "own" else most
+                report = self._run_cell(session, index, source, limit) if limit > 0 else NOT_RUN
+                own -= report.seconds if kind == "own" else 0
+                if report is REPEAT:
+                    return False
+                if index == len(self.cell_reports):
+                    self.cell_reports.append(report)
+            alive = deaths == self._deaths[index] < 2
+            if alive and definitions and spare > 0 and stopped(report):
+                report = self._run_cell(session, index, definitions, spare)
+                spare -= report.seconds
+            if report is REPEAT or self._deaths[index] > deaths:
                 return False
         return True
 
@@ -121,15 +131,18 @@ class RemoteStudent(Student):
         meter = Meter(0.0)
         try:
             meter = session.meter()
-            return session.run_cell(source, limit)
+            report = session.run_cell(source, limit)
         except SandboxDied as fault:
             if fault.kind == KILLED and self._may_repeat(index):
                 self.notes.append(f"code cell {index + 1} was run again: {fault.reason}")
                 return REPEAT
             self.doubtful = self.doubtful or fault.kind == KILLED
-            self._left_out.add(index)
-            self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
-            return CellReport(str(fault), "", meter.cost())
+            if not self._deaths[index]:
+                self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
+            self._deaths[index] += 1
+            report = CellReport(str(fault), "", meter.cost())
+        self._seconds += report.seconds
+        return report
 
     def _may_repeat(self, index: int) -> bool:
         """Whether a cell gets a second try in a fresh sandbox."""
@@ -138,6 +151,11 @@ class RemoteStudent(Student):
         self._killed.add(index)
         self.repeats -= 1
         return True
+
+
+def stopped(report: CellReport) -> bool:
+    """Whether the cell did not come to its end for lack of time, or because it may not run."""
+    return report in (NOT_RUN, LEFT_OUT) or (report.error or "").startswith("Timeout")
 
 
 class Limited(Student):

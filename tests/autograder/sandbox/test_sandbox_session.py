@@ -181,21 +181,40 @@ def test_a_cell_that_is_no_text_is_reported(victim):
     assert "cannot travel" in victim.cell("x = '\ud800'").error
 
 
-def test_the_time_of_a_notebook_is_limited(fragile):
-    student = object.__new__(Victim)
-    vars(student).update(
-        _budget=SimpleNamespace(cell_seconds=0.2, notebook_seconds=0.3, call_seconds=9),
-        _cells=["while True: pass"] * 2 + ["late = 1"],
-        _left_out=set(),
-        _seconds=0.0,
-        cell_reports=[],
-        notes=[],
-    )
-    assert fragile.attack() == 8
-    assert student._run_cells(fragile._session)
+def cell(source, kind="own", definitions=""):
+    return SimpleNamespace(source=source, kind=kind, definitions=definitions)
+
+
+G, F = "def g(): return 2", "def f(): return g()"
+SLOW = cell(f"while True: pass\n{G}", "own", G)
+
+
+@pytest.mark.parametrize("share, first", [(0, "not run: the time for"), (0.3, "Timeout: stopped")])
+def test_own_cells_share_their_time_and_no_other_cell_draws_on_it(share, first):
+    budget = SimpleNamespace(cell_seconds=20.0, notebook_seconds=share, call_seconds=60.0)
+    cells = [
+        cell("base = 1", "setup"),
+        SLOW,
+        cell("late = 1"),
+        cell(F, "solution"),
+    ]
+    student = RemoteStudent(SandboxSpec(), cells, budget)
     errors = [report.error for report in student.cell_reports]
-    assert errors[0] == "Timeout: stopped after 0.2 s" and errors[1].startswith("Timeout")
-    assert errors[2] == "not run: the notebook's time was used up"
+    assert errors[0] is None and errors[3] is None
+    assert errors[1].startswith(first) and errors[2].startswith("not run: the time for")
+    assert student.f() == 2, "the definitions of a cell that was stopped count"
+    student.close()
+
+
+def test_of_a_cell_that_kills_its_sandbox_the_definitions_are_run():
+    """Also where they kill it themselves: then nothing of it."""
+    ends = "import os\nos._exit(0)"
+    cells = [cell(ends, "own", G), cell(ends, "own", ends), cell(F)]
+    student = RemoteStudent(SandboxSpec(), cells, BUDGET)
+    assert student.f() == 2
+    assert len(student.cell_reports) == 3
+    assert [note.split(" was ")[0] for note in student.notes] == ["code cell 1", "code cell 2"]
+    student.close()
 
 
 def test_unsafe_mode_runs_the_same_worker():

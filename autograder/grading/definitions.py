@@ -1,0 +1,120 @@
+"""What code binds, uses and defines, read from its text without running it.
+
+Text that is no Python binds nothing and defines nothing.
+"""
+
+import ast
+import symtable
+import warnings
+from collections.abc import Iterable
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+IMPORTED = (ast.Import, ast.ImportFrom)
+RUNS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)  # what a constant's value may not do
+TOO_STRANGE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+def statements(source: str) -> list[ast.stmt]:
+    """The top-level statements of a cell, none if it does not parse."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return compile(source, "<cell>", "exec", flags=flags, dont_inherit=True).body
+    except TOO_STRANGE:
+        return []
+
+
+def assigned(source: str) -> set[str]:
+    """Names of the namespace that a cell changes other than by import, def, class or lambda."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tables = [symtable.symtable(source, "<cell>", "exec")]
+    except TOO_STRANGE:
+        return set()
+    found = set()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            here = table.get_type() == "module" or symbol.is_declared_global()
+            made = symbol.is_imported() or symbol.is_namespace()
+            if here and symbol.is_assigned() and not made:
+                found.add(symbol.get_name())
+    return found - {name for node in statements(source) if is_lambda(node) for name in names(node)}
+
+
+def names(node: ast.stmt) -> set[str]:
+    """Names that a top-level statement defines: def, class, import, `name = ...`."""
+    if isinstance(node, FUNCTIONS):
+        return {node.name}
+    if isinstance(node, IMPORTED):
+        return {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return set()
+    nodes = (part for target in targets for part in ast.walk(target))
+    return {part.id for part in nodes if isinstance(part, ast.Name)}
+
+
+def bound(source: str) -> set[str]:
+    """Names that a cell binds in any way."""
+    return assigned(source).union(*map(names, statements(source)))
+
+
+def is_lambda(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Lambda)
+
+
+def is_definition(node: ast.stmt) -> bool:
+    """def, class, import, and constants: assignments that call nothing."""
+    if isinstance(node, (*FUNCTIONS, *IMPORTED)) or is_lambda(node):
+        return True
+    constant = isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+    return constant and not any(isinstance(part, RUNS) for part in ast.walk(node))
+
+
+def used(node: ast.AST) -> set[str]:
+    """Names that code refers to, also inside its functions."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def attributes(nodes: Iterable[ast.AST], name: str) -> set[str]:
+    """The x of every `name.x`."""
+    return {
+        part.attr
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == name
+    }
+
+
+def only_definitions(source: str, wanted: set[str] | None = None) -> str:
+    """The definitions of a cell, as code without the rest; wanted: of these names only."""
+    chosen = [
+        node
+        for node in statements(source)
+        if is_definition(node) and (wanted is None or names(node) & wanted)
+    ]
+    try:
+        return "\n".join(map(ast.unparse, chosen))
+    except TOO_STRANGE:
+        return ""
+
+
+def needed(roots: Iterable[ast.AST], definitions: Iterable[ast.stmt]) -> set[str]:
+    """Names that code refers to, itself or through the definitions that it refers to."""
+    by_name: dict[str, list[ast.stmt]] = {}
+    for node in definitions:
+        for name in names(node):
+            by_name.setdefault(name, []).append(node)
+    found: set[str] = set()
+    new = set().union(*map(used, roots))
+    while new:
+        found |= new
+        parts = (node for name in new for node in by_name.get(name, ()))
+        new = set().union(*map(used, parts)) - found
+    return found
