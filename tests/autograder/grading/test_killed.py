@@ -92,7 +92,8 @@ def test_a_cell_whose_sandbox_is_killed_from_outside_is_run_again(lab, tmp_path,
 def test_code_that_kills_its_process_gets_one_more_try_a_test_and_few_in_all(lab, tmp_path):
     ex1, ex2 = KILLS_ITSELF.format("scale"), KILLS_ITSELF.format("clip")
     result = grade_one(lab, submission(lab, tmp_path, ex1=ex1, ex2=RIGHT2))
-    assert result.score == 40 and result.doubtful
+    assert result.score == 90, "its definitions were run without the rest"
+    assert result.doubtful
     assert {t.message for t in result.exercises[0].tests} >= {
         "stopped: the process in which it ran was killed"
     }
@@ -108,7 +109,8 @@ def test_code_that_kills_its_process_gets_one_more_try_a_test_and_few_in_all(lab
 def test_a_cell_that_kills_its_process_is_left_out_after_its_second_try(lab, tmp_path):
     ex1 = "import os\nos.kill(os.getpid(), 9)\n" + RIGHT1
     result = grade_one(lab, submission(lab, tmp_path, ex1=ex1))
-    assert result.score == 40 and result.doubtful
+    assert result.score == 90, "its definitions were run without the rest"
+    assert result.doubtful
     notes = [note for note in result.notes if "was killed" in note]
     assert ["run again" in note for note in notes] == [True, False] and "left out" in notes[1]
 

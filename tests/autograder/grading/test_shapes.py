@@ -7,6 +7,7 @@ import copy
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from toylab import (
     NAME,
@@ -25,6 +26,7 @@ from autograder.grading.batch import grade_many
 from autograder.grading.results import encode
 from autograder.grading.verdict import grade_one
 from autograder.intake.discover import discover
+from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import load_lab
 
 FULL, EX1, EX2 = 90, 50, 40
@@ -67,6 +69,8 @@ LEAKS = "seen = []\ndef scale(numbers, _):\n    seen.append(numbers)\n    raise 
 COPY = cell("code", RIGHT1, "ex1", "s", cell_id="copy")
 CONFLICT = b"<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> theirs\n"
 
+SLOW = edited(lambda c: c.insert(2, cell("code", f"while True: pass\n{HELPER}")), ex1=HELPED)
+
 # name: (notebook, points, part of a note or None)
 SHAPES = {
     "release": (release(), 0, None),
@@ -104,6 +108,23 @@ SHAPES = {
     "helper-before": (edited(lambda c: c.insert(2, cell("code", HELPER)), ex1=HELPED), FULL, None),
     "helper-at-end": (edited(lambda c: c.append(cell("code", HELPER)), ex1=HELPED), FULL, None),
     "check-above-solution": (edited(lambda c: c.insert(2, c.pop(3))), FULL, None),
+    "helper-in-a-demo": (
+        edited(lambda c: c[4].update(source=HELPER + "\nraise SystemExit"), ex1=HELPED),
+        FULL,
+        "your solutions use `helper`",
+    ),
+    "set-up-below": (edited(lambda c: c.append(c.pop(1))), FULL, "set-up for cell 2"),
+    "module-overwritten": (put("math = 3", 2), FULL, "overwrites `math`"),
+    "bash-before-unfinished": (
+        edited(
+            lambda c: (
+                c.insert(3, cell("code", "scale("))
+                or c.insert(2, cell("code", "%%bash\necho hello"))
+            )
+        ),
+        FULL,
+        "%%bash",
+    ),
     "scratch-raises": (put("1 / 0", 2), FULL, None),
     "pip": (put("!pip install numpy\n%pip install numpy", 2), FULL, "was not run"),
     "timeit": (put("%timeit -n 3 scale([1.0], 2.0)\nx = %time 3", 3), FULL, None),
@@ -176,6 +197,17 @@ def test_shape(results, name):
     assert result.score == points, [t.message for e in result.exercises for t in e.tests]
     assert (result.max_score, result.written, result.sandbox) == (FULL, {"w1": 10}, "bubblewrap")
     assert (result.notes == ()) if note is None else any(note in n for n in result.notes)
+
+
+@pytest.mark.slow
+def test_slow_cells_of_one_s_own_cost_no_points(lab, submissions):
+    """Without any time for own cells: they are told, solutions and their helpers are there."""
+    none = replace(lab, budget=msgspec.structs.replace(lab.budget, notebook_seconds=0))
+    [submission] = [row for row in submissions if row.student == "helper-at-end"]
+    cells = parse_notebook(json.dumps(SLOW).encode())
+    result = grade_one(none, replace(submission, cells=cells))
+    assert result.score == FULL
+    assert "Cell 3 was not run: the time for a student's own cells was used up." in result.notes
 
 
 @pytest.mark.slow
