@@ -92,8 +92,7 @@ def test_a_cell_whose_sandbox_is_killed_from_outside_is_run_again(lab, tmp_path,
 def test_code_that_kills_its_process_gets_one_more_try_a_test_and_few_in_all(lab, tmp_path):
     ex1, ex2 = KILLS_ITSELF.format("scale"), KILLS_ITSELF.format("clip")
     result = grade_one(lab, submission(lab, tmp_path, ex1=ex1, ex2=RIGHT2))
-    assert result.score == 90, "its definitions were run without the rest"
-    assert result.doubtful
+    assert result.score == 40 and result.doubtful
     assert {t.message for t in result.exercises[0].tests} >= {
         "stopped: the process in which it ran was killed"
     }
