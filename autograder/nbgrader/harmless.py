@@ -21,8 +21,5 @@ def coloured(source: str) -> str:
 def rendered(markdown: str) -> Markup:
     """Markdown as HTML of harmless tags only."""
     renderer = IPythonRenderer(escape=True, exclude_anchor_links=True)
-    try:
-        html = MarkdownWithMath(renderer=renderer).render(markdown)
-        return Markup(SANITIZER.sanitize_html_tags(html))
-    except RecursionError:  # nested too deeply to be read by anyone: shown as it is
-        return Markup("<pre>") + markdown + Markup("</pre>")
+    html = MarkdownWithMath(renderer=renderer).render(markdown)
+    return Markup(SANITIZER.sanitize_html_tags(html))

@@ -80,6 +80,43 @@ def test_manual_scores_and_comments_appear_with_nbgrader_generate_feedback(cours
     assert "<script" not in page
 
 
+def test_nbgrader_makes_the_same_page_byte_by_byte(course, nbgrader):
+    lab = nbcourse.load(course)
+    nbcourse.submit(course, "sam", nbcourse.right(lab))
+    secret = course / "submitted" / "sam" / lab.name / "submission_secret.txt"
+    secret.write_text("0123")
+    page = give(course, nbcourse.right(lab), student="sam", lost=("test_clip_bounds",))
+    folder = course / "feedback" / "sam" / lab.name
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert kept == {"toy.html": page.encode(), secret.name: b"0123"}
+    nbgrader(course, "generate_feedback", lab.name, "--student", "sam")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+
+
+def test_what_was_taken_off_for_lateness_reads_sensibly(tmp_path):
+    root = nbcourse.make_course(tmp_path)
+    settings = (nbcourse.ROOT / "nbgrader_config.py").read_text()
+    late = 'c.LateSubmissionPlugin.penalty_method = "zero"\n'
+    nbcourse.write(root / "nbgrader_config.py", settings + late)
+    release(root)
+    lab = nbcourse.load(root)
+    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as gradebook:
+        gradebook.update_or_create_assignment(lab.name, duedate="2026-01-01 00:00:00 UTC")
+    stamp = nbcourse.submit(root, "ada", nbcourse.right(lab)).parent / "timestamp.txt"
+    stamp.write_text("2026-01-02 03:04:05 UTC")
+    text = words(give(root, nbcourse.right(lab)))
+    assert "ada : 90 points, 90 taken off for handing in late: 0 of 100 points ;" in text
+    row = nbcourse.submission(lab, nbcourse.right(lab))
+    [recorded] = nbcourse.recorded(root, lab, [nbcourse.graded(lab, row)], [row])
+    assert recorded.late == (90, 90)
+
+
+@pytest.mark.parametrize("nested", ["> " * 3000, "- " * 3000, "[" * 20_000, "*" * 20_000])
+def test_an_answer_nested_without_end_costs_no_page(course, nested):
+    nb = nbcourse.answered(nbcourse.load(course), w1=nested + "deep")
+    assert "deep" in words(give(course, nb, student="dee"))
+
+
 def test_a_rejected_student_reads_why(course):
     lab = nbcourse.load(course)
     row, result = nbcourse.rejected(lab, "bob", "the file is <b>empty</b>")
