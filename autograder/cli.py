@@ -93,7 +93,7 @@ def grade(
     course: CourseOption = None,
 ) -> None:
     """Grade a folder or zip of submissions; write gradebook, feedback and a table of results."""
-    from autograder.commands import grade_class
+    from autograder.commands.grade import grade_class
 
     root = course_folder(course)
     if jobs is not None and scheduler is not None:
@@ -135,7 +135,7 @@ def triad(
     course: CourseOption = None,
 ) -> None:
     """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
-    from autograder.commands import mutants_of_labs, triad_labs
+    from autograder.commands.triads import mutants_of_labs, triad_labs
 
     root = course_folder(course)
     if mutants and (seeds > 1 or unsafe):

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from autograder.commands import grade_class
+from autograder.commands.grade import grade_class
 from autograder.demo.make_class import STUDENTS, make_class, surprises
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.nbgrader.release import generate

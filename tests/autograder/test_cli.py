@@ -9,7 +9,8 @@ import pytest
 from toylab import NAME, WRONG1, answered, cell, make_course, release, write
 
 from autograder import cli, doctor
-from autograder.commands import executor_of, show_results
+from autograder.commands.grade import executor_of
+from autograder.commands.tables import show_results
 from autograder.errors import UsageError
 from autograder.grading.check import CheckError, as_text, check_notebook
 from autograder.grading.results import Result, read_report
@@ -78,7 +79,7 @@ def test_no_sandbox_is_code_1_with_the_remedy(course, monkeypatch, capsys):
     def unavailable(*_, **__):
         raise SandboxUnavailable("bwrap is missing;\ninstall bubblewrap")
 
-    monkeypatch.setattr("autograder.commands.grade_many", unavailable)
+    monkeypatch.setattr("autograder.commands.grade.grade_many", unavailable)
     arguments = ["grade", NAME, str(course / "in"), "--course", str(course)]
     assert cli.run(arguments) == 1
     assert capsys.readouterr().err == "autograder: bwrap is missing; install bubblewrap\n"

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.commands import grade_class
+from autograder.commands.grade import grade_class
 from autograder.nbgrader.release import release
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from toylab import NAME, answered, make_course, release, write
 
-from autograder.commands import show_triad
+from autograder.commands.triads import show_triad
 from autograder.grading.judge import by_exercise, judge
 from autograder.grading.results import Result
 from autograder.intake.notebook import parse_notebook

@@ -1,0 +1,1 @@
+"""What `autograder grade` and `autograder triad` do, and how they show it."""

@@ -1,0 +1,104 @@
+"""`autograder grade`: intake, grading, recording, table."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder.commands.tables import (
+    APART,
+    show_apart,
+    show_differences,
+    show_results,
+    with_progress,
+)
+from autograder.errors import StorageError, UsageError
+from autograder.grading.batch import cache_dir, grade_many, previous_results
+from autograder.grading.results import Result, write_report
+from autograder.intake.discover import Rejected, Submission, discover
+from autograder.intake.roster import read_map, read_roster
+from autograder.labs.manifest import LabSpec, load_lab
+
+if TYPE_CHECKING:  # importing nbgrader takes a second
+    from autograder.nbgrader.recording import Recorded
+
+MAX_NAMES = 10  # of students in one sentence
+CONNECT_SECONDS = 10  # to a Dask scheduler
+
+
+def grade_class(
+    root: Path,
+    lab_name: str,
+    path: Path,
+    *,
+    roster: Path | None = None,
+    mapping: Path | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    json: Path | None = None,
+    regrade: bool = False,
+    unsafe: bool = False,
+) -> list[Result]:
+    """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
+    from autograder.nbgrader.recording import record
+
+    lab = load_lab(lab_name, root)
+    submissions, cache = class_rows(path, lab, roster, mapping), cache_dir(root, lab)
+    before = previous_results(cache, submissions)
+    with executor_of(scheduler) as executor:
+        graded = grade_many(
+            lab, submissions, jobs=jobs, executor=executor, cache=cache, regrade=regrade,
+            unsafe=unsafe,
+        )  # fmt: skip
+        recorded = []
+        recording = record(root, lab, submissions, graded)
+        for row in with_progress(recording, len(submissions), f"grading {lab.name}"):
+            show_differences(before.get(row.result.student), row.result)
+            recorded.append(row)
+    recorded.sort(key=lambda row: row.result.student)
+    results = [row.result for row in recorded]
+    if json is not None:
+        write_report(json, lab.name, results)
+    show_results(lab, [row for row in recorded if row.result.status not in APART])
+    show_apart(results)
+    complain_of_unrecorded(recorded)
+    return results
+
+
+def complain_of_unrecorded(recorded: list["Recorded"]) -> None:
+    """Raises StorageError if there is a result that is graded, and not in the gradebook."""
+    missing = [row for row in recorded if row.trouble]
+    if missing:
+        names = ", ".join(row.result.student for row in missing[:MAX_NAMES])
+        more = ", ..." if len(missing) > MAX_NAMES else ""
+        raise StorageError(
+            f"not recorded: {names}{more} ({missing[0].trouble}). What is graded is stored: "
+            "the same command again records it"
+        )
+
+
+def class_rows(
+    path: Path, lab: LabSpec, roster: Path | None, mapping: Path | None
+) -> list[Submission | Rejected]:
+    """What everyone handed in. Raises UsageError, IntakeError: what is wrong with the files."""
+    people = read_roster(roster) if roster else None
+    return discover(path, lab, people, read_map(mapping, people) if mapping else None)
+
+
+@contextmanager
+def executor_of(scheduler: str | None) -> Iterator:
+    """None (local processes), or an executor on a Dask cluster, which needs the same folders."""
+    if scheduler is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ImportError:
+        extra = "pip install 'efficient-llm-course[cluster]'"
+        raise UsageError(f"--scheduler needs Dask: {extra}") from None
+    try:
+        client = Client(scheduler, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--scheduler: no Dask scheduler at {scheduler} ({error})") from None
+    with client:
+        yield client.get_executor(pure=False)

@@ -1,0 +1,94 @@
+"""What `autograder grade` prints: progress, what a regrade changed, the table of results."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograder.grading.changes import differences
+from autograder.grading.results import Result
+from autograder.labs.manifest import LabSpec
+
+if TYPE_CHECKING:  # importing nbgrader takes a second
+    from autograder.nbgrader.gradebook import Late
+    from autograder.nbgrader.recording import Recorded
+
+APART = ("missing", "unclear")  # states of results that are told below the table
+WIDTH = 120  # of tables that do not go to a terminal
+
+
+def console() -> Console:
+    own = Console()
+    return own if own.is_terminal else Console(width=WIDTH)
+
+
+def with_progress(items: Iterable, total: int, what: str) -> Iterator:
+    """The items, with a bar and the time that is left on a terminal's stderr."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    out = Console(stderr=True)
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            progress.advance(task)
+            yield item
+
+
+def show_differences(before: Result | None, after: Result) -> None:
+    """What a new result changed, test by test; nothing if it is the first, or the same."""
+    if before is not None and after.status == "graded":
+        for line in differences(before, after):
+            console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
+    """One line per student: score, points of each exercise, notes, and what was taken off."""
+    table = Table(title=f"{lab.name}: {lab.title}")
+    table.add_column("student")
+    table.add_column(f"score / {lab.max_score:g}", justify="right")
+    late = any(row.late for row in recorded)
+    if late:
+        table.add_column("late")
+    for name, exercise in lab.exercises.items():
+        table.add_column(f"{name} / {exercise.points:g}", justify="right")
+    table.add_column("notes")
+    for row in recorded:
+        result = row.result
+        points = {part.exercise: f"{part.points:g}" for part in result.exercises}
+        score = f"{result.score:g}" if result.status != "fault" else "?"
+        own = [points.get(name, "") for name in lab.exercises]
+        penalty = [late_words(row.late)] if late else []
+        table.add_row(result.student, score, *penalty, *own, remarks(row))
+    console().print(table, markup=False)
+
+
+def late_words(late: "Late | None") -> str:
+    """ "90 - 45 = 45": points with those given by hand, what is taken off, what remains."""
+    if late is None:
+        return ""
+    return f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
+
+
+def remarks(row: "Recorded") -> str:
+    """Why there is no grade, or how many notes; and what else one should know."""
+    result, count = row.result, len(row.result.notes)
+    said = result.reason or (f"{count} note{'s' * (count > 1)}" if count else "")
+    said += " (no sandbox)" if result.sandbox == "none" else ""
+    return f"not recorded: {row.trouble} {said}".strip() if row.trouble else said
+
+
+def show_apart(results: list[Result]) -> None:
+    """Who handed in nothing, and what nobody could assign: no grades, so not in the table."""
+    out = console()
+    missing = [result.student for result in results if result.status == "missing"]
+    if missing:
+        out.print(f"\nNothing handed in ({len(missing)}): {', '.join(missing)}", markup=False)
+    unclear = [result for result in results if result.status == "unclear"]
+    if unclear:
+        out.print(f"\nNot graded and not in the gradebook ({len(unclear)}):", markup=False)
+        for result in unclear:
+            out.print(f"  {result.reason}", markup=False, soft_wrap=True)
+
+
+# ---- triads and mutants -------------------------------------------------------------------------

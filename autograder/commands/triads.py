@@ -1,0 +1,88 @@
+"""`autograder triad`: kill tables of the suites, and mutants of the solutions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from autograder.commands.tables import console, with_progress
+from autograder.intake.notebook import Notebook, parse_notebook
+from autograder.labs.manifest import LabSpec, lab_names, load_lab
+from autograder.triad.judge import Row, joined, missing_variants
+from autograder.triad.mutants import prepare, problems_of, read_equivalent, run_mutants
+from autograder.triad.run import run_seeds, run_triad
+from autograder.triad.table import mutant_rows, mutant_table, mutants_markdown, triad_table
+from autograder.triad.variants import NO_WORK, collect_variants
+
+
+def triad_labs(
+    root: Path,
+    names: list[str] | None,
+    *,
+    seeds: int = 1,
+    jobs: int | None = None,
+    unsafe: bool = False,
+) -> bool:
+    """Kill tables of the labs (default: all); True if nothing is wrong in any.
+
+    seeds: with more than one, all variants also run under each of so many seeds (run_seeds).
+    """
+    well = True
+    for lab, solved in solved_labs(root, names):
+        total = len(collect_variants(lab, solved))
+        graded = run_triad(lab, solved, jobs=jobs, unsafe=unsafe)
+        rows = list(with_progress(graded, total, f"triad of {lab.name}"))
+        rows.sort(key=lambda row: row.variant.student)
+        if seeds > 1:
+            more = run_seeds(lab, solved, seeds, jobs=jobs)
+            what = f"{lab.name} under {seeds} seeds"
+            rows = joined(rows, list(with_progress(more, total - NO_WORK, what)))
+        missing = missing_variants(lab, rows)
+        show_triad(lab, rows, missing)
+        well = well and not missing and not any(row.problem for row in rows)
+    return well
+
+
+def solved_labs(root: Path, names: list[str] | None) -> Iterator[tuple[LabSpec, Notebook]]:
+    """The labs of these names (default: all) with the cells of their solved notebooks."""
+    from autograder.labs.source import build_source
+
+    for name in names or lab_names(root):
+        lab = load_lab(name, root)
+        yield lab, parse_notebook(build_source(root, name).read_bytes())
+
+
+def show_triad(lab: LabSpec, rows: list[Row], missing: list[str]) -> None:
+    out = console()
+    out.print(triad_table(lab, rows), markup=False)
+    for line in missing:
+        out.print(line, markup=False)
+    wrong = [row for row in rows if row.variant.kind == "wrong"]
+    killed = sum(not row.problem for row in wrong)
+    bad = sum(bool(row.problem) for row in rows) + len(missing)
+    out.print(f"{killed} of {len(wrong)} wrong variants killed as declared; {bad} problems")
+
+
+def mutants_of_labs(
+    root: Path,
+    names: list[str] | None,
+    *,
+    jobs: int | None = None,
+    markdown: Path | None = None,
+) -> bool:
+    """Mutants of the labs' solutions; True if every survivor is judged. markdown: a table there."""
+    well, tables = True, []
+    for lab, solved in solved_labs(root, names):
+        mutants = prepare(lab, solved)
+        found = with_progress(
+            run_mutants(lab, solved, mutants, jobs=jobs), len(mutants), f"mutants of {lab.name}"
+        )
+        verdicts = [verdict for verdict in found if verdict is not None]
+        equivalent = read_equivalent(lab)
+        tables.append((lab, mutant_rows(lab, verdicts, equivalent)))
+        out, problems = console(), problems_of(verdicts, equivalent)
+        out.print(mutant_table(*tables[-1]), markup=False)
+        for line in problems:
+            out.print(line, markup=False, soft_wrap=True, highlight=False)
+        well = well and not problems
+    if markdown is not None:
+        markdown.write_text(mutants_markdown(tables), encoding="utf-8")
+    return well
