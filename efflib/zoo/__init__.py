@@ -16,7 +16,7 @@ from importlib import import_module
 
 _WHERE = {
     "BEGIN_ID": "tokenizer",
-    "PROMPTS": "samples",
+    "PROMPTS": "writing",
     "CorruptCheckpoint": "checkpoints",
     "begin_attention": "probe",
     "bits_per_byte": "evaluation",
@@ -24,9 +24,9 @@ _WHERE = {
     "load": "checkpoints",
     "load_tokenizer": "tokenizer",
     "names": "checkpoints",
-    "parses_share": "samples",
+    "parses_share": "writing",
     "perplexity": "evaluation",
-    "sample": "samples",
+    "sample": "writing",
     "with_outliers": "outliers",
 }
 

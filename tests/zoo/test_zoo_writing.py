@@ -8,9 +8,9 @@ from torch import nn
 
 from efflib import zoo
 from efflib.models import Llama
-from efflib.zoo import samples
-from efflib.zoo.samples import PROMPTS, is_unfinished, parses, without_unfinished_end
+from efflib.zoo import writing
 from efflib.zoo.tokenizer import VOCAB_SIZE, load_tokenizer
+from efflib.zoo.writing import PROMPTS, is_unfinished, parses, without_unfinished_end
 
 DEF = "def f(x):\n"
 WRONG_TODAY_AND_TOMORROW = (
@@ -119,7 +119,7 @@ def test_the_share_draws_n_samples_from_all_prompts(monkeypatch):
         seen.append((prompt, n, seed))
         return [prompt] * n
 
-    monkeypatch.setattr(samples, "continuations", recorded)
+    monkeypatch.setattr(writing, "continuations", recorded)
     assert zoo.parses_share(None, n=23, seed=1) == 0.0
     assert [prompt for prompt, _, _ in seen] == list(PROMPTS)
     assert [n for _, n, _ in seen] == [3, 3, 3] + 7 * [2]
