@@ -31,6 +31,7 @@ from autograder.grading.structure import (
     match_cells,
     structure_notes,
 )
+from autograder.grading.written import find_written
 from autograder.intake.notebook import Notebook
 
 LAB_CALLS = {"check", "hint", "report"}
@@ -59,12 +60,15 @@ class Rebuilt:
     cells: tuple[CellSource, ...]
     answers: dict[str, str]  # grade_id -> what the student wrote there
     notes: tuple[str, ...]
+    look: dict[str, str]  # grade_id of a written question -> why a person should look there
 
 
 def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
     """Code, answers and notes of a submission (see the top of this file)."""
     placed, read = match_cells(submission, release), Reader()
+    written = find_written(placed, release)
     answers = collect_answers(placed, release)
+    answers |= {name: found.text for name, found in written.items()}
     kept, others, left_out = to_run(placed)
     kept, templates = drop_templates(kept)
     kept, joins = join_split_cells(kept, read)
@@ -79,7 +83,8 @@ def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
     back, overwritten = set_back([(i, read(i.cell.source).python) for i in kept], release)
     notes += overwritten + [TOO_MUCH] * (read.left <= 0)
     cells = cell_sources(kept, back, read, release)
-    return Rebuilt(tuple(cells), answers, tuple(dict.fromkeys(notes)))
+    look = {name: found.look for name, found in written.items() if found.look}
+    return Rebuilt(tuple(cells), answers, tuple(dict.fromkeys(notes)), look)
 
 
 def cell_sources(

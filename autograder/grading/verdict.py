@@ -72,6 +72,7 @@ def grade_one(
         exercises=exercises,
         written=lab.written,
         answers={name: kept_answer(text) for name, text in rebuilt.answers.items()},
+        look={name: plain(why) for name, why in rebuilt.look.items()},
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         doubtful=doubtful or remote.doubtful,
         cells=cells,

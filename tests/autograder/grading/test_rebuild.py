@@ -158,7 +158,8 @@ def test_lost_metadata_is_found_again_by_the_cell_id_and_by_the_text():
         made.pop("id", None)
     result = built(nb)
     assert [c.source for c in result.cells] == [SETUP, RIGHT1, RIGHT2]
-    assert result.answers == {"ex1": RIGHT1, "ex2": RIGHT2}, "code is known by its functions"
+    assert result.answers == {"ex1": RIGHT1, "ex2": RIGHT2, "w1": "Because."}
+    assert list(result.look) == ["w1"], "code is known by its functions, text by its place"
 
 
 def test_deleted_set_up_comes_back_in_its_place():

@@ -193,6 +193,7 @@ def graded(
             )
         )
     released = notebook_cells(nbformat.read(lab.release_notebook, as_version=4))
+    rebuilt = rebuild(handed_in.cells, released)
     made = dict(
         student=handed_in.student,
         lab=lab.name,
@@ -201,7 +202,8 @@ def graded(
         max_score=lab.max_score,
         exercises=tuple(parts),
         written=dict(lab.written),
-        answers=rebuild(handed_in.cells, released).answers,
+        answers=rebuilt.answers,
+        look=rebuilt.look,
         submission_hash=handed_in.digest,
     )
     return results.Result(**(made | changes))
