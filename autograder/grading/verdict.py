@@ -71,16 +71,23 @@ def grade_one(
         max_score=lab.max_score,
         exercises=exercises,
         written=lab.written,
-        answers={name: kept_answer(text) for name, text in rebuilt.answers.items()},
-        look={name: plain(why) for name, why in rebuilt.look.items()},
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         doubtful=doubtful or remote.doubtful,
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
+        **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str]]:
+    """What a person is shown of the student's text, and where that person should look for more."""
+    return {
+        "answers": {name: kept_answer(text) for name, text in rebuilt.answers.items()},
+        "look": {name: plain(why) for name, why in rebuilt.look.items()},
+    }
 
 
 def run_notes(
