@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from autograder.labs.manifest import LabSpec
-from autograder.triad.run import declared_fails
+from autograder.triad.variants import declared_fails
 
 
 class Endless(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ import functools
 import io
 import linecache
 import os
+import resource
 import select
 import signal
 import time
@@ -21,7 +22,6 @@ import msgspec
 
 from autograder.grading.pool import cores, die_with, run_jobs
 from autograder.labs.manifest import Budget, LabSpec
-from autograder.sandbox.inside.worker import set_limits
 from efflib.lab.plugin import ExercisePlugin, declared, name_of
 from efflib.lab.runner import run_session
 from efflib.lab.student import LocalStudent
@@ -30,7 +30,6 @@ CHILD_SECONDS = 600.0  # a child that sleeps is killed then
 CHILD_CPU_SECONDS = 300
 REPEAT_SECONDS = 0.5  # for code that catches the time limit's exception and goes on
 BATCH_SECONDS = 3600.0
-FILE_MB, OPEN_FILES = 64, 256
 TOUCHED = "__touched__"  # variables of the namespace by which a variant's cells tell something:
 RECORDED = "__recorded__"  # how often they acted, and what they saw
 
@@ -172,7 +171,7 @@ class Forking(ExercisePlugin):
 
     def run_items(self, items: list, run: Run) -> bytes:
         """What happens in the child."""
-        set_limits(FILE_MB, OPEN_FILES, address_mb=self.budget.memory_mb)
+        set_limits(self.budget.memory_mb)
         for cell in run.cells:
             run_cell(cell, self.namespace, self.budget.cell_seconds)
         self._student = TimedStudent(self.namespace, self.budget.call_seconds)
@@ -199,10 +198,16 @@ def wanted(item, run: Run) -> bool:
     return run.exercise in ("", declared(item).exercise)
 
 
+def set_limits(memory_mb: int) -> None:
+    """CPU time of this process, and memory on top of what is mapped already."""
+    with open("/proc/self/statm") as statm:
+        mapped = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_mb * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (CHILD_CPU_SECONDS,) * 2)
+
+
 def in_child(work: Callable[[], bytes]) -> tuple[bytes, str]:
     """(the bytes that work() gave in a forked child, how the child ended); b"" if it gave none."""
-    import resource
-
     read, write = os.pipe()
     worker = os.getpid()
     pid = os.fork()
@@ -211,7 +216,6 @@ def in_child(work: Callable[[], bytes]) -> tuple[bytes, str]:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with(worker)
-            resource.setrlimit(resource.RLIMIT_CPU, (CHILD_CPU_SECONDS, CHILD_CPU_SECONDS))
             os.close(read)
             with os.fdopen(write, "wb") as pipe:
                 pipe.write(work())
