@@ -12,7 +12,7 @@ from autograder.commands.tables import (
     show_results,
     with_progress,
 )
-from autograder.errors import StorageError, UsageError
+from autograder.errors import StorageError, UsageError, files_told
 from autograder.grading.batch import cache_dir, grade_many, previous_results
 from autograder.grading.results import Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
@@ -58,7 +58,8 @@ def grade_class(
     recorded.sort(key=lambda row: row.result.student)
     results = [row.result for row in recorded]
     if json is not None:
-        write_report(json, lab.name, results)
+        with files_told(json):
+            write_report(json, lab.name, results)
     show_results(lab, [row for row in recorded if row.result.status not in APART])
     show_apart(results)
     complain_of_unrecorded(recorded)

@@ -148,6 +148,13 @@ def test_what_is_not_recorded_is_told_in_the_table_and_ends_with_1(course, monke
     assert err.count("\n") == 1
 
 
+def test_a_report_that_cannot_be_written_is_told_in_one_line(course, tmp_path, capsys):
+    alone = ["grade", NAME, str(course / "in/carol"), "--course", str(course)]
+    assert cli.run([*alone, "--json", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert err == f"autograder: {tmp_path}: a folder stands where a file belongs: move it away\n"
+
+
 def test_a_folder_that_cannot_hold_a_gradebook_is_told_in_one_line(course, tmp_path, capsys):
     root = tmp_path / "course"
     shutil.copytree(course, root)

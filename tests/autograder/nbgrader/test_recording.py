@@ -173,6 +173,43 @@ def test_a_disk_that_fails_is_told_with_its_file(course, monkeypatch, number):
     assert rows_of(root).keys() == set(STUDENTS), "what can be recorded is"
 
 
+FULL_DISK = """
+import shutil, sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+import nbcourse, test_recording
+root = Path({disk!r}) / "course"
+shutil.copytree({course!r}, root)
+lab, rows, results = test_recording.made_class(nbcourse.load(root))
+nbcourse.record(root, lab, results[:1], rows)
+fill = root / "fill"
+with fill.open("wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+for name, said in test_recording.troubles(nbcourse.recorded(root, lab, results, rows)).items():
+    print(name, said)
+fill.unlink()
+nbcourse.record(root, lab, results, rows)
+print(sorted(test_recording.rows_of(root)))
+"""
+
+
+def test_a_full_disk_costs_rows_until_there_is_room_again(released, tmp_path):
+    disk, script = tmp_path / "disk", tmp_path / "script.py"
+    disk.mkdir()
+    here = str(Path(__file__).parent)
+    script.write_text(FULL_DISK.format(here=here, disk=str(disk), course=str(released)))
+    small = ["bwrap", "--dev-bind", "/", "/", "--size", "3000000", "--tmpfs", str(disk)]
+    done = subprocess.run([*small, sys.executable, str(script)], capture_output=True, text=True)
+    full = f"the gradebook {disk}/course/gradebook.db: the disk is full: make room there"
+    lines = [f"{student} {full}" for student in STUDENTS[1:]]
+    assert done.stdout.splitlines() == [*lines, str(list(STUDENTS))], done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_locked_gradebook_costs_rows_and_no_traceback(course, monkeypatch, caplog, capfd):
     root, lab, rows, results = course
     nbcourse.record(root, lab, results[:1], rows)
