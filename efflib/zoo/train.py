@@ -19,6 +19,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -42,6 +43,7 @@ LOG_STEPS = 250
 LOG_TOKENS = 16384  # held-out tokens for the perplexities in the log
 SAVE_SECONDS = 60.0
 PRINT_STEPS = 20
+PATIENCE = timedelta(days=7)  # with the other workers: one that is paused or starved is not lost
 
 
 def llama(width: int, layers: int, intermediate: int, act: str = "silu") -> LlamaConfig:
@@ -65,7 +67,15 @@ SMALL = llama(width=128, layers=4, intermediate=320)  # the three of lab07's com
 RELU = llama(width=128, layers=4, intermediate=320, act="relu")  # for DejaVu: most neurons are 0
 RECIPES = {
     "target": Recipe(llama(192, 6, 512), steps=12200, batch=16, context=512),  # 100 M tokens
-    "draft": Recipe(llama(width=96, layers=2, intermediate=128), steps=3000, decay=0.25),
+    "draft": Recipe(
+        llama(width=96, layers=2, intermediate=128),
+        steps=6000,
+        batch=16,
+        context=512,
+        teacher="target",
+        written=2_000_000,
+        repeats=2,
+    ),
     "learnable_sink": Recipe(SMALL, steps=2500, decay=0.25),
     "zero_sink": Recipe(SMALL, steps=2500, decay=0.25, begin=False, zero_sink=True),
     "vanilla": Recipe(SMALL, steps=2500, decay=0.25, begin=False),
@@ -157,7 +167,9 @@ def work(rank: int, options: argparse.Namespace, text: Tensor) -> None:
     torch.set_num_threads(options.threads)
     if options.workers > 1:
         store = f"file://{options.state.absolute()}/{options.what}.rendezvous"
-        dist.init_process_group("gloo", store, rank=rank, world_size=options.workers)
+        dist.init_process_group(
+            "gloo", store, rank=rank, world_size=options.workers, timeout=PATIENCE
+        )
     run = Run(options.recipe, text, state_file(options), options.device)
     train(run, compiled=not options.eager)
     if dist.is_initialized():
