@@ -61,7 +61,7 @@ def grade_class(
         with files_told(json):
             write_report(json, lab.name, results)
     show_results(lab, [row for row in recorded if row.result.status not in APART])
-    show_apart(results)
+    show_apart(results, {row.student: row.name for row in submissions})
     complain_of_unrecorded(recorded)
     return results
 

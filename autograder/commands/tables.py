@@ -78,10 +78,11 @@ def remarks(row: "Recorded") -> str:
     return f"not recorded: {row.trouble} {said}".strip() if row.trouble else said
 
 
-def show_apart(results: list[Result]) -> None:
+def show_apart(results: list[Result], names: dict[str, str]) -> None:
     """Who handed in nothing, and what nobody could assign: no grades, so not in the table."""
     out = console()
-    missing = [result.student for result in results if result.status == "missing"]
+    absent = [result.student for result in results if result.status == "missing"]
+    missing = [f"{one} ({names[one]})" if names.get(one) else one for one in absent]
     if missing:
         out.print(f"\nNothing handed in ({len(missing)}): {', '.join(missing)}", markup=False)
     unclear = [result for result in results if result.status == "unclear"]

@@ -23,7 +23,7 @@ def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) ->
     """One owner for each sender, or a sentence that says why nobody knows."""
     for label in parcel.labels:
         if "/" in label or label in ("", "..") or ":" in label:
-            return [f"{shown(label) or '/'} is no name of a student's folder or file"]
+            return [f'"{shown(label)}" is no name of a student\'s folder or file: {HOW}']
     mapped = mapped_id(parcel, mapping)
     if mapped:
         known = (roster or {}).get(mapped)
@@ -50,9 +50,10 @@ def without_roster(sender: Sender, label: str) -> Owner | str:
     if sender.system == "Canvas":  # the number is the same for the whole of a student's time there
         return Owner(safe_id(f"{sender.name}_{sender.number}"), sender.name)
     if sender.system == "Gradescope" and not (sender.handles or sender.name):
-        return f"{label} is a number of Gradescope's: keep submission_metadata.yml beside it"
+        return f'"{label}" is a number of Gradescope\'s: keep submission_metadata.yml beside it'
     if sender.handles:  # an address or a login, or the name of a folder
-        return Owner(safe_id(sender.handles[0]), sender.name)
+        student = safe_id(sender.handles[0])
+        return Owner(student, "" if student == sender.name else sender.name)
     # Moodle's number is another one in every assignment, so that only the name can be an id
     return Owner(safe_id(sender.name or f"participant-{sender.number}"), sender.name)
 
@@ -62,7 +63,9 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
     fitting = matches(sender, list(roster.values()))
     if len(fitting) == 1:
         return Owner(fitting[0].id, fitting[0].name or sender.name)
-    who = f"{label} ({sender.name})" if sender.name and sender.name != label else label
+    who = f'"{label}"'
+    if sender.system == "Gradescope" and sender.name:
+        who += f" ({shown(sender.name)})"
     if not fitting:
         return f"{who} fits nobody on the roster: {HOW}"
     names = ", ".join(one.id for one in fitting[:5]) + (", ..." if len(fitting) > 5 else "")

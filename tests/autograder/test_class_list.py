@@ -49,8 +49,8 @@ def test_a_class_with_a_roster(course, capsys):
         "s03": "missing",
     }
     assert recorded(course) == {"s01": 90, "s02": 0, "s03": None}
-    assert "Nothing handed in (1): s03" in out
-    assert "Not graded and not in the gradebook (1):\n  ghost fits nobody on the roster" in out
+    assert "Nothing handed in (1): s03 (Cleo Li)" in out
+    assert 'Not graded and not in the gradebook (1):\n  "ghost" fits nobody on the roster' in out
     assert "--map" in out
     assert sorted(path.name for path in (course / "feedback").iterdir()) == ["s01", "s02"]
 

@@ -4,11 +4,17 @@ import json
 
 import pytest
 from handed_in import GOOD, LAB, reason, rows, zipped
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toylab import answered, write
 
+from autograder.intake.archive import Entry
 from autograder.intake.discover import Rejected, Submission, discover
-from autograder.intake.names import safe_id
+from autograder.intake.lms import parcels_of
+from autograder.intake.names import STUDENT_ID, safe_id
 from autograder.intake.notebook import notebook_digest, parse_notebook
+from autograder.intake.owners import owners_of
+from autograder.intake.roster import person
 
 OTHER = json.dumps(answered(ex1="def scale(numbers, factor):\n    return numbers")).encode()
 
@@ -180,6 +186,38 @@ def test_gradescope_without_its_metadata_is_asked_about(tmp_path, metadata):
     assert all("keep submission_metadata.yml beside it" in row.reason for row in found)
 
 
+# ---- any names ----------------------------------------------------------------------------------
+
+PART = st.text(max_size=12) | st.sampled_from(["Anna Müller", "anna", "1", "12345", "LATE", ".."])
+TOP = st.one_of(
+    PART,
+    st.builds("{}_{}_{}_{}.ipynb".format, PART, PART, PART, PART),
+    st.builds("{}_{}_assignsubmission_file_".format, PART, PART),
+    st.builds("{}_{}_attempt_2026-10-01-23-59-{}_x.ipynb".format, PART, PART, PART),
+    st.builds("submission_{}".format, PART),
+)
+PEOPLE = {"anna": person("anna", {"id": "anna", "name": "Anna Müller", "canvas": "12345"})}
+
+
+@settings(deadline=None)
+@given(st.lists(TOP, min_size=1, max_size=6), st.booleans(), st.booleans())
+def test_whatever_the_names_are_everything_has_a_row(tops, folders, listed):
+    """No exception; ids of their own; nothing of theirs is a student who is not on the roster."""
+    entries = [
+        Entry((top, "toy.ipynb") if folders else (top,), "file", lambda limit: GOOD) for top in tops
+    ]
+    roster = PEOPLE if listed else None
+    for parcel in parcels_of(entries):
+        owners = owners_of(parcel, roster, {})
+        assert owners
+        for owner in owners:
+            if isinstance(owner, str):
+                assert owner.isprintable() and len(owner) < 400
+            else:
+                assert STUDENT_ID.fullmatch(owner.id)
+                assert not listed or owner.id in PEOPLE
+
+
 # ---- several hand-ins ---------------------------------------------------------------------------
 
 
@@ -198,4 +236,4 @@ def test_an_entry_that_leaves_its_folder_is_nobody_s(tmp_path):
     [row] = unclear(path)
     assert isinstance(row, Rejected) and row.status == "unclear"
     assert isinstance(rows(path)["bob"], Submission)
-    assert reason(path, row.student).startswith(".. is no name")
+    assert reason(path, row.student).startswith('".." is no name')
