@@ -7,7 +7,6 @@ Nothing is ever unpacked to disk, no link is followed.
 import io
 import os
 import stat
-import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,8 +38,8 @@ class Entry:
 
 
 def shown(name: str) -> str:
-    """A file name for a message: without control and direction characters, 80 at most."""
-    plain = "".join("?" if unicodedata.category(c)[0] == "C" else c for c in name)
+    """A file name for a message: on one line, without control and direction characters, 80 at most."""
+    plain = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in name)
     return plain if len(plain) <= 80 else plain[:77] + "..."
 
 

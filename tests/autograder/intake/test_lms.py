@@ -4,7 +4,7 @@ import json
 
 import pytest
 from handed_in import GOOD, LAB, reason, rows, zipped
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toylab import answered, write
 
@@ -201,6 +201,7 @@ PEOPLE = {"anna": person("anna", {"id": "anna", "name": "Anna Müller", "canvas"
 
 @settings(deadline=None)
 @given(st.lists(TOP, min_size=1, max_size=6), st.booleans(), st.booleans())
+@example(["\xa0.IPYNB", "\u2028", "\x1b[0m", "\u202egnp"], False, True)
 def test_whatever_the_names_are_everything_has_a_row(tops, folders, listed):
     """No exception; ids of their own; nothing of theirs is a student who is not on the roster."""
     entries = [
