@@ -38,7 +38,7 @@ class Entry:
 
 
 def shown(name: str) -> str:
-    """A file name for a message: on one line, without control and direction characters, 80 at most."""
+    """A file name for a message: one line of at most 80 characters that all can be shown."""
     plain = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in name)
     return plain if len(plain) <= 80 else plain[:77] + "..."
 

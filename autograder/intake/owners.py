@@ -48,7 +48,7 @@ def name_of(parcel: Parcel) -> str:
 def without_roster(sender: Sender, label: str) -> Owner | str:
     """The id that the name itself gives, the same one for every lab."""
     if sender.system == "Canvas":  # the number is the same for the whole of a student's time there
-        return Owner(safe_id(f"{sender.name}_{sender.number}"), sender.name)
+        return Owner(safe_id(f"{sender.name}_{sender.number}"))
     if sender.system == "Gradescope" and not (sender.handles or sender.name):
         return f'"{label}" is a number of Gradescope\'s: keep submission_metadata.yml beside it'
     if sender.handles:  # an address or a login, or the name of a folder
