@@ -105,14 +105,16 @@ def only_definitions(source: str, wanted: set[str] | None = None) -> str:
         return ""
 
 
-def needed(roots: Iterable[ast.AST], definitions: Iterable[ast.stmt]) -> set[str]:
-    """Names that code refers to, itself or through the definitions that it refers to."""
+def needed(
+    roots: Iterable[ast.AST], definitions: Iterable[ast.stmt], asked: Iterable[str] = ()
+) -> set[str]:
+    """Names that are asked for or that code refers to, also through what it refers to."""
     by_name: dict[str, list[ast.stmt]] = {}
     for node in definitions:
         for name in names(node):
             by_name.setdefault(name, []).append(node)
     found: set[str] = set()
-    new = set().union(*map(used, roots))
+    new = set(asked).union(*map(used, roots))
     while new:
         found |= new
         parts = (node for name in new for node in by_name.get(name, ()))

@@ -2,7 +2,8 @@
 
 - Set-up of the release runs before the first cell that comes after it in the release, wherever the
   student moved it; a changed copy runs in its own place, after the released one.
-- Definitions in cells that do not run (demonstrations) are taken where a solution refers to them.
+- Definitions in cells that do not run (demonstrations) are taken where a solution refers to them,
+  or where they are the solution.
 - A module that the set-up imports and a scratch cell overwrites (`torch = 3`) is set back.
 """
 
@@ -89,15 +90,20 @@ def below(cell: Cell, item: Placed, kept: list[Placed]) -> str:
 def take_definitions(
     kept: list[Placed], others: list[Placed], release: Notebook, read: Reader
 ) -> tuple[list[Placed], list[str]]:
-    """Adds, in their places, definitions of the others that solutions refer to and nobody makes."""
+    """Adds, in their places, definitions of the others that nobody else makes.
+
+    Of these only the ones that solutions refer to or that the release asks for.
+    """
     if not others or sum(len(item.cell.source) for item in kept + others) > MAX_CHARS:
         return kept, []
     code = [(item, read(item.cell.source).python) for item in kept + others]
     roots = [n for i, source in code[: len(kept)] if solves(i, release) for n in statements(source)]
     known = [n for _, source in code for n in statements(source) if is_definition(n)]
-    made = set().union(*(bound(source) for _, source in code[: len(kept)]))
+    empty = {id(item) for item in kept if item.role == "solution" and item.untouched}
+    made = set().union(*(bound(source) for i, source in code[: len(kept)] if id(i) not in empty))
     made |= set().union(*(bound(cell.source) for cell in release if role(cell) == "setup"))
-    wanted = needed(roots, known) - made
+    asked = set().union(*(defined(cell.source) for cell in release if role(cell) == "solution"))
+    wanted = needed(roots, known, asked - made) - made
     result, notes = list(kept), []
     for item, python in code[len(kept) :]:
         source = only_definitions(python, wanted)

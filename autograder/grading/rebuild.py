@@ -73,10 +73,11 @@ def rebuild(submission: Notebook, release: Notebook) -> Rebuilt:
     kept, templates = drop_templates(kept)
     kept, joins = join_split_cells(kept, read)
     kept, taken = take_definitions(kept, others, release, read)
+    kept, more = drop_templates(kept)
     repeated = copies(kept)
     kept, moved = set_up_first(kept, release)
     notes = structure_notes(placed, answers, release) + moved + left_out + taken
-    notes += templates + joins + repeated
+    notes += templates + more + joins + repeated
     for item in kept:
         remarks = read(item.cell.source).notes
         notes += [f"Cell {item.cell.position}: {remark}." for remark in remarks]
