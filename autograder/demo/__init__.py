@@ -1,4 +1,4 @@
-"""A class of eleven submissions, honest, messy and hostile, that shows what grading does.
+"""A class of thirteen submissions, honest, messy and hostile, that shows what grading does.
 
 `make demo` (python -m autograder.demo) grades it in build/demo; tests/autograder/nbgrader compares
 every test of every student with make_class.EXPECTED.

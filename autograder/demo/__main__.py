@@ -1,4 +1,4 @@
-"""`python -m autograder.demo [LAB]`: releases a lab, lets a class of eleven hand in, grades it.
+"""`python -m autograder.demo [LAB]`: releases a lab, lets a class of thirteen hand in, grades it.
 
 Everything happens in build/demo, a course folder of its own: nothing of the real course is touched.
 """

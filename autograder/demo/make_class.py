@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 
-from autograder.demo import honest, hostile
+from autograder.demo import hollow, honest, hostile
 from autograder.demo.entries import fails_of, load_entries
 from autograder.demo.honest import Kit, grade_id
 from autograder.grading.results import ExerciseResult, Result
@@ -32,6 +32,8 @@ STUDENTS = {
     "zipped": honest.zipped,
     "hostile_reader": hostile.hostile_reader,
     "hostile_forger": hostile.hostile_forger,
+    "forged_driver": hollow.forged_driver,
+    "all_nan": hollow.all_nan,
 }
 REJECTED = None
 FILES = {"helpers": "{notebook} (1).ipynb", "zipped": "handed_in.zip"}
@@ -50,6 +52,8 @@ def expected_failures(lab: LabSpec) -> dict[str, dict[str, str | set[str]] | Non
         "not_a_notebook": REJECTED,
         "hostile_reader": but_the_first,
         "hostile_forger": but_the_first,
+        "forged_driver": but_the_first,
+        "all_nan": but_the_first,
     }
 
 
