@@ -76,8 +76,15 @@ def is_definition(node: ast.stmt) -> bool:
 
 
 def used(node: ast.AST) -> set[str]:
-    """Names that code refers to, also inside its functions."""
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    """Names that code reads from outside itself, also inside its functions: no local variables."""
+    return globals_of(symtable.symtable(ast.unparse(node), "cell", "exec"))
+
+
+def globals_of(table: symtable.SymbolTable) -> set[str]:
+    """Names that a block and the blocks inside it look up in the notebook's namespace."""
+    outer = table.get_type() == "module"
+    own = (s for s in table.get_symbols() if s.is_referenced() and (outer or s.is_global()))
+    return {s.get_name() for s in own}.union(*map(globals_of, table.get_children()))
 
 
 def attributes(nodes: Iterable[ast.AST], name: str) -> set[str]:
