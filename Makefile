@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test test-nightly lab lint release mutants test-oracles test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly test-soak test-nbgrader lab lint release mutants test-oracles test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-nightly mutants test-oracles test-oldest test-browser bench site train figures clean"
+	@echo "also: lint release test-nightly mutants test-soak test-nbgrader test-oracles test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -37,11 +37,19 @@ test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 # what takes too long for every change: triads under 20 seeds, mutants of the solutions
-test-nightly: test mutants
+test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
 
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
+
+# a class of 200, damaged and hostile, and a coordinator that is killed five times
+test-soak: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/soak
+
+# nbgrader's own tests, with our plug-in configured
+test-nbgrader: setup
+	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
 
 lab: setup
 	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab
