@@ -48,7 +48,7 @@
 #
 # (AWQ calls the factors $s$, so here the step of the grid is $\Delta$.) All grids are asymmetric:
 # $\hat w = \Delta\,(q - z)$. "RTN" is rounding to nearest, what lab 1 did. "W4A16" means weights in
-# 4 bits, activations in 16.
+# 4 bits, activations in 16. No function of this lab changes its arguments: work on new tensors.
 
 # %%
 import copy
@@ -162,11 +162,11 @@ lab.predict(
 # q = \mathrm{clamp}(\mathrm{round}(w / \Delta) + z,\, 0,\, 2^b - 1) $$
 #
 # - A group of zeros gets any positive finite scale. All other scales are as the formula says.
-# - Errors stay within half a step, but at the ends of a group's range up to one: $z$ is rounded
-#   too, which moves the whole grid by up to half a step.
+# - Errors stay within half a step, at the ends of a group's range too: rounding $z$ moves the grid,
+#   and the clamp then takes off no more than that.
 # - $G$ must divide $K$ (real models are built so): else `ValueError`, also for $G < 1$.
 #
-# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous, never changed; $b$ is 1 to 8.
+# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous; $b$ is 1 to 8.
 # `codes` [N, K] uint8, `scale` [N, K/G] float32, `zero` [N, K/G] int32; `w_hat` [N, K] float32.
 # (`dequantize_groups` finds $G$ in the shapes.)
 
@@ -218,8 +218,8 @@ lab.check("ex1")
 # zero   = round(-lo / scale);   codes = clamp(round(groups / scale) + zero), then uint8
 # back:    (codes as int32 - zero) * scale, with the same dimensions
 # ```
-# **The usual error.** `codes - zero` with both uint8: 3 - 5 is 254 there. Or `reshape(N, G, K/G)`,
-# where the last dimension no longer holds $G$ neighbours.
+# **The usual error.** `reshape(N, G, K/G)`: there the last dimension does not hold $G$ neighbours.
+# Or codes that become uint8 before the clamp: -1 is 255 there.
 # </details>
 
 # %% [markdown]
@@ -239,9 +239,9 @@ lab.check("ex1")
 #   but with the columns `channels` as they were. Kept columns still count for the range of their
 #   groups, as in the paper's experiment.
 #
-# **Shapes** `x` [..., K], with any number of dimensions before the last; `x` and `w` [N, K] float32
-# or bfloat16, never changed. `score` [K] float32; `channels` int64 [C], perhaps empty where it is
-# an argument; `w_hat` [N, K] float32.
+# **Shapes** `x` [..., K], with one or more dimensions before the last; `x` and `w` [N, K] float32
+# or bfloat16; compute in float32. `score` [K] float32, as an argument perhaps negative; `channels`
+# int64 [C], as an argument perhaps empty; `w_hat` [N, K] float32.
 
 
 # %% solution="ex2"
@@ -395,8 +395,8 @@ lab.predict(
 #
 # - `ValueError` unless `s` has shape [K] and every entry is positive and finite.
 #
-# **Shapes** `w`, `w_hat` [N, K], `x` [..., K], float32 or bfloat16, never changed; `s` [K] float32.
-# `w_hat` is returned in float32; compute in float32.
+# **Shapes** `w`, `w_hat` [N, K], `x` [..., K] with one or more dimensions before the last, float32
+# or bfloat16; `s` [K] float32. `w_hat` is returned in float32; compute in float32.
 
 
 # %% solution="ex3"
@@ -544,7 +544,7 @@ explorer.explorer(draw, {"factor": FACTORS, "by": ["|X|", "|W|", "random"], "bit
 #   Of equal losses the first wins.
 #
 # **Shapes** `x_mean`, `s` [K] float32, `x_mean` ≥ 0 (a dead channel has 0); `weights`: [N_i, K];
-# `ratio` a float. Nothing is changed.
+# `ratio` a float. The output of `block` has any shape, in float32 or bfloat16; compute in float32.
 
 
 # %% solution="ex4"
@@ -645,9 +645,10 @@ lab.predict(
 #   weight is decoded in float32 and then given the dtype of `x`.
 #
 # **Shapes** `codes` [..., M], any integer dtype; `words` [..., ⌈M/8⌉] int32, which has a sign:
-# the top code's highest bit is bit 31. Unpacked codes: uint8. For the linear: `x` [..., K] float32
-# or bfloat16; `words` [N, ⌈K/8⌉]; `scale` [N, K/G] float16; `zero_words` [⌈N K/(8 G)⌉]; `bias` [N]
-# in the dtype of `x`, or `None`; `y` [..., N] in the dtype of `x`.
+# the top code's highest bit is bit 31. Unpacked codes: uint8. For the linear: `x` [..., K] with one
+# or more dimensions before the last, float32 or bfloat16; `words` [N, ⌈K/8⌉]; `scale` [N, K/G]
+# float16; `zero_words` [⌈N K/(8 G)⌉]; `bias` [N] in the dtype of `x`, or `None`; `y` [..., N] in
+# the dtype of `x`.
 
 
 # %% solution="ex5"
@@ -705,7 +706,8 @@ lab.check("ex5")
 #          dequantize_groups, .to(x.dtype), x @ w_hat.T + bias
 # ```
 # **The usual error.** Shifting in uint8: `code << 4` loses its upper bits there. Or no `& 15`: with
-# a top code of 8 or more the word is negative, and `>>` fills up with ones.
+# a top code of 8 or more the word is negative, and `>>` fills up with ones. And `codes - zero` with
+# both uint8: 3 - 5 is 254 there, so zero points become int32 before exercise 1 gets them.
 # </details>
 
 # %% [markdown]

@@ -9,27 +9,21 @@ import math
 import pytest
 import torch
 
-from efflib.lab import exercise, expect_close, expect_number
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_number,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+HALF_STEP = 0.5 + 2**8 * 8 * FLOAT32  # a value of at most 2^8 steps, rounded a few times
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
 CLEAR = 1e-4  # distance from a tie, in steps, at which no float32 formula changes a code
 RATIOS, FLOOR = [i / 20 for i in range(20)], 1e-4
-
-
-def check(value, call, dtype=None, shape=None):
-    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}"
-    assert dtype is None or value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
-    shape = value.shape if shape is None else tuple(shape)
-    assert tuple(value.shape) == shape, f"{call}: shape {list(value.shape)}, not {list(shape)}"
-    return value
-
-
-def parts(value, types, call):
-    ok = isinstance(value, tuple) and len(value) == len(types)
-    ok = ok and all(isinstance(part, t) for part, t in zip(value, types, strict=True))
-    assert ok, f"{call} must return {len(types)} values, it returned {type(value).__name__}"
-    return value
 
 
 def off_tie(exact):
@@ -67,7 +61,7 @@ def expect_rounded(w_hat, w, bits, group_size, what, kept=()):
     bound = bound.repeat_interleave(group_size, dim=1)
     rounded = torch.ones(w.shape[1], dtype=torch.bool)
     rounded[list(kept)] = False
-    wrong = ((w_hat.double() - expected).abs() > bound) & clear & rounded
+    wrong = ~((w_hat.double() - expected).abs() <= bound) & clear & rounded  # NaN is wrong, too
     assert not wrong.any(), (
         f"{what}, {bits} bits, G = {group_size}: {int(wrong.sum())} of {wrong.numel()} differ"
     )
@@ -81,17 +75,17 @@ def expect_rounded(w_hat, w, bits, group_size, what, kept=()):
 
 def encode(student, w, bits, group_size):
     value = student.quantize_groups(w, bits=bits, group_size=group_size)
-    codes, scale, zero = parts(value, (torch.Tensor,) * 3, "quantize_groups")
+    codes, scale, zero = expect_tuple(value, (torch.Tensor,) * 3, "quantize_groups")
     groups = (w.shape[0], w.shape[1] // group_size)
-    check(codes, "codes", torch.uint8, w.shape)
-    check(scale, "scale", torch.float32, groups)
-    check(zero, "zero", torch.int32, groups)
+    expect_tensor(codes, "codes", torch.uint8, w.shape)
+    expect_tensor(scale, "scale", torch.float32, groups)
+    expect_tensor(zero, "zero", torch.int32, groups)
     return codes, scale, zero
 
 
 def round_trip(student, w, bits, group_size):
     value = student.dequantize_groups(*encode(student, w, bits, group_size))
-    return check(value, "dequantize_groups(...)", torch.float32, w.shape)
+    return expect_tensor(value, "dequantize_groups(...)", torch.float32, w.shape)
 
 
 @exercise(
@@ -124,8 +118,8 @@ def test_one_sided_and_small_groups(student, rng):
     w = torch.stack([5 + u[0], -7 + 2 * u[1], torch.zeros(8), u[2] - 0.4])
     plain = round_trip(student, w, 4, 8)
     step = torch.tensor([6 / 15, 7 / 15, 1.0, 1.0])[:, None]
-    error = ((plain - w).abs() / step).max().item()
-    assert error <= 0.5 + 1e-4, f"an error of {error:.2f} steps of a range that contains 0"
+    error = ((plain - w).abs() / step).max()
+    expect_at_most(error, HALF_STEP, "the largest error, in steps of a range that contains 0,")
     assert (plain[2] == 0).all(), "a group of zeros has changed"
     for bits in (2, 4):
         codes, scale, zero = encode(student, w, bits, 8)
@@ -150,29 +144,27 @@ def test_values_of_any_codes(student, rng):
         scale = torch.rand(5, n_groups, generator=rng) + 0.1
         zero = torch.randint(0, 256, (5, n_groups), generator=rng, dtype=torch.int32)
         value = student.dequantize_groups(codes, scale, zero)
-        check(value, "dequantize_groups(...)", torch.float32, codes.shape)
+        expect_tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
         expect_close(value, true_values(codes, scale, zero), what="values", rtol=4 * FLOAT32)
 
 
 def drive_transposed(student, w, bits, group_size):
-    """Runs beside the student's code: a weight that is not contiguous, and is it unchanged?"""
-    before = w.clone()
+    """Runs beside the student's code: a weight that is not contiguous."""
     codes, scale, zero = student.quantize_groups(w.T, bits=bits, group_size=group_size)
-    return student.dequantize_groups(codes, scale, zero), bool((w == before).all())
+    return student.dequantize_groups(codes, scale, zero)
 
 
 @exercise(
     "ex1",
     points=2,
-    invariant="transposed and bfloat16 weights are rounded like others; the argument stays",
-    cause="view on a transposed weight, arithmetic in bfloat16, or clamp_ on the argument",
+    invariant="transposed and bfloat16 weights are rounded like others",
+    cause="view on a transposed weight, or arithmetic in bfloat16",
 )
 def test_transposed_and_bfloat16(student, rng):
     w = torch.randn(16, 6, generator=rng)
-    w_hat, same = student.drive(drive_transposed, w, 4, 8)
-    check(w_hat, "dequantize_groups(...)", torch.float32, (6, 16))
+    w_hat = student.drive(drive_transposed, w, 4, 8)
+    expect_tensor(w_hat, "dequantize_groups(...)", torch.float32, (6, 16))
     expect_rounded(w_hat, w.T.contiguous(), 4, 8, "a transposed weight")
-    assert same, "quantize_groups changed its argument"
     half = torch.randn(9, 32, generator=rng).bfloat16()
     expect_rounded(round_trip(student, half, 6, 16), half.float(), 6, 16, "a bfloat16 weight")
 
@@ -198,17 +190,17 @@ def test_group_sizes(student, rng):
 @exercise(
     "ex2",
     points=2,
-    invariant="mean |X_j| over all tokens in float32, for 1 to 4 dimensions and bfloat16",
+    invariant="mean |X_j| over all tokens in float32, for 2 to 4 dimensions and bfloat16",
     cause="a mean over the first dimension only, sums in bfloat16, or abs after the mean",
 )
 def test_scores_against_float64(student, rng):
-    for shape in ((9,), (5, 9), (3, 4, 9), (2, 3, 2, 9)):
+    for shape in ((1, 9), (5, 9), (3, 4, 9), (2, 3, 2, 9)):
         x = torch.randn(shape, generator=rng) - 0.3
-        score = check(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (9,))
+        score = expect_tensor(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (9,))
         expected = x.double().abs().reshape(-1, 9).mean(0)
         expect_close(score, expected, what=f"scores of {list(shape)}", rtol=64 * FLOAT32)
     x = (torch.rand(3000, 4, generator=rng) + 1).bfloat16()
-    score = check(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (4,))
+    score = expect_tensor(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (4,))
     expect_close(score, x.double().mean(0), what="scores in bfloat16", rtol=3000 * FLOAT32)
 
 
@@ -221,7 +213,7 @@ def test_scores_against_float64(student, rng):
 def test_ranks(student, rng):
     score = torch.randn(40, generator=rng)
     for fraction, count in ((0.03, 1), (0.05, 2), (0.09, 4), (0.52, 21), (0.99, 40), (0.001, 1)):
-        channels = check(student.top_channels(score, fraction), "top_channels", torch.int64)
+        channels = expect_tensor(student.top_channels(score, fraction), "top_channels", torch.int64)
         assert channels.shape == (count,), f"fraction {fraction} of 40: {len(channels)} channels"
         assert len(set(channels.tolist())) == count, "a channel was chosen twice"
         left = torch.ones(40, dtype=torch.bool)
@@ -236,7 +228,7 @@ def test_ranks(student, rng):
 
 def keep(student, w, channels, bits, group_size):
     w_hat = student.keep_channels(w, channels, bits=bits, group_size=group_size)
-    return check(w_hat, "keep_channels(...)", torch.float32, w.shape)
+    return expect_tensor(w_hat, "keep_channels(...)", torch.float32, w.shape)
 
 
 @exercise(
@@ -254,18 +246,11 @@ def test_kept_against_float64(student, rng):
         expect_rounded(w_hat, w, bits, group_size, "a weight", kept=channels.tolist())
 
 
-def drive_unchanged(student, w, channels):
-    """Runs beside the student's code: are the arguments unchanged?"""
-    before, chosen = w.clone(), channels.clone()
-    w_hat = student.keep_channels(w, channels, bits=2, group_size=4)
-    return w_hat, bool((w == before).all()) and bool((channels == chosen).all())
-
-
 @exercise(
     "ex2",
     points=2,
-    invariant="no channel, all channels and bfloat16 weights work; w stays as it is",
-    cause="w rounded in place, a result in bfloat16, or an empty index that fails",
+    invariant="no channel, all channels and bfloat16 weights work",
+    cause="a result in bfloat16, or an empty index that fails",
 )
 def test_none_all_and_bfloat16(student, rng):
     w = torch.randn(6, 8, generator=rng)
@@ -275,9 +260,8 @@ def test_none_all_and_bfloat16(student, rng):
     assert torch.equal(keep(student, w, everything, 3, 4), w), "all channels kept, and w differs"
     half, one = w.bfloat16(), torch.tensor([5])
     expect_rounded(keep(student, half, one, 4, 8), half.float(), 4, 8, "bfloat16", kept=[5])
-    w_hat, same = student.drive(drive_unchanged, w, torch.tensor([1, 6]))
-    check(w_hat, "keep_channels(...)", torch.float32, w.shape)
-    assert same, "keep_channels changed its arguments"
+    again = keep(student, w.flip(0), torch.tensor([1, 6]), 2, 4)  # the shape of the last call
+    expect_rounded(again, w.flip(0), 2, 4, "another weight of that shape", kept=[1, 6])
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -285,7 +269,7 @@ def test_none_all_and_bfloat16(student, rng):
 
 def scaled(student, w, s, bits, group_size):
     w_hat = student.scaled_round_trip(w, s, bits=bits, group_size=group_size)
-    return check(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
+    return expect_tensor(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
 
 
 def random_scales(k, rng):
@@ -305,7 +289,7 @@ def test_random_scales_against_float64(student, rng):
         expected, clear = true_rtn(product, bits, group_size)
         w_hat = scaled(student, w, s, bits, group_size)
         bound = 32 * FLOAT32 * product.abs().max() / s.double()
-        wrong = ((w_hat.double() - expected / s.double()).abs() > bound) & clear
+        wrong = ~((w_hat.double() - expected / s.double()).abs() <= bound) & clear
         assert not wrong.any(), f"{bits} bits, {list(shape)}: {int(wrong.sum())} weights differ"
         assert clear.double().mean() > 0.5, "the test drew too many ties"
 
@@ -328,7 +312,7 @@ def test_equal_scales_of_a_group(student, rng):
 @exercise(
     "ex3",
     points=1,
-    invariant="the error of channel j is at most one step of its scaled group over s_j",
+    invariant="the error of channel j is at most half a step of its scaled group over s_j",
     cause="the step of the group before scaling, or protection of the wrong channels",
 )
 def test_bound_of_each_channel(student, rng):
@@ -339,18 +323,18 @@ def test_bound_of_each_channel(student, rng):
     product = w * s
     step = (product.amax(1).clamp(min=0) - product.amin(1).clamp(max=0)) / 15
     error = ((w_hat - w).abs() * s / step[:, None]).amax(0)  # [K], in steps
-    assert (error <= 1 + 1e-3).all(), f"errors in steps over s: {error.tolist()}"
+    expect_at_most(error, HALF_STEP, "the largest error of a channel, in steps over s,")
     assert error.min() > 1e-3, "some channel is not rounded"
 
 
 @exercise(
     "ex3",
     points=2,
-    invariant="mean of the squared error over all tokens and outputs in float32, 1 to 3 dimensions",
+    invariant="mean of the squared error over all tokens and outputs in float32, 2 or 3 dimensions",
     cause="a mean per token that is summed, arithmetic in bfloat16, or w and x mixed up",
 )
 def test_output_error_against_float64(student, rng):
-    for shape in ((12,), (7, 12), (2, 5, 12)):
+    for shape in ((1, 12), (7, 12), (2, 5, 12)):
         for dtype in (torch.float32, torch.bfloat16):
             x = torch.randn(shape, generator=rng).to(dtype)
             w = torch.randn(9, 12, generator=rng).to(dtype)
@@ -394,8 +378,8 @@ def true_candidate(x_mean, ratio):
 
 def search(student, x_mean, weights, block, bits, group_size):
     value = student.search_scales(x_mean, weights, block, bits=bits, group_size=group_size)
-    s, ratio, losses = parts(value, (torch.Tensor, float, list), "search_scales")
-    check(s, "the scales", torch.float32, x_mean.shape)
+    s, ratio, losses = expect_tuple(value, (torch.Tensor, float, list), "search_scales")
+    expect_tensor(s, "the scales", torch.float32, x_mean.shape)
     assert len(losses) == 20 and all(isinstance(v, float) for v in losses), "losses: 20 floats"
     return s, ratio, losses
 
@@ -435,7 +419,7 @@ def test_candidates_against_float64(student, rng):
         x_mean[7] = 1e-9
         for ratio in RATIOS:
             s = student.candidate_scales(x_mean, ratio)
-            check(s, "candidate_scales(...)", torch.float32, (11,))
+            expect_tensor(s, "candidate_scales(...)", torch.float32, (11,))
             # the float32 error of a^r is r ln(a) roundings, of the rest a few
             expect_close(s, true_candidate(x_mean, ratio), what="scales", rtol=64 * FLOAT32)
 
@@ -525,14 +509,16 @@ def test_words_against_their_bits(student, rng):
     for dtype in (torch.uint8, torch.int32, torch.int64):
         codes = torch.randint(0, 16, (5, 24), generator=rng).to(dtype)
         codes[0, 7], codes[1, 15] = 8, 15
-        words = check(student.pack_int4(codes), "pack_int4(...)", torch.int32, (5, 3))
+        words = expect_tensor(student.pack_int4(codes), "pack_int4(...)", torch.int32, (5, 3))
         for row in range(5):
             for j in range(3):
                 bits = sum(int(c) << (4 * i) for i, c in enumerate(codes[row, 8 * j : 8 * j + 8]))
                 observed = int(words[row, j]) % 2**32
                 assert observed == bits, f"word {observed:08x}, expected {bits:08x}"
         back = student.unpack_int4(words, 24)
-        assert torch.equal(check(back, "unpack_int4", torch.uint8, (5, 24)), codes.to(torch.uint8))
+        assert torch.equal(
+            expect_tensor(back, "unpack_int4", torch.uint8, (5, 24)), codes.to(torch.uint8)
+        )
 
 
 @exercise(
@@ -545,12 +531,14 @@ def test_ragged_lengths(student, rng):
     for shape in ((1,), (2, 9), (3, 2, 7), (4, 16)):
         codes = torch.randint(0, 16, shape, generator=rng)
         words = student.pack_int4(codes)
-        check(words, "pack_int4(...)", torch.int32, (*shape[:-1], -(-shape[-1] // 8)))
+        expect_tensor(words, "pack_int4(...)", torch.int32, (*shape[:-1], -(-shape[-1] // 8)))
         used = shape[-1] % 8
         if used:
             rest = (words[..., -1].long() % 2**32) >> (4 * used)
             assert not rest.any(), "the last word holds more than its codes"
-        back = check(student.unpack_int4(words, shape[-1]), "unpack_int4", torch.uint8, shape)
+        back = expect_tensor(
+            student.unpack_int4(words, shape[-1]), "unpack_int4", torch.uint8, shape
+        )
         assert torch.equal(back.long(), codes), f"codes of shape {list(shape)} changed"
 
 
@@ -577,7 +565,7 @@ def expect_product(y, x, w_hat, bias, unit, what):
     size = x.abs() @ w_hat.abs().T + bias.double().abs()
     # weights and the result are rounded to the dtype of x, sums are in float32
     bound = 3 * unit * size + (x.shape[-1] + 8) * FLOAT32 * size
-    wrong = (y.double() - expected).abs() > bound
+    wrong = ~((y.double() - expected).abs() <= bound)
     assert not wrong.any(), f"{what}: {int(wrong.sum())} of {wrong.numel()} outputs differ"
 
 
@@ -588,12 +576,12 @@ def expect_product(y, x, w_hat, bias, unit, what):
     cause="zero points of one row used for all, W not transposed, or a bias that must be there",
 )
 def test_products_against_float64(student, rng):
-    for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, ())):
+    for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, (1,))):
         words, scale, zeros, w_hat = packed_case(n, n_groups, group_size, rng)
         x = torch.randn(*lead, n_groups * group_size, generator=rng)
         for bias in (None, torch.randn(n, generator=rng)):
             y = student.w4a16_linear(x, words, scale, zeros, bias)
-            check(y, "w4a16_linear(...)", torch.float32, (*lead, n))
+            expect_tensor(y, "w4a16_linear(...)", torch.float32, (*lead, n))
             expect_product(y, x, w_hat, bias, FLOAT32, f"weight [{n}, {n_groups * group_size}]")
 
 
@@ -608,40 +596,32 @@ def test_bfloat16_product(student, rng):
     x = torch.randn(4, 12, generator=rng).bfloat16()
     for bias in (None, torch.randn(7, generator=rng).bfloat16()):
         y = student.w4a16_linear(x, words, scale, zeros, bias)
-        check(y, "w4a16_linear(...)", torch.bfloat16, (4, 7))
+        expect_tensor(y, "w4a16_linear(...)", torch.bfloat16, (4, 7))
         expect_product(y, x, w_hat, bias, BFLOAT16, "bfloat16")
     scale = scale * 4000  # codes times this scale leave the range of float16
     x = torch.randn(4, 12, generator=rng)
     y = student.w4a16_linear(x, words, scale, zeros, None)
-    check(y, "w4a16_linear(...)", torch.float32, (4, 7))
+    expect_tensor(y, "w4a16_linear(...)", torch.float32, (4, 7))
     codes = (w_hat.reshape(7, 3, 4) / (scale / 4000).double()[..., None]).round()
     exact = (codes * scale.double()[..., None]).reshape(7, 12)
     expect_product(y, x, exact, None, FLOAT32, "large scales")
 
 
-def drive_pack(student, codes):
-    """Runs beside the student's code: are the codes unchanged?"""
-    before = codes.clone()
-    words = student.pack_int4(codes)
-    return words, bool((codes == before).all())
-
-
 @exercise(
     "ex5",
     points=1,
-    invariant="a code above 15 or below 0 raises ValueError, and pack_int4 changes no argument",
+    invariant="a code above 15 or below 0 raises ValueError, whatever the integer dtype",
     cause="& 15 on the way in hides wrong codes: what should fail loudly becomes another weight",
 )
 def test_codes_out_of_range(student, rng):
     codes = torch.randint(0, 16, (3, 8), generator=rng, dtype=torch.int32)
-    words, same = student.drive(drive_pack, codes)
-    assert torch.equal(check(words, "pack_int4(...)", torch.int32, (3, 1)), packed(codes))
-    assert same, "pack_int4 changed its argument"
-    for place, value in ((0, 16), (7, 200), (20, -1)):
-        bad = codes.clone()
-        bad.view(-1)[place] = value
-        with pytest.raises(ValueError):
-            student.pack_int4(bad)
+    expect_same(student.pack_int4(codes), packed(codes), "pack_int4(codes)")
+    for place, value in ((0, 16), (7, 200), (20, -1), (20, 2**31 - 16)):
+        for dtype in (torch.int32, torch.int64) if value != 200 else (torch.uint8, torch.int16):
+            bad = codes.to(dtype, copy=True)
+            bad.view(-1)[place] = value
+            with pytest.raises(ValueError):
+                student.pack_int4(bad)
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_groups_by_hand", "test_error_within_a_step", "test_every_group_against_float64"]
+FAILS = ["test_groups_by_hand", "test_error_within_half_a_step", "test_every_group_against_float64"]
 
 
 def quantize_groups(w, bits, group_size):

@@ -16,6 +16,7 @@ def search_scales(x_mean, weights, block, bits, group_size):
         [scaled_round_trip(w, s, bits, group_size) for w in weights]  # noqa: F821 -- exercise 3
         for s in scales
     ]
-    losses = [torch.nn.functional.mse_loss(block(ws), exact).item() for ws in trips]
+    exact = exact.float()
+    losses = [torch.nn.functional.mse_loss(block(ws).float(), exact).item() for ws in trips]
     i = min(range(20), key=lambda i: losses[i])
     return scales[i], RATIOS[i], losses  # noqa: F821
