@@ -158,10 +158,10 @@ def test_mean_of_magnitudes(student, rng):
             student.mean_magnitude(case), "mean_magnitude(x)", torch.float32, (3,)
         )
         assert score.tolist() == [3.0, 1.5, 0.0], f"the scores are {score.tolist()}"
-    half = torch.full((1000, 2), 1.0).bfloat16()
-    half[:, 1] = -2.015625  # sums of it need more than 8 bits
+    half = torch.ones(1000, 2).bfloat16()
+    half[::2] = torch.tensor([1.0078125, -1.0078125])  # a mean of 9 bits
     score = expect_tensor(student.mean_magnitude(half), "mean_magnitude(x)", torch.float32, (2,))
-    right = torch.tensor([1.0, 2.015625])
+    right = torch.full((2,), 1.00390625)
     expect_close(score, right, what="1000 tokens in bfloat16: the score", rtol=1000 * FLOAT32)
 
 
