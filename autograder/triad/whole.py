@@ -7,13 +7,14 @@ where no float32 is returned, a cache by shape where no argument is a tensor) is
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from autograder.triad.forked import RECORDED, TOUCHED
-from autograder.triad.spoilt import OTHER_FORMS, call, changed
+from autograder.triad.spoilt import OTHER_FORMS, SPOILT, call, changed
 
 SIMPLE = (bool, int, float, str, type(None))
 
@@ -31,6 +32,9 @@ def wrap(namespace: dict, name: str, kind: str, *details) -> None:
 
     @functools.wraps(function)
     def mutant(*args, **kwargs):
+        inside = sys._getframe(1).f_globals is namespace
+        if inside and kind in SPOILT:  # only what reaches a test is spoilt
+            return function(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return act(bound)

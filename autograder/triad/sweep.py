@@ -1,0 +1,42 @@
+"""The sweep: right results that became NaN, infinite, complex, or got another dtype.
+
+The numbers of a mutant say whether some test kills it.  Here more is asked of NaN, infinity and
+complex numbers: no test may pass that was given one, because a comparison that NaN passes
+(`error > bound`) takes any other nonsense too, as soon as the tests beside it look away.
+Another dtype than float32 must cost at least one test of the exercise.
+"""
+
+from collections.abc import Sequence
+
+from autograder.labs.manifest import LabSpec
+from autograder.triad.forked import Outcome, Run, run_on_file
+from autograder.triad.mutants import WRAP, wrapping
+from autograder.triad.spoilt import SPOILT
+from autograder.triad.variants import frozen_but
+
+DTYPES = ("float64", "bfloat16")
+
+
+def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
+    """What is not as it should be. cells: of the solved notebook (autograder.triad.run)."""
+    freeze = frozen_but(lab, exercise, ())[-1].source
+    cases = [(f, kind) for f in lab.exercises[exercise].functions for kind in SPOILT]
+    runs = [Run((freeze, WRAP + wrapping(*case)), exercise) for case in cases]
+    public, hidden = (run_on_file(lab, cells, kind, runs) for kind in lab.test_files)
+    outcomes = [Outcome(a.saw + b.saw) for a, b in zip(public, hidden, strict=True)]
+    holes = [
+        hole
+        for (function, kind), outcome in zip(cases, outcomes, strict=True)
+        for hole in holes_of(f"{exercise}:{function}:{kind}", kind, outcome)
+    ]
+    given = {f for (f, _), o in zip(cases, outcomes, strict=True) if any(s.touched for s in o.saw)}
+    unused = [f for f in lab.exercises[exercise].functions if f not in given]
+    return holes + [f"{exercise}:{f}: no test looks at a number that it returns" for f in unused]
+
+
+def holes_of(name: str, kind: str, outcome: Outcome) -> Sequence[str]:
+    """Tests that were given such a result and passed."""
+    given = [saw for saw in outcome.saw if saw.touched]
+    if kind in DTYPES:
+        return [f"{name}: no test fails"] if given and not outcome.failed else []
+    return [f"{name}: {saw.test} passes" for saw in given if saw.passed]

@@ -1,0 +1,118 @@
+"""No test of a lab passes for a result that is NaN, infinite or complex; dtypes are looked at."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+from toytriad import SOLVED, toy
+
+from autograder.intake.notebook import parse_notebook
+from autograder.labs.manifest import lab_names, load_lab
+from autograder.labs.source import build_source
+from autograder.triad.run import solved_cells
+from autograder.triad.sweep import sweep
+
+ROOT = Path(__file__).parents[3]
+LABS = [load_lab(name, ROOT) for name in lab_names(ROOT)]
+# Exercises with a test that passes for such a result: each leaves this list with its mend.
+NOT_YET = {
+    "lab01_quantization": ("ex3", "ex6"),
+    "lab02_smoothquant": ("ex1", "ex2", "ex4", "ex5"),
+    "lab03_awq": ("ex1", "ex3", "ex4", "ex5"),
+}
+EXERCISES = [
+    (lab, exercise)
+    for lab in LABS
+    for exercise in lab.exercises
+    if exercise not in NOT_YET.get(lab.name, ())
+]
+
+
+@pytest.fixture(scope="module")
+def cells_of(tmp_path_factory):
+    """Lab -> the cells of its solved notebook."""
+    found = {}
+
+    def cells(lab):
+        if lab.name not in found:
+            path = build_source(ROOT, lab.name, tmp_path_factory.mktemp("source"))
+            found[lab.name] = solved_cells(lab, parse_notebook(path.read_bytes()))
+        return found[lab.name]
+
+    return cells
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab, exercise", EXERCISES, ids=[f"{x.name}-{e}" for x, e in EXERCISES])
+def test_sweep(lab, exercise, cells_of):
+    holes = sweep(lab, cells_of(lab), exercise)
+    assert not holes, "\n".join(["", *holes])
+
+
+MORE = """
+import torch
+
+
+@exercise("ex1", points=1, invariant="NaN passes this", cause="error > bound is false for NaN")
+def test_error_is_small(student, rng):
+    [observed] = student.scale([1.5], 2.0)
+    assert not abs(observed - 3.0) > 1e-6
+
+
+@exercise("ex2", points=1, invariant="any dtype passes this", cause="no test asks for float32")
+def test_of_tensors(student, rng):
+    observed = student.clip(torch.tensor([1.0, 9.0]), 0.0, 2.0)
+    assert [float(x) for x in observed] == [1.0, 2.0]
+"""
+TENSORS = """
+import torch
+def clip(numbers, lo, hi):
+    many = torch.as_tensor(numbers)
+    return many.clamp(lo, hi) if torch.is_tensor(numbers) else many.clamp(lo, hi).tolist()
+"""
+
+
+def test_the_toy_lab_has_no_hole(tmp_path):
+    _, lab = toy(tmp_path)
+    cells = solved_cells(lab, SOLVED)
+    assert [sweep(lab, cells, exercise) for exercise in lab.exercises] == [[], []]
+
+
+def test_holes_are_found(tmp_path):
+    _, lab = toy(tmp_path)
+    hidden = lab.test_files["hidden"]
+    hidden.write_text(hidden.read_text() + MORE)
+    cells = (*solved_cells(lab, SOLVED), TENSORS)
+    assert sweep(lab, cells, "ex1") == ["ex1:scale:nan: test_error_is_small passes"]
+    assert sweep(lab, cells, "ex2") == [
+        "ex2:clip:complex: test_of_tensors passes",
+        "ex2:clip:float64: no test fails",
+        "ex2:clip:bfloat16: no test fails",
+    ]
+
+
+INSIDE = """
+def clip(numbers, lo, hi):
+    return [min(max(number.real, lo), hi) for number in scale(numbers, 1)]
+"""
+
+
+def test_only_what_reaches_a_test_is_spoilt(tmp_path):
+    """clip calls scale, takes the real part, and is right: its tests are given nothing else."""
+    _, lab = toy(tmp_path)
+    one = msgspec.structs.replace(lab.exercises["ex2"], functions=("clip", "scale"))
+    lab = dataclasses.replace(lab, exercises=lab.exercises | {"ex2": one})
+    cells = (*solved_cells(lab, SOLVED), INSIDE)
+    assert sweep(lab, cells, "ex2") == ["ex2:scale: no test looks at a number that it returns"]
+
+
+def test_a_function_that_no_test_calls_is_found(tmp_path):
+    _, lab = toy(tmp_path)
+    public = lab.test_files["public"]
+    public.write_text(public.read_text().replace("student.clip(", "(lambda *_: [1.0, 2.0, -2.0])("))
+    hidden = lab.test_files["hidden"]
+    hidden.write_text(hidden.read_text().replace("student.clip(", "(lambda n, lo, hi: n)("))
+    assert sweep(lab, solved_cells(lab, SOLVED), "ex2") == [
+        "ex2:clip: no test looks at a number that it returns"
+    ]
