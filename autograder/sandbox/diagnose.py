@@ -1,6 +1,6 @@
 """Does the sandbox work here, and if not, what is to be done?"""
 
-from autograder.sandbox import image, launch, limits
+from autograder.sandbox import image, launch, limits, warm
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.session import Session
 
@@ -28,7 +28,13 @@ def diagnose() -> list[tuple[str, bool, str]]:
             report = session.run_cell("import torch; print(torch.__version__)", 30)
             return f"torch {report.stdout.strip()} in a sandbox"
 
+    def forked() -> str:
+        if warm.reason:
+            return f"no, each imports torch anew: {warm.reason['reason']}"
+        return "forked off one that has torch imported"
+
     if check("bubblewrap", launch.bwrap) and check("limits", limited):
         check("packages", lambda: f"{len(image.package_entries())} entries of the allow-list")
-        check("sandbox", answers)
+        if check("sandbox", answers):
+            check("warm sandboxes", forked)
     return rows

@@ -34,7 +34,9 @@ SITE, WORKER = "/site", "/worker.py"
 SERVERS = {
     "worker.py": WORKER,
     "confine.py": f"{SITE}/confine.py",
+    "namespaces.py": f"{SITE}/namespaces.py",
     "student_shell.py": f"{SITE}/student_shell.py",
+    "zygote.py": f"{SITE}/zygote.py",
 }
 REQUIRED = ("torch", "numpy", "safetensors", "msgpack")
 OPTIONAL = ("matplotlib", "ipython", "ipywidgets", "tokenizers", "triton", "einops")

@@ -7,6 +7,7 @@ signal when the thread that started it ends.
 """
 
 import contextlib
+import glob
 import os
 import select
 import shutil
@@ -39,6 +40,8 @@ def main(grader: int, scratch: str, folders: list[str], command: list[str]) -> i
         pass  # the grader died meanwhile
     finally:
         code = clean(child, folders)
+        if not os.path.exists(f"/proc/{grader}"):
+            remove(family(folders))
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
     return code
@@ -95,6 +98,11 @@ def remove(folders: list[str]) -> None:
             except OSError:
                 kill_all(folder)
                 time.sleep(0.002)
+
+
+def family(folders: list[str]) -> list[str]:
+    """All groups of the same grader: <prefix>-<grader>-<number>."""
+    return [found for f in folders for found in glob.glob(f"{f.rpartition('-')[0]}-*")]
 
 
 def kill_all(folder: str) -> None:

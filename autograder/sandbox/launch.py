@@ -28,6 +28,10 @@ ENVIRONMENT = {
     "USER": "student",
 }
 PYTHON_OPTIONS = ("-s", "-P", "-B")  # as isolated as -I, but for the environment above
+# A zygote may make namespaces, for its children.  They mount a /proc of their own, which the kernel
+# allows where one is seen whole: here the host's, which the zygote does not use.
+COLD = ("--cap-drop", "ALL", "--proc", "/proc", "--remount-ro", "/proc", "--remount-ro", "/")
+WARM = ("--cap-add", "ALL", "--ro-bind", "/proc", "/proc", "--remount-ro", "/")
 NAMESPACES = ("user", "ipc", "pid", "net", "uts", "cgroup")
 
 INSTALL = "install bubblewrap: sudo apt install bubblewrap (or dnf/pacman install bubblewrap)"
@@ -49,58 +53,70 @@ class SandboxSpec:
     memory_mb: int = 4096
     processes: int = 64
     unsafe: bool = False
+    warm: bool = True  # forked off a zygote, where that is possible (warm.py)
 
 
-def start(spec: SandboxSpec) -> Process:
-    """Starts a worker and returns at once; it answers when torch is imported.
+def start_cold(spec: SandboxSpec) -> Process:
+    """A sandbox from nothing; it answers when torch is imported. Raises SandboxUnavailable."""
+    filter_fd = memory_file(seccomp.program())
+    arguments = (*bwrap_arguments(spec.withhold), *COLD, "--seccomp", str(filter_fd))
+    cgroup, own = limited(spec)
+    try:
+        return in_bwrap(arguments, {"limits": own}, (filter_fd,), cgroup)
+    finally:
+        os.close(filter_fd)
 
-    Raises SandboxUnavailable.
-    """
-    return start_unsafe(spec) if spec.unsafe else start_bwrap(spec)
+
+def start_zygote(spec: SandboxSpec, requests_fd: int) -> Process:
+    """A process that forks sandboxes (inside/zygote.py). Raises SandboxUnavailable."""
+    if "--disable-userns" not in optional_flags():
+        raise SandboxUnavailable("bubblewrap is older than 0.8")
+    arguments = (*bwrap_arguments(spec.withhold), *WARM)
+    cgroup, _ = limited(spec)
+    return in_bwrap(arguments, {"zygote": requests_fd}, (requests_fd,), cgroup)
 
 
-def start_bwrap(spec: SandboxSpec) -> Process:
-    arguments = bwrap_arguments(spec.withhold)
-    python, filter_fd = str(image.interpreter()), memory_file(seccomp.program())
-    # not on the command line, which student code can read in /proc/1/cmdline
-    hidden = (*arguments, "--seccomp", str(filter_fd))
-    args_fd = memory_file("".join(f"{argument}\0" for argument in hidden).encode())
+def limited(spec: SandboxSpec) -> tuple[limits.Cgroup | None, dict]:
+    """A group for a sandbox, if one can be made, and what the worker sets itself."""
     cgroup = limits.make_cgroup(spec.memory_mb, spec.processes)
     shares = cgroup is not None and cgroup.shares
     own = limits.worker_limits(spec.memory_mb, spec.processes, cgroup is not None, shares)
-    settings = json.dumps({"path": [image.SITE], "limits": own})
+    return cgroup, own
+
+
+def in_bwrap(
+    arguments: tuple[str, ...],
+    settings: dict,
+    inherited: tuple[int, ...],
+    cgroup: limits.Cgroup | None,
+) -> Process:
+    # not on the command line, which student code can read in /proc/1/cmdline
+    args_fd = memory_file("".join(f"{argument}\0" for argument in arguments).encode())
+    python = [str(image.interpreter()), *PYTHON_OPTIONS, image.WORKER]
 
     def command(read: int, write: int) -> list[str]:
-        inside = [python, *PYTHON_OPTIONS, image.WORKER, str(read), str(write), settings]
-        return [bwrap(), "--args", str(args_fd), "--", *inside]
+        all_settings = json.dumps(settings | {"path": [image.SITE], "read": read, "write": write})
+        return [bwrap(), "--args", str(args_fd), "--", *python, all_settings]
 
     try:
-        return Process(command, ENVIRONMENT, (args_fd, filter_fd), cgroup)
+        return Process(command, ENVIRONMENT, (args_fd, *inherited), cgroup)
     except BaseException:
         if cgroup:
             cgroup.remove()
         raise
     finally:
         os.close(args_fd)
-        os.close(filter_fd)
 
 
 def start_unsafe(spec: SandboxSpec) -> Process:
     """No isolation: the worker is a child process with this user's rights."""
     staged = image.staged(spec.withhold)
-    own = limits.worker_limits(spec.memory_mb, None, cgroup=False)
-    settings = json.dumps({"path": [str(staged)], "limits": own})
+    settings = {"path": [str(staged)], "limits": limits.worker_limits(spec.memory_mb, None, False)}
     folder = tempfile.mkdtemp(prefix="unsafe-")
 
     def command(read: int, write: int) -> list[str]:
-        return [
-            sys.executable,
-            *PYTHON_OPTIONS,
-            str(staged / "worker.py"),
-            str(read),
-            str(write),
-            settings,
-        ]
+        all_settings = json.dumps(settings | {"read": read, "write": write})
+        return [sys.executable, *PYTHON_OPTIONS, str(staged / "worker.py"), all_settings]
 
     return Process(command, ENVIRONMENT | {"HOME": folder}, scratch=folder)
 
@@ -131,7 +147,7 @@ def optional_flags() -> tuple[str, ...]:
 def bwrap_arguments(withhold: tuple[str, ...]) -> tuple[str, ...]:
     pairs, masks = image.binds(withhold)
     args = [f"--unshare-{name}" for name in NAMESPACES]
-    args += [*optional_flags(), "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    args += [*optional_flags(), "--die-with-parent", "--new-session"]
     args += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
     for link in ("/lib", "/lib64"):
         if os.path.islink(link):
@@ -142,10 +158,10 @@ def bwrap_arguments(withhold: tuple[str, ...]) -> tuple[str, ...]:
         args += ["--size", "4096", "--tmpfs", str(mask), "--remount-ro", str(mask)]
     for path in ("/etc/ld.so.cache", "/etc/alternatives"):
         args += ["--ro-bind-try", path, path]
-    args += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
+    args += ["--dev", "/dev"]
     for path, megabytes in WRITABLE_MB.items():
         args += ["--size", str(megabytes * 2**20), "--tmpfs", path]
-    return (*args, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/w")
+    return (*args, "--remount-ro", "/dev", "--chdir", "/w")
 
 
 def start_failure(spec: SandboxSpec, kind: str, errors: str) -> SandboxUnavailable:

@@ -17,6 +17,16 @@ STOP_SECONDS = 10.0
 MEMORY, KILLED = "memory", "killed"  # how a worker may have ended
 
 
+def pipes() -> tuple[int, int, list[int]]:
+    """(the grader's end to read, its end to write, the worker's two ends in that order)"""
+    inside_read, write_fd = os.pipe()
+    read_fd, inside_write = os.pipe()
+    for fd in (write_fd, read_fd):
+        with contextlib.suppress(OSError):  # beyond the user's share of buffers
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return read_fd, write_fd, [inside_read, inside_write]
+
+
 class Process:
     """A worker below a keeper.
 
@@ -35,11 +45,7 @@ class Process:
     ) -> None:
         self._folders = [str(folder) for folder in cgroup.folders] if cgroup else []
         self._scratch, self._cpu, self.errors = scratch, 0.0, ""
-        inside_read, self.write_fd = os.pipe()
-        self.read_fd, inside_write = os.pipe()
-        for fd in (self.write_fd, self.read_fd):
-            with contextlib.suppress(OSError):  # beyond the user's share of buffers
-                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.read_fd, self.write_fd, (inside_read, inside_write) = pipes()
         outside = [str(image.interpreter()), "-I", "-S", keeper.__file__, str(os.getpid()), scratch]
         try:
             self._popen = subprocess.Popen(
@@ -61,6 +67,12 @@ class Process:
             os.close(inside_read)
             os.close(inside_write)
 
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def attach(self) -> None:
+        """Nothing: it gets ready by itself."""
+
     def cpu_seconds(self) -> float:
         """CPU time of the sandbox so far; after its end, what was read last."""
         used = clock.group_seconds(self._folders)
@@ -68,10 +80,12 @@ class Process:
         return self._cpu
 
     def stop(self, grace: float = 0.0) -> str:
-        """Kills everything inside; says how it had ended by itself: MEMORY, KILLED, or "".
+        """Kills everything inside; says, once, how it had ended by itself: MEMORY, KILLED, or "".
 
         grace: seconds that it gets for ending by itself, where it is known to be about to.
         """
+        if self._popen.stderr.closed:
+            return ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(grace)
         before = self._popen.poll()

@@ -35,17 +35,21 @@ DENIED = {
     "pidfd_getfd": (438, 438),
     "mount_setattr": (442, 442),
 }
-SOCKET = (41, 198)
+SOCKET, CLONE = (41, 198), (56, 220)
+NEW_USER = 0x10000000  # of the flags of clone: a user namespace gives capabilities
+CLONE3 = 435  # its flags lie in memory, where a filter cannot look; the C library then uses clone
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 X32_BIT = 0x40000000  # x86_64 also answers to these numbers
 
-LOAD, JUMP_EQUAL, JUMP_ABOVE, RETURN = 0x20, 0x15, 0x35, 0x06
+LOAD, JUMP_EQUAL, JUMP_ABOVE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
-ALLOW, KILL, NOT_PERMITTED = 0x7FFF0000, 0x80000000, 0x00050001  # the last one: EPERM
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+NOT_PERMITTED, NOT_THERE = 0x00050001, 0x00050026  # EPERM, ENOSYS
 
 
 def program() -> bytes:
-    """The filter: EPERM for the calls above and for sockets other than local and IP ones."""
+    """The filter: EPERM for the calls above, for new user namespaces, and for sockets other than
+    local and IP ones."""
     if platform.machine() not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         raise SandboxUnavailable(f"sandboxes run on {known}, not on {platform.machine()}")
@@ -60,6 +64,15 @@ def program() -> bytes:
     ]
     for numbers in DENIED.values():
         code += [step(JUMP_EQUAL, numbers[column], 0, 1), step(RETURN, NOT_PERMITTED)]
+    code += [
+        step(JUMP_EQUAL, CLONE3, 0, 1),
+        step(RETURN, NOT_THERE),
+        step(JUMP_EQUAL, CLONE[column], 0, 4),
+        step(LOAD, FIRST_ARGUMENT),
+        step(JUMP_SET, NEW_USER, 0, 1),
+        step(RETURN, NOT_PERMITTED),
+        step(RETURN, ALLOW),
+    ]
     families = (AF_UNIX, AF_INET, AF_INET6)
     code += [
         step(JUMP_EQUAL, SOCKET[column], 1, 0),

@@ -10,8 +10,7 @@ A session is one sandbox; remote.py makes a notebook of it.
 import contextlib
 from dataclasses import dataclass
 
-from autograder.sandbox import launch as sandbox
-from autograder.sandbox import process
+from autograder.sandbox import launch, process, warm
 from autograder.sandbox.clock import Meter
 from autograder.sandbox.conversation import Exchange, reported
 from autograder.sandbox.launch import SandboxSpec
@@ -58,7 +57,7 @@ class Session:
         self._start()
 
     def _start(self) -> None:
-        self._process = sandbox.start(self.spec)
+        self._process = warm.start(self.spec)
         self._channel = Channel(self._process.read_fd, self._process.write_fd)
         self._exchange = Exchange(self._channel, self._process.cpu_seconds)
         self._dead: tuple[str, str] | None = None
@@ -131,11 +130,12 @@ class Session:
             if self._ready:
                 return
             with contextlib.suppress(WireError):
+                self._process.attach()
                 self._ready = self._exchange.ask({"op": "hello"}, START_SECONDS) == "ready"
             if not self._ready:
                 kind = self._die("Exit", "it did not start", END_SECONDS).kind
                 if kind != KILLED or not again:
-                    raise sandbox.start_failure(self.spec, kind, self._process.errors)
+                    raise launch.start_failure(self.spec, kind, self._process.errors)
                 self._start()
 
     def _die(self, kind: str, reason: str, grace: float = 0.0) -> SandboxDied:

@@ -197,8 +197,8 @@ class Worker:
         return reply["ok"]
 
 
-def main(read_fd: int, write_fd: int, settings: dict) -> None:
-    os.chdir(os.environ["HOME"])
+def main(settings: dict) -> None:
+    """settings: path, and read, write and limits; or zygote, a socket that asks for workers."""
     sys.path[:0] = settings["path"]
     gc.disable()  # a tenth of the time that importing torch takes
     import confine
@@ -207,11 +207,17 @@ def main(read_fd: int, write_fd: int, settings: dict) -> None:
 
     from efflib.lab import calls, codec, seeds
 
-    gc.freeze()
-    gc.enable()
     torch.set_num_threads(1)
+    gc.freeze()
+    pipes = [settings.get("read"), settings.get("write")]
+    if "zygote" in settings:
+        import zygote
+
+        pipes, settings = zygote.forked(settings["zygote"])
+    gc.enable()
+    os.chdir(os.environ["HOME"])
     seeds.seed_all(0)
-    fds = confine.keep_only(read_fd, write_fd)
+    fds = confine.keep_only(*pipes)
     confine.set_limits(**settings["limits"])
     sys.argv = [""]
     Worker(*fds, codec, calls, seeds, student_shell).serve()
@@ -219,7 +225,7 @@ def main(read_fd: int, write_fd: int, settings: dict) -> None:
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))
+        main(json.loads(sys.argv[1]))
     except BaseException:
         traceback.print_exc()
     os._exit(1)

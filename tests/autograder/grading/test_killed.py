@@ -11,7 +11,7 @@ from autograder.grading.batch import cache_dir, grade_many
 from autograder.grading.verdict import grade_one
 from autograder.intake.discover import discover
 from autograder.labs.manifest import load_lab
-from autograder.sandbox import keeper, limits
+from autograder.sandbox import keeper, limits, warm
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import SandboxDied, Session
 
@@ -34,15 +34,23 @@ def submission(lab, folder, **answers):
     return discover(folder / "in", lab)[0]
 
 
+COLD = ("keeper", "bwrap", "process 1", "worker")
+WARM = ("zygote's child", "process 1", "worker")
+
+
 def chain(session: Session) -> dict[str, int]:
-    """The processes of a sandbox, from the keeper to the worker."""
+    """The processes of a sandbox, from the outermost to the worker."""
+    if isinstance(session._process, warm.Child):
+        first, names = session._process._pid, WARM
+    else:
+        first, names = session._process._popen.pid, COLD
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), stat.parent)
         except OSError:
             continue
-    names, pids = ("keeper", "bwrap", "inner", "worker"), [session._process._popen.pid]
+    pids = [first]
     while (child := parents.get(pids[-1])) is not None:
         pids.append(int(child.name))
     return dict(zip(names, pids, strict=True))
@@ -56,7 +64,10 @@ def kill_at(monkeypatch, operation: str, who: str, times: int) -> None:
         if left:
             left.pop()
             session._get_ready()
-            os.kill(chain(session)[who], signal.SIGKILL)
+            if who == "zygote":
+                session._process._zygote._process._popen.kill()  # its keeper takes it along
+            else:
+                os.kill(chain(session)[who], signal.SIGKILL)
         return original(session, *args, **kwargs)
 
     monkeypatch.setattr(Session, operation, killing)
@@ -67,10 +78,19 @@ def outcomes(result):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["worker", "inner", "bwrap", "keeper"])
-def test_a_test_whose_sandbox_is_killed_from_outside_is_repeated(lab, tmp_path, monkeypatch, who):
+@pytest.mark.parametrize(
+    "kind, who",
+    [*(("cold", who) for who in COLD), *(("warm", who) for who in (*WARM, "zygote"))],
+)
+def test_a_test_whose_sandbox_is_killed_from_outside_is_repeated(
+    lab, tmp_path, monkeypatch, kind, who
+):
+    if kind == "cold":
+        monkeypatch.setattr(warm, "reason", {"reason": "this test wants cold ones"})
     work = submission(lab, tmp_path, ex2="def clip(numbers, lo, hi):\n    return numbers")
     undisturbed = grade_one(lab, work)
+    if kind == "warm" and warm.reason:
+        pytest.skip(warm.reason["reason"])
     kill_at(monkeypatch, "call", who, 1)
     result = grade_one(lab, work)
     assert outcomes(result) == outcomes(undisturbed) and result.score == 50
@@ -137,9 +157,12 @@ def test_a_sandbox_that_is_killed_at_its_start_is_started_once_more(monkeypatch)
             os.kill(starts[-1], signal.SIGKILL)
 
     monkeypatch.setattr(Session, "_start", start)
-    with Session(SandboxSpec()) as session:
+    with Session(SandboxSpec(warm=False)) as session:
         assert session.run_cell("x = 1", 60).error is None and len(starts) == 2
-    with Session(SandboxSpec()) as session, pytest.raises(SandboxUnavailable, match="did not"):
+    with (
+        Session(SandboxSpec(warm=False)) as session,
+        pytest.raises(SandboxUnavailable, match="did not"),
+    ):
         session.run_cell("x = 1", 60)
     assert len(starts) == 4
 
@@ -147,7 +170,7 @@ def test_a_sandbox_that_is_killed_at_its_start_is_started_once_more(monkeypatch)
 @pytest.mark.slow
 def test_a_killed_keeper_leaves_no_group():
     before = groups()
-    with Session(SandboxSpec()) as session:
+    with Session(SandboxSpec(warm=False)) as session:
         session._get_ready()
         assert len(groups()) > len(before) or limits.usable_parents() is None
         os.kill(chain(session)["keeper"], signal.SIGKILL)

@@ -79,10 +79,10 @@ def stored(root: Path) -> list[tuple[str, float]]:
 
 
 def wait_until(condition) -> None:
-    """Until it holds, or so long that it never will."""
-    end = time.monotonic() + 90
+    """Until it holds, or so long that it never will, however busy the machine is."""
+    end = time.monotonic() + 1800
     while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
+        time.sleep(0.3)
 
 
 def processes():

@@ -53,7 +53,7 @@ def attack():
             except OSError: pass
         try: seen += [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")]
         except OSError: pass
-    assert len(seen) > 8
+    assert len(seen) > 5
     return len(processes), [s for s in seen if "autograder" in s or COURSE in s or "suites" in s]
 """,
         (2, []),
@@ -212,6 +212,9 @@ def attack():
     libc, said = ctypes.CDLL(None, use_errno=True), []
     for flag in (0x10000000, 0x00020000, 0x40000000):
         said.append(libc.unshare(flag))
+    clone, sigchld = (56 if os.uname().machine == "x86_64" else 220), 17
+    said.append(libc.syscall(clone, 0x10000000 | sigchld, 0, 0, 0, 0))
+    said.append(libc.syscall(435, ctypes.byref(ctypes.c_uint64(0x10000000)), 64))
     said.append(libc.mount(b"none", b"/tmp", b"tmpfs", 0, None))
     said.append(libc.ptrace(16, 1, 0, 0))
     said.append(libc.syscall(250 if os.uname().machine == "x86_64" else 219, 0, -3, 0))
@@ -219,7 +222,7 @@ def attack():
     except (ValueError, OSError): pass
     return status["CapEff"], status["NoNewPrivs"], status["Seccomp"], os.getuid(), said
 """,
-        ("0000000000000000", "1", "2", 1000, [-1] * 6),
+        ("0000000000000000", "1", "2", 1000, [-1] * 8),
     ),
     Attack(
         35,

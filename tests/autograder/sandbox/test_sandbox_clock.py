@@ -102,14 +102,14 @@ def test_a_cell_costs_what_it_computes(victim):
 @pytest.mark.slow
 def test_hashes_and_so_the_order_of_sets_are_the_same_in_every_sandbox(victim):
     cell = "def attack(): return [hash('efflib'), *{str(n) for n in range(9)}]"
-    with Session(SandboxSpec()) as other:
+    with Session(SandboxSpec(warm=False)) as other:
         other.run_cell(cell)
         assert other.call("attack") == victim.run(cell)
 
 
 @pytest.mark.slow
-def test_a_sandbox_has_its_own_share_of_the_cpus():
-    with Session(SandboxSpec()) as session:
+def test_a_sandbox_has_its_own_share_of_the_cpus(kind):
+    with Session(SandboxSpec(**kind)) as session:
         said = int(session.run_cell("import os\nprint(os.nice(0))", 60).stdout)
         folders = session._process._folders
     _, parents = limits.usable_parents() or (0, ())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from victims import BUDGET
 
-from autograder.sandbox import launch, limits, remote
+from autograder.sandbox import launch, limits, remote, warm
 from autograder.sandbox.diagnose import diagnose
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import Session
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 GRADER = """
     import os, sys
     from autograder.sandbox.session import *
-    session = Session(SandboxSpec())
+    session = Session(SandboxSpec(warm=%s))
     session.run_cell("import ctypes; ctypes.CDLL(None).prctl(15, b'%s', 0, 0, 0)", 60)
     print(os.getpid(), flush=True)
     sys.stdin.read()
@@ -60,9 +60,10 @@ def eventually(condition) -> bool:
     return condition()
 
 
-def test_nothing_is_left_when_the_grader_is_killed():
-    name = f"eff-{os.getpid()}"
-    grader = python(GRADER % name)
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_nothing_is_left_when_the_grader_is_killed(warm):
+    name = f"eff-{warm:d}{os.getpid()}"
+    grader = python(GRADER % (warm, name))
     pid = int(grader.stdout.readline())
     assert named(name)
     assert groups(pid) or limits.usable_parents() is None
@@ -71,21 +72,26 @@ def test_nothing_is_left_when_the_grader_is_killed():
     assert eventually(lambda: not named(name) and not groups(pid))
 
 
-def test_a_session_outlives_its_thread_and_close_removes_everything():
+def test_a_session_outlives_its_thread_and_close_removes_everything(kind):
+    warm.close()
     before, made = groups(os.getpid()), []
-    thread = threading.Thread(target=lambda: made.append(Session(SandboxSpec())))
+    thread = threading.Thread(target=lambda: made.append(Session(SandboxSpec(**kind))))
     thread.start()
     thread.join()
     with made[0] as opened:
         opened.run_cell("import ctypes; ctypes.CDLL(None).prctl(15, b'eff-close', 0, 0, 0)", 60)
         assert named("eff-close")
-    assert not named("eff-close") and groups(os.getpid()) == before
+    assert not named("eff-close")
+    warm.close()
+    assert groups(os.getpid()) == before
 
 
-def test_close_before_it_is_ready():
+def test_close_before_it_is_ready(kind):
+    warm.close()
+    Session(SandboxSpec(**kind)).close()
     before, fds = groups(os.getpid()), len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        Session(SandboxSpec()).close()
+        Session(SandboxSpec(**kind)).close()
     assert groups(os.getpid()) == before and len(os.listdir("/proc/self/fd")) == fds
 
 
@@ -124,7 +130,9 @@ def fake_bwrap(folder: Path, script: str) -> str:
 def test_a_bwrap_that_fails_is_explained(monkeypatch, tmp_path, said, remedy):
     fake = fake_bwrap(tmp_path, f'echo "{said}" >&2; exit 1')
     monkeypatch.setattr(launch, "bwrap", lambda: fake)
-    with Session(SandboxSpec()) as opened, pytest.raises(SandboxUnavailable, match="did not") as e:
+    monkeypatch.setattr(warm, "reason", {})
+    spec = SandboxSpec(withhold=("efflib.zoo.train",))  # no zygote has been started for it
+    with Session(spec) as opened, pytest.raises(SandboxUnavailable, match="did not") as e:
         opened.run_cell("x = 1")
     assert said in str(e.value) and remedy in str(e.value)
 
@@ -140,9 +148,9 @@ def test_a_missing_bwrap_is_explained(monkeypatch):
 
 def test_too_little_memory_for_torch_is_explained():
     if limits.usable_parents() is None:
-        spec, said = SandboxSpec(memory_mb=-(10**9)), "did not start"
+        spec, said = SandboxSpec(memory_mb=-(10**9), warm=False), "did not start"
     else:
-        spec, said = SandboxSpec(memory_mb=20), "memory_mb=20 is too little"
+        spec, said = SandboxSpec(memory_mb=20, warm=False), "memory_mb=20 is too little"
     with Session(spec) as opened, pytest.raises(SandboxUnavailable, match=said):
         opened.run_cell("x = 1")
 
@@ -155,7 +163,7 @@ def test_a_sandbox_that_cannot_be_started_again_is_remembered(monkeypatch):
     def refuse(spec):
         raise refusal
 
-    monkeypatch.setattr(launch, "start", refuse)
+    monkeypatch.setattr(warm, "start", refuse)
     with pytest.raises(SandboxUnavailable):
         student.anything()
     assert student.unavailable is refusal
@@ -163,7 +171,9 @@ def test_a_sandbox_that_cannot_be_started_again_is_remembered(monkeypatch):
 
 def test_diagnose_names_what_works():
     rows = diagnose()
-    assert [row[0] for row in rows] == ["bubblewrap", "limits", "packages", "sandbox"]
+    assert [row[0] for row in rows] == [
+        "bubblewrap", "limits", "packages", "sandbox", "warm sandboxes",
+    ]  # fmt: skip
     assert all(row[1] for row in rows), rows
 
 
@@ -174,11 +184,14 @@ ORDINARY = """
     from autograder.sandbox import limits
     from autograder.sandbox.session import *
     out = {"cgroup": limits.usable_parents() is not None, "user": os.getuid()}
-    with Session(SandboxSpec(memory_mb=500, processes=40)) as session:
+    with Session(SandboxSpec(memory_mb=500, processes=40, warm=sys.argv[2] == "warm")) as session:
         session.run_cell(sys.argv[1], 60)
         for name in ("forks", "memory"):
             try: out[name] = session.call(name, (), {}, 60)
             except StudentError as fault: out[name] = fault.kind
+    from autograder.sandbox import warm
+    out["why"] = warm.reason.get("reason", "")
+    out["warm"] = isinstance(session._process, warm.Child)
     print(json.dumps(out))
 """
 CELL = """
@@ -212,9 +225,10 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
 """
 
 
-def test_an_ordinary_user_gets_limits_too():
+@pytest.mark.parametrize("temperature", ["cold", "warm"])
+def test_an_ordinary_user_gets_limits_too(temperature):
     """Where the tests run as root: user nobody with a copy of the course, without a cgroup."""
-    command = [sys.executable, "-c", textwrap.dedent(ORDINARY), CELL]
+    command = [sys.executable, "-c", textwrap.dedent(ORDINARY), CELL, temperature]
     with tempfile.TemporaryDirectory() as folder:
         if os.geteuid() == 0:
             os.chmod(folder, 0o755)
@@ -226,6 +240,7 @@ def test_an_ordinary_user_gets_limits_too():
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     out = json.loads(done.stdout)
+    assert out["warm"] is (temperature == "warm"), out["why"]
     assert 10 <= out["forks"] <= 40
     assert out["memory"] in ("MemoryError", "MemoryLimit")
     if os.geteuid() == 0:

@@ -136,6 +136,8 @@ def run(program: bytes, number: int, argument: int, architecture: int) -> int:
             (value,) = struct.unpack_from("=I", data, constant)
         elif operation == seccomp.JUMP_EQUAL:
             at += if_true if value == constant else if_false
+        elif operation == seccomp.JUMP_SET:
+            at += if_true if value & constant else if_false
         elif operation == seccomp.JUMP_ABOVE:
             at += if_true if value >= constant else if_false
         else:
@@ -148,9 +150,12 @@ def test_the_filter_denies_what_it_names_and_nothing_else(monkeypatch, machine):
     column, audit = seccomp.ARCHITECTURES[machine]
     program, socket = seccomp.program(), seccomp.SOCKET[column]
     denied = {numbers[column] for numbers in seccomp.DENIED.values()}
-    for number in set(range(600)) - {socket}:
+    for number in set(range(600)) - {socket, seccomp.CLONE3}:
         wanted = seccomp.NOT_PERMITTED if number in denied else seccomp.ALLOW
         assert run(program, number, 0, audit) == wanted
+    assert run(program, seccomp.CLONE3, 0, audit) == seccomp.NOT_THERE
+    for flags in (0x10000000, 0x7E020011):
+        assert run(program, seccomp.CLONE[column], flags, audit) == seccomp.NOT_PERMITTED
     for family in range(50):
         wanted = seccomp.ALLOW if family in (1, 2, 10) else seccomp.NOT_PERMITTED
         assert run(program, socket, family, audit) == wanted
