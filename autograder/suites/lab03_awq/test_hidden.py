@@ -199,6 +199,8 @@ def test_scores_against_float64(student, rng):
         score = expect_tensor(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (9,))
         expected = x.double().abs().reshape(-1, 9).mean(0)
         expect_close(score, expected, what=f"scores of {list(shape)}", rtol=64 * FLOAT32)
+        again = expect_tensor(student.mean_magnitude(2 * x), "mean_magnitude(2 x)", torch.float32)
+        expect_close(again, 2 * expected, what="scores of 2 x", rtol=64 * FLOAT32)
     x = (torch.rand(3000, 4, generator=rng) + 1).bfloat16()
     score = expect_tensor(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (4,))
     expect_close(score, x.double().mean(0), what="scores in bfloat16", rtol=3000 * FLOAT32)
@@ -220,6 +222,9 @@ def test_ranks(student, rng):
         left[channels] = False
         if left.any():
             assert score[channels].min() >= score[left].max(), "a larger score was left out"
+    first, last = torch.arange(40.0), torch.arange(40.0).flip(0)  # one after the other
+    found = [sorted(student.top_channels(score, 0.05).tolist()) for score in (first, last)]
+    assert found == [[38, 39], [0, 1]], "another score of the same length: the same channels"
     assert student.top_channels(torch.tensor([-3.0]), 1.0).tolist() == [0], "K = 1"
     for fraction in (-0.1, 0.0, 1.001, math.nan):
         with pytest.raises(ValueError):
@@ -260,8 +265,9 @@ def test_none_all_and_bfloat16(student, rng):
     assert torch.equal(keep(student, w, everything, 3, 4), w), "all channels kept, and w differs"
     half, one = w.bfloat16(), torch.tensor([5])
     expect_rounded(keep(student, half, one, 4, 8), half.float(), 4, 8, "bfloat16", kept=[5])
-    again = keep(student, w.flip(0), torch.tensor([1, 6]), 2, 4)  # the shape of the last call
-    expect_rounded(again, w.flip(0), 2, 4, "another weight of that shape", kept=[1, 6])
+    for case, kept in ((w, [1, 6]), (w.flip(0), [1, 6]), (w, [2, 3])):  # arguments of one shape
+        w_hat = keep(student, case, torch.tensor(kept), 2, 4)
+        expect_rounded(w_hat, case, 2, 4, "another weight of that shape", kept=kept)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -347,6 +353,17 @@ def test_output_error_against_float64(student, rng):
             bound = (2 * out.abs() * slack + slack**2).mean().item()
             bound += 64 * FLOAT32 * out.square().mean().item()
             expect_close(value, out.square().mean().item(), what="output_error", atol=bound)
+            other = expect_number(student.output_error(x, w_hat, w), "output_error(...)")
+            expect_close(other, out.square().mean().item(), what="w and w_hat swapped", atol=bound)
+            zero = expect_number(student.output_error(x, w_hat, w_hat), "output_error(...)")
+            assert zero == 0, f"output_error of equal weights is {zero}"
+    half = [torch.randn(9, 12, generator=rng).bfloat16() for _ in range(2)]
+    x = torch.randn(4, 12, generator=rng).bfloat16()
+    out = x.double() @ (half[1].double() - half[0].double()).T
+    slack = 32 * FLOAT32 * (x.double().abs() @ (half[0].double().abs() + half[1].double().abs()).T)
+    bound = (2 * out.abs() * slack + slack**2).mean().item() + 64 * FLOAT32 * out.square().mean()
+    value = expect_number(student.output_error(x, *half), "output_error(...)")
+    expect_close(value, out.square().mean().item(), what="all in bfloat16", atol=float(bound))
 
 
 @exercise(
@@ -583,6 +600,8 @@ def test_products_against_float64(student, rng):
             y = student.w4a16_linear(x, words, scale, zeros, bias)
             expect_tensor(y, "w4a16_linear(...)", torch.float32, (*lead, n))
             expect_product(y, x, w_hat, bias, FLOAT32, f"weight [{n}, {n_groups * group_size}]")
+            y = student.w4a16_linear(-2 * x, words, scale, zeros, bias)  # arguments of one shape
+            expect_product(y, -2 * x, w_hat, bias, FLOAT32, "another x of that shape")
 
 
 @exercise(
