@@ -42,7 +42,8 @@ def test_at_the_ridge_reading_and_computing_take_the_same_time(step, machine):
         assert b == math.inf
         for batch in (1, 10**6):
             reading = (step.weights + batch * step.kv) / machine.bandwidth
-            assert r.step_seconds(step, machine, batch) == reading
+            # a lead of 0 may be a rounding: then both times are equal but for one
+            assert r.step_seconds(step, machine, batch) == pytest.approx(reading, rel=1e-12)
     elif lead > 1e-6 * step.flops / machine.peak:  # else the difference has lost its digits
         reading = (step.weights + b * step.kv) / machine.bandwidth
         assert reading == pytest.approx(b * step.flops / machine.peak, rel=1e-6)
