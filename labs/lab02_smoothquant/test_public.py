@@ -33,10 +33,11 @@ def sums(x_codes, x_step, w_codes, w_step):
 
 def expect_within(observed, expected, bound, what):
     off = (observed.double() - expected).abs()
-    worst = int((off - bound).flatten().argmax())
-    assert (off <= bound).all(), (
+    wrong = ~(off <= bound)  # NaN is wrong, too
+    worst = int(torch.where(wrong, (off - bound).nan_to_num(torch.inf), -torch.inf).argmax())
+    assert not wrong.any(), (
         f"{what}: {observed.flatten()[worst]:.6g} where {expected.flatten()[worst]:.6g} is right; "
-        f"{int((off > bound).sum())} of {off.numel()} outputs differ"
+        f"{int(wrong.sum())} of {off.numel()} outputs differ"
     )
 
 
@@ -46,8 +47,8 @@ def expect_within(observed, expected, bound, what):
 def drive_maxima(student, batches):
     """Runs beside the student's code: maxima of two layers, and what the search leaves behind.
 
-    That is: hooks, forward passes, and (other people's hooks, training mode, gradients) as they
-    are afterwards; before, they were (2, True, True).
+    That is: hooks, whether gradients were on in each forward pass, and (other people's hooks,
+    training mode, gradients) as they are afterwards; before, they were (2, True, True).
     """
     import torch
     from torch import nn
@@ -60,7 +61,9 @@ def drive_maxima(student, batches):
     model.add_module("relu", nn.ReLU())
     model.add_module("second", second)
     passes = []
-    counter = model.register_forward_pre_hook(lambda module, args: passes.append(1))
+    counter = model.register_forward_pre_hook(
+        lambda module, args: passes.append(torch.is_grad_enabled())
+    )
     other = first.register_forward_pre_hook(lambda module, args: None)
     maxima = student.channel_maxima(model, ["first", "second"], batches)
     kept = (counter.id in model._forward_pre_hooks) + (other.id in first._forward_pre_hooks)
@@ -72,7 +75,7 @@ def drive_maxima(student, batches):
         len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
         for m in model.modules()
     )
-    return maxima, hooks, len(passes), state
+    return maxima, hooks, passes, state
 
 
 BATCHES = [
@@ -97,6 +100,13 @@ def test_maxima_by_hand(student, rng):
     for name, values in expected.items():
         expect_tensor(maxima[name], f"x_max of {name!r}", torch.float32, (3,))
         assert maxima[name].tolist() == values, f"{name}: {maxima[name].tolist()}, not {values}"
+    maxima, _, _, _ = student.drive(drive_maxima, [torch.stack(BATCHES)])
+    seen = {name: maxima[name].tolist() for name in expected if name in maxima}
+    assert seen == expected, f"both batches as one [2, 2, 3]: {seen}, not {expected}"
+    again, _, _, _ = student.drive(drive_maxima, BATCHES[1:])
+    seen = {name: again[name].tolist() for name in expected if name in again}
+    right = {"first": [2.0, 1.0, 1.0], "second": [0.0, 1.0, 0.0]}
+    assert seen == right, f"a second search, over the second batch alone: {seen}, not {right}"
 
 
 @exercise(
@@ -110,7 +120,8 @@ def test_no_hook_stays(student, rng):
     maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
     assert maxima and len(maxima) == 2, "channel_maxima must return the maxima of both layers"
     assert hooks == 0, f"{hooks} hooks are still on the model"
-    assert passes == 4, f"{passes} forward passes for 4 batches"
+    assert len(passes) == 4, f"{len(passes)} forward passes for 4 batches"
+    assert not any(passes), "the model ran with gradients on"
     kept, training, gradients = state
     assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
     assert training, "the model was in training mode before, now it is in eval mode"
@@ -133,6 +144,9 @@ def test_outliers_by_hand(student, rng):
             f"x_max {x_max.tolist()}, median 2, ratio {ratio}: from {2 * ratio:g} up (itself "
             f"included) the channels are {expected}, not {found.tolist()}"
         )
+    found = student.outlier_channels(torch.tensor([0.0, 0.0, 5.0, 0.0, 9.0]), 3)
+    expect_tensor(found, "outlier_channels(...)", torch.int64)
+    assert found.tolist() == [2, 4], f"x_max 0, 0, 5, 0, 9: {found.tolist()}, expected [2, 4]"
 
 
 # ---- exercise 2: W8A8 ------------------------------------------------------------------------
@@ -181,6 +195,8 @@ def test_outputs_are_integer_sums(student, rng):
     seen = linear(student, torch.eye(24), w, None, "token")  # tokens that are exact in any grid
     expected, bound = sums(torch.eye(24).double(), 1, w_codes, 0.01)
     expect_within(seen, expected, bound, "x = I shows the rounded weight (one scale for all of it)")
+    seen = linear(student, torch.eye(24), -2 * w, None, "token")
+    expect_within(seen, -2 * expected, 2 * bound, "another weight of that shape, -2 W")
     steps = torch.tensor([[0.03], [0.5], [2.0], [0.25]]).double()
     x, x_codes = coded(4, 24, steps, rng)
     expected, bound = sums(x_codes, steps, w_codes, 0.01)
@@ -238,11 +254,13 @@ def test_columns_by_hand(student, rng):
         ("[B, T, K]", [[[1.0, 7.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]], [no, yes]),
     )
     for rule, x, expected in cases:
-        mask = student.outlier_columns(torch.tensor(x), 6.0)
-        expect_tensor(mask, "outlier_columns", torch.bool, (len(expected),))
-        assert mask.tolist() == expected, (
-            f"{rule}: x {x}, threshold 6: {mask.tolist()}, expected {expected}"
-        )
+        for factor in (1.0, 0.5):
+            mask = student.outlier_columns(torch.tensor(x) * factor, 6.0 * factor)
+            expect_tensor(mask, "outlier_columns", torch.bool, (len(expected),))
+            assert mask.tolist() == expected, (
+                f"{rule}: x {x} times {factor:g}, threshold {6 * factor:g}: {mask.tolist()}, "
+                f"expected {expected}"
+            )
 
 
 @exercise(
@@ -278,17 +296,18 @@ def test_the_rest_does_not_pay(student, rng):
     for i, j in enumerate(w_codes.abs().argmax(1).tolist()):  # each row is largest in channel 20
         w[i, [j, 20]], w_codes[i, [j, 20]] = w[i, [20, j]], w_codes[i, [20, j]]
     loud = torch.tensor([[1.0], [0.2], [-0.0301], [0.0]])  # one channel, with ordinary entries too
-    for size in (0.0, 50.0, 5000.0):
+    # x / 2 has the codes of x, so half the threshold gives half of y
+    for size, factor in ((0.0, 1.0), (50.0, 1.0), (5000.0, 1.0), (50.0, 0.5), (10.0, 2.0)):
         x = torch.cat([rest, size * loud], 1)
         # in double: outlier column as it is, the others through their grids
         x_mixed = torch.cat([x_codes * x_step, (size * loud).double()], 1)
         w_mixed = w_codes * w_step
         w_mixed[:, 20] = w[:, 20].double()
-        expected, bound = sums(x_mixed, 1, w_mixed, 1)
-        y = student.llm_int8_linear(x, w, None, threshold=6.0)
+        expected, bound = sums(x_mixed * factor, 1, w_mixed, 1)
+        y = student.llm_int8_linear(x * factor, w, None, threshold=6.0 * factor)
         expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
         floats = x.double() @ w.double().T
-        what = f"channel 20 reaches {size:g}"
+        what = f"channel 20 reaches {size * factor:g}, the threshold is {6 * factor:g}"
         assert size or ((y.double() - floats).abs() > bound).any(), (
             f"{what}: no outlier, but y is the product of x and w without any rounding"
         )
@@ -310,13 +329,17 @@ def scales(student, x_max, weights, alpha):
     "ex4",
     points=2,
     invariant="the lecture's example: s = 1, 4, 1, 3",
-    cause="maxima over the wrong dimension of W, no abs, or the two maxima swapped",
+    cause="maxima over the wrong dimension of W, no abs, the two maxima swapped, or powers in "
+    "bfloat16",
 )
 def test_lecture_example(student, rng):
     x = torch.tensor([[1.0, -16, 2, 6], [-2, 8, -1, -9]])
     w = torch.tensor([[2.0, 1, -2], [1, -1, -1], [2, -1, -2], [-1, -1, 1]]).T.contiguous()
     s = scales(student, x.abs().amax(0), [w], 0.5)
     expect_close(s, torch.tensor([1.0, 4.0, 1.0, 3.0]), what="s", rtol=16 * FLOAT32)
+    half = torch.tensor([3.0, 5.0, 7.0, 9.0]).bfloat16()  # 1 / 3 and the others need float32
+    s = scales(student, torch.ones(4).bfloat16(), [half[None]], 0.0)
+    expect_close(s, 1 / half.float(), what="s of bfloat16 at alpha = 0", rtol=16 * FLOAT32)
 
 
 @exercise(
@@ -347,8 +370,10 @@ def test_ends_of_alpha(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="one s for all weights that read X: the maximum is over the rows of all of them",
-    cause="only the first weight used, or a mean over the weights",
+    invariant="one s for all weights that read X: the maximum is over the rows of all of them; "
+    "a maximum of 0 counts as FLOOR",
+    cause="only the first weight used, a mean over the weights, those of an earlier call, or no "
+    "floor, or one for s",
 )
 def test_weights_share_the_scales(student, rng):
     x_max = torch.tensor([4.0, 4.0, 9.0])
@@ -356,58 +381,92 @@ def test_weights_share_the_scales(student, rng):
     for order in (weights, weights[::-1]):
         s = scales(student, x_max, order, 0.5)
         expect_close(s, torch.tensor([2.0, 1.0, 3.0]), what="s", rtol=16 * FLOAT32)
+    # other weights of these shapes: with W / 4 every s is twice as large
+    s = scales(student, x_max, [w / 4 for w in weights], 0.5)
+    expect_close(s, torch.tensor([4.0, 2.0, 6.0]), what="s for W / 4", rtol=16 * FLOAT32)
+    # a channel that is 0 in X or in W counts as 1e-5, before the square root
+    w = torch.tensor([[1.0, 0.0, 4.0]])
+    s = scales(student, torch.tensor([0.0, 1.0, 4.0]), [w], 0.5)
+    expected = torch.tensor([1e-5**0.5, 1e5**0.5, 1.0])
+    expect_close(s, expected, what="s where X or W is 0", rtol=32 * FLOAT32)
 
 
 # ---- exercise 5: folding ---------------------------------------------------------------------
 
 
-def drive_smooth(student, alpha):
-    """Runs beside the student's code: a small model before and after, in float64."""
-    import copy
+def drive_smooth(student, state, frozen, x_max, alpha, h):
+    """Runs beside the student's code: a small model with these parameters, and what `smooth` makes
+    of it.
 
+    Returns (parameters of the smoothed model, parameters of the model that came in, X / s, outputs,
+    names of the parameters that train), or None if no model came back.
+    """
     import torch
     from torch import nn
-
-    torch.manual_seed(3)
-    parts = {"norm": nn.LayerNorm(6), "q": nn.Linear(6, 4), "k": nn.Linear(6, 5, bias=False)}
-    parts["out"] = nn.Linear(4, 3)
 
     class Small(nn.Module):
         def __init__(self):
             super().__init__()
-            for name, module in parts.items():
-                self.add_module(name, module)
+            self.norm, self.q, self.k = (
+                nn.LayerNorm(6),
+                nn.Linear(6, 4),
+                nn.Linear(6, 5, bias=False),
+            )
+            self.out = nn.Linear(4, 3)
 
         def forward(self, h):
             self.seen = self.norm(h)
             return torch.cat([self.out(self.q(self.seen)), self.k(self.seen)], dim=-1)
 
-    model = Small().double()
-    with torch.no_grad():
-        model.norm.weight.copy_(torch.rand(6) + 0.5)
-        model.norm.bias.copy_(torch.tensor([0.0, 40.0, 0, 0, -3.0, 0.1]))
-    h = torch.randn(9, 6).double()
-    with torch.no_grad():
-        y = model(h)
-    x = model.seen
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    x_max = x.abs().amax(0).float()
-    smoothed = student.smooth(model, {"norm": ["q", "k"]}, {"q": x_max, "k": x_max}, alpha)
+    model = Small().to(h.dtype)
+    model.load_state_dict(state)
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    smoothed = student.smooth(model, {"norm": ["q", "k"]}, {"q": x_max, "k": x_max.clone()}, alpha)
     original = {name: p.detach().clone() for name, p in model.named_parameters()}
     if not isinstance(smoothed, nn.Module):
-        return x, y, before, original, None, None, None
-    smoothed = copy.deepcopy(smoothed)
-    with torch.no_grad():
-        y_after = smoothed(h)
+        return None
+    trainable = [name for name, p in smoothed.named_parameters() if p.requires_grad]
     after = {name: p.detach().clone() for name, p in smoothed.named_parameters()}
-    return x, y, before, original, smoothed.seen, y_after, after
+    with torch.no_grad():
+        y = smoothed(h)
+    return after, original, smoothed.seen.detach(), y, trainable
 
 
-def smooth_small(student, alpha):
-    x, y, before, original, x_after, y_after, after = student.drive(drive_smooth, alpha)
-    assert after is not None, "smooth must return a model"
-    assert set(after) == set(before), f"the parameters became {sorted(after)}"
-    return x, y, before, original, x_after, y_after, after
+def small_model(rng):
+    """(parameters, h [9, 6], X [9, 6], maxima of X) in float64: a norm with outlier channels."""
+    state = {"norm.weight": torch.rand(6, generator=rng) + 0.5}
+    state["norm.bias"] = torch.tensor([0.0, 40.0, 0, 0, -3.0, 0.1])
+    for name, rows, columns in (("q", 4, 6), ("k", 5, 6), ("out", 3, 4)):
+        state[f"{name}.weight"] = torch.randn(rows, columns, generator=rng)
+    state |= {"q.bias": torch.randn(4, generator=rng), "out.bias": torch.randn(3, generator=rng)}
+    state = {name: value.double() for name, value in state.items()}
+    h = torch.randn(9, 6, generator=rng).double()
+    x = torch.nn.functional.layer_norm(h, (6,), state["norm.weight"], state["norm.bias"])
+    return state, h, x, x.abs().amax(0).float()
+
+
+def small_outputs(state, x):
+    """Outputs of the small model for the activations x."""
+    q = x @ state["q.weight"].T + state["q.bias"]
+    return torch.cat([q @ state["out.weight"].T + state["out.bias"], x @ state["k.weight"].T], -1)
+
+
+def smooth_small(student, case, alpha, frozen=()):
+    """(parameters, X / s, outputs, names that train) after smoothing.
+
+    The model that came in must be as it was: everything else builds on that.
+    """
+    state, h, _, x_max = case
+    value = student.drive(drive_smooth, state, list(frozen), x_max, alpha, h)
+    assert value is not None, "smooth must return a model"
+    after, original, x_after, y_after, trainable = value
+    moved = [name for name in state if not torch.equal(original[name], state[name])]
+    assert not moved, f"the model that came in has changed in {moved}: smooth a copy"
+    assert set(after) == set(state), f"the parameters became {sorted(after)}"
+    for name, seen in after.items():
+        expect_tensor(seen, name, state[name].dtype, tuple(state[name].shape))
+    return after, x_after, y_after, trainable
 
 
 @exercise(
@@ -415,13 +474,18 @@ def smooth_small(student, alpha):
     points=2,
     invariant="the smoothed model gives the same outputs, from other activations",
     cause="another s for each linear, rows of the weights multiplied instead of columns, the "
-    "norm's bias forgotten, or a bias of a linear scaled",
+    "norm's bias forgotten, a bias of a linear scaled, or the model that came in changed",
 )
 def test_same_function(student, rng):
+    case = state, h, x, _ = small_model(rng)
+    # s itself cancels; g (or c), 1 / s and their product are rounded to float32, and w and w s: 5
+    # roundings of each product g h w and c w, 8 with terms of second order
+    plain = torch.nn.functional.layer_norm(h, (6,)).abs() * state["norm.weight"]
+    size = {name: value.abs() for name, value in state.items()}
+    bound = 8 * FLOAT32 * small_outputs(size, plain + state["norm.bias"].abs())
     for alpha in (0.0, 0.5, 1.0):
-        x, y, *_, x_after, y_after, _ = smooth_small(student, alpha)
-        gap = (y - y_after).abs().max().item()
-        assert gap <= 1e-10, f"alpha = {alpha}: the outputs moved by {gap:.3g}"
+        _, x_after, y_after, _ = smooth_small(student, case, alpha)
+        expect_within(y_after, small_outputs(state, x), bound, f"alpha = {alpha}, outputs")
         assert (x - x_after).abs().max() > 0.1, f"alpha = {alpha}: the activations did not change"
 
 
@@ -430,13 +494,15 @@ def test_same_function(student, rng):
     points=2,
     invariant="s is that of exercise 4 for all weights of the group: at alpha = 1 every channel of "
     "X reaches 1, at alpha = 0 every column of the weights",
-    cause="alpha ignored, s from one linear only or from X alone, or s multiplied into the norm "
-    "and divided out of the weights",
+    cause="alpha ignored, s from one linear only or from X alone, s multiplied into the norm and "
+    "divided out of the weights, or the model that came in changed",
 )
 def test_activations_are_divided(student, rng):
-    ones, rtol = torch.ones(6), 16 * FLOAT32
+    # roundings: s up to 12 (two powers and a quotient), on either side, and 5 where it is folded in
+    ones, rtol = torch.ones(6), 32 * FLOAT32
+    case = small_model(rng)
     for alpha in (1.0, 0.0, 0.5):
-        *_, x_after, _, after = smooth_small(student, alpha)
+        after, x_after, _, _ = smooth_small(student, case, alpha)
         x_max = x_after.abs().amax(0).float()
         both = torch.cat([after["q.weight"], after["k.weight"]])
         w_max = both.abs().amax(0).float()
@@ -452,16 +518,19 @@ def test_activations_are_divided(student, rng):
 @exercise(
     "ex5",
     points=2,
-    invariant="the model that came in is the same afterwards, and so are layers in no group",
-    cause="no copy, or a shallow one; or every linear layer multiplied",
+    invariant="the model that came in is the same afterwards, so are layers in no group, and "
+    "parameters that were frozen stay frozen",
+    cause="no copy, or a shallow one; every linear layer multiplied; or new parameters that "
+    "train, or do not, other than before",
 )
 def test_nothing_else_changes(student, rng):
-    _, _, before, original, _, _, after = smooth_small(student, 0.5)
-    moved = [name for name in before if not torch.equal(before[name], original[name])]
-    assert not moved, f"the original changed in {moved}"
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    state, *_ = case = small_model(rng)
+    after, _, _, trainable = smooth_small(student, case, 0.5, frozen=["q.weight", "out.bias"])
+    changed = {name for name in state if not torch.equal(state[name], after[name])}
     expected = {"norm.weight", "norm.bias", "q.weight", "k.weight"}
     assert changed == expected, f"changed: {sorted(changed)}, expected {sorted(expected)}"
+    free = set(state) - {"q.weight", "out.bias"}
+    assert set(trainable) == free, f"trainable: {sorted(trainable)}, expected {sorted(free)}"
 
 
 # ---- exercise 6: the sweep -------------------------------------------------------------------

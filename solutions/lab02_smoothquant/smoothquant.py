@@ -47,7 +47,8 @@
 # | $\alpha$ | | float | `alpha` | migration strength, 0 to 1 |
 #
 # All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
-# $\max|x| / 127$, and there is no zero point.
+# $\max|x| / 127$, and there is no zero point. No function of this lab changes its arguments: work
+# on new tensors.
 
 # %%
 import copy
@@ -213,7 +214,8 @@ lab.check("ex1")
 # **Pseudocode**
 # ```
 # for each name:  register a pre-hook on model.get_submodule(name):
-#                     now = |args[0]|, all dimensions but the last flattened, max over them
+#                     now = |args[0]| in float32, all dimensions but the last flattened,
+#                           max over them
 #                     maxima[name] = elementwise maximum of now and what is there already
 # try:     run every batch under torch.no_grad()
 # finally: remove all hooks
@@ -245,7 +247,7 @@ lab.check("ex1")
 # - The weight has one scale for the whole of it. The bias is added as it is.
 # - Only `"static"` looks at `x_max`; the other two kinds ignore it.
 # - `int8_codes`: $s$ = `x_max` / 127, codes clamped to -127..127. Where `x_max` is 0, any positive
-#   finite scale will do. Round x / s, with `torch.round`.
+#   finite scale will do. Round x / s in float32, with `torch.round`.
 # - `ValueError` for another `activations`, or `"static"` without `x_max`.
 # - Multiply codes or rounded values, as you like: the sums are the same.
 #
@@ -298,7 +300,7 @@ lab.check("ex2")
 # **Pseudocode**
 # ```
 # int8_codes:   s = x_max as float32 / 127, but 1 where that is 0
-#               codes = clamp(round(x / s), -127, 127) as int8
+#               codes = clamp(round(x as float32 / s), -127, 127) as int8
 # w8a8_linear:  x_max = max|x| along the last dim (keepdim) | max|x| | the argument
 #               q_x, s_x = int8_codes(x, x_max);   q_w, s_w = int8_codes(w, max|w|)
 #               y = (q_x as float) @ (q_w as float).T * (s_x * s_w) + bias
@@ -554,7 +556,8 @@ lab.check("ex3")
 # q_w, s_w = int8_codes(w, max|w| of each row)                  # s_w [N, 1]
 # rest = x with the columns O set to 0 (a new tensor)
 # q_x, s_x = int8_codes(rest, max|rest| of each token)          # s_x [..., 1]
-# y = (q_x @ q_w.T) * (s_x * s_w.T)  +  x[..., O] @ w[:, O].T  +  bias
+# y = (q_x as float) @ (q_w as float).T * (s_x * s_w.T)
+#     + x[..., O] @ w[:, O].T  +  bias                          # x, w and bias as float32
 # ```
 # **The usual error.** The scales are taken from x before the split: the outliers are multiplied
 # exactly, and everything else still pays for them.
@@ -647,7 +650,7 @@ lab.predict(
 # - `ValueError` unless $0 \le \alpha \le 1$.
 #
 # **Shapes** `x_max` [K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed; `s`
-# [K], float32, > 0.
+# [K], float32, > 0. Compute in float32: powers in bfloat16 have 8 significant bits.
 
 
 # %% solution="ex4"
@@ -676,6 +679,7 @@ lab.check("ex4")
 # **Pseudocode**
 # ```
 # raise ValueError unless 0 <= alpha <= 1
+# x_max, weights = all as float32
 # w_max = max|.| over the rows of torch.cat(weights)            # [K]
 # s = clamp(x_max, min=FLOOR)^alpha / clamp(w_max, min=FLOOR)^(1 - alpha)
 # ```
@@ -704,7 +708,8 @@ lab.check("ex4")
 # - `model` does not change. Nor do layers that are in no group.
 #
 # A norm without a bias has no attribute `bias`, or has `bias = None`. Parameters keep their dtype
-# and stay parameters.
+# and stay parameters; float32 inside is accurate enough. The copy is as trainable as the model
+# (what was frozen stays frozen), and its modules are in the same mode.
 
 
 # %% solution="ex5"
@@ -789,7 +794,7 @@ style.show(
 #
 # **Shapes** `x` [..., K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed;
 # `alphas`: a list of numbers in any order; `activations`: `"token"` or `"tensor"`; `errors`: a list
-# of floats in the order of `alphas`.
+# of floats in the order of `alphas`. Compute in float32 here, too.
 
 
 # %% solution="ex6"
@@ -821,6 +826,7 @@ lab.check("ex6")
 #
 # **Pseudocode**
 # ```
+# x, weights = all as float32
 # x_max = max|x| over all dimensions but the last
 # for alpha in alphas:
 #     s = smoothing_scales(x_max, weights, alpha)

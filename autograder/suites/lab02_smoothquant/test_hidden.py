@@ -7,19 +7,19 @@ offset of at most 0.4 of a step: no float32 formula for x / s can give another c
 import pytest
 import torch
 
-from efflib.lab import exercise, expect_close
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_number,
+    expect_same,
+    expect_tensor,
+)
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
 QMAX, FLOOR = 127, 1e-5
 CLEAR = 1e-4  # distance from a rounding tie, in steps, at which no float32 formula changes a code
-
-
-def check(value, call, dtype=None, shape=None):
-    assert isinstance(value, torch.Tensor), f"{call} returned {type(value).__name__}"
-    assert dtype is None or value.dtype == dtype, f"{call} has dtype {value.dtype}, not {dtype}"
-    assert shape is None or value.shape == shape, f"{call}: shape {list(value.shape)}, not {shape}"
-    return value
 
 
 def coded(shape, step, rng, reach=120):
@@ -48,8 +48,8 @@ def product(x, w, bias=None):
 
 
 def expect_within(observed, expected, bound, what):
-    off = (observed.double() - expected).abs()
-    assert (off <= bound).all(), f"{what}: {int((off > bound).sum())} of {off.numel()} differ"
+    error = (observed.double() - expected).abs()
+    expect_at_most(error, bound, f"{what}: |y - expected|")
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -91,10 +91,10 @@ def test_maxima_of_a_random_network(student, rng):
             "channel_maxima must return a dict with an entry for each name and no other"
         )
         rows = torch.cat([b.flatten(0, -2) for b in batches])
-        up = check(maxima["block.up"], "x_max", torch.float32, (7,))
+        up = expect_tensor(maxima["block.up"], "x_max", torch.float32, (7,))
         assert torch.equal(up, rows.abs().amax(0)), "the maxima of the first layer differ"
         inner = torch.tanh(rows.double() @ w.double().T).abs().amax(0)
-        down = check(maxima["block.down"], "x_max", torch.float32, (5,))
+        down = expect_tensor(maxima["block.down"], "x_max", torch.float32, (5,))
         # a sum of 7 products, and tanh, which does not enlarge errors
         size = (rows.double().abs() @ w.double().abs().T).amax()
         expect_close(down, inner, what="maxima inside", atol=(size * 16 * FLOAT32).item())
@@ -126,8 +126,12 @@ def test_layer_that_runs_twice(student, rng):
     b[:, 0] = 0
     maxima = student.drive(drive_twice, torch.stack([a, b]))
     both = torch.maximum(a.abs().amax(0), b.abs().amax(0))
-    assert torch.equal(check(maxima["layer"], "x_max", None, (4,)), both), "calls were missed"
-    assert torch.equal(check(maxima["other"], "x_max", None, (4,)), a.abs().amax(0)), "mixed up"
+    assert torch.equal(expect_tensor(maxima["layer"], "x_max", None, (4,)), both), (
+        "calls were missed"
+    )
+    assert torch.equal(expect_tensor(maxima["other"], "x_max", None, (4,)), a.abs().amax(0)), (
+        "mixed up"
+    )
 
 
 def drive_error(student, good, bad):
@@ -155,7 +159,7 @@ def test_model_that_raises(student, rng):
     kind, hooks, maxima = student.drive(drive_error, good, torch.randn(2, 5, generator=rng))
     assert kind == "RuntimeError", f"the model's RuntimeError came out as {kind or 'nothing'}"
     assert hooks == 0, f"{hooks} hooks stayed on a model that raised"
-    assert torch.equal(check(maxima["0"], "x_max"), good.abs().amax(0)), "maxima differ"
+    assert torch.equal(expect_tensor(maxima["0"], "x_max"), good.abs().amax(0)), "maxima differ"
 
 
 def drive_side_effects(student, batch):
@@ -192,7 +196,7 @@ def drive_side_effects(student, batch):
 def test_side_effects(student, rng):
     batch = torch.randn(3, 4, generator=rng).bfloat16()
     maxima, grads, kept, enabled, modes = student.drive(drive_side_effects, batch)
-    first = check(maxima["0"], "x_max", torch.float32, (4,))
+    first = expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
     assert torch.equal(first, batch.abs().amax(0).float()), "maxima of bfloat16 inputs differ"
     assert grads == [False], f"one pass without gradients is asked, gradients were on: {grads}"
     assert kept == 1, "a hook that was on the model before is gone"
@@ -212,6 +216,7 @@ def test_rule_for_outliers(student, rng):
         ([0.0, 0.0, 0.0, 5.0, 0.0], 3, [3]),
         ([0.0, 0.0, 0.0], 3, []),
         ([7.0], 1, [0]),
+        ([2.0, 5.0, 4.875, 1.0, 0.5], 2.5, [1]),
     ]
     x_max = torch.rand(101, generator=rng) + 0.5
     where = torch.randperm(101, generator=rng)[:6]
@@ -219,7 +224,7 @@ def test_rule_for_outliers(student, rng):
     cases.append((x_max.tolist(), 8, sorted(where.tolist())))
     for values, ratio, expected in cases:
         found = student.outlier_channels(torch.tensor(values), ratio)
-        check(found, "outlier_channels", torch.int64, (len(expected),))
+        expect_tensor(found, "outlier_channels", torch.int64, (len(expected),))
         assert found.tolist() == expected, f"{found.tolist()}, expected {expected}"
 
 
@@ -228,7 +233,7 @@ def test_rule_for_outliers(student, rng):
 
 def w8a8(student, x, w, bias, kind, x_max=None):
     y = student.w8a8_linear(x, w, bias, kind, x_max=x_max)
-    return check(y, f"w8a8_linear({kind!r})", torch.float32, (*x.shape[:-1], w.shape[0]))
+    return expect_tensor(y, f"w8a8_linear({kind!r})", torch.float32, (*x.shape[:-1], w.shape[0]))
 
 
 def drive_view(student, x, w, kind):
@@ -266,8 +271,11 @@ def test_every_kind_against_integers(student, rng):
         if kind != "static":
             turned = x.view(2, 3, 12).transpose(0, 1).contiguous()
             seen = student.drive(drive_view, turned, w.T.contiguous(), kind)
-            check(seen, "w8a8_linear", torch.float32, (2, 3, 5))
+            expect_tensor(seen, "w8a8_linear", torch.float32, (2, 3, 5))
             expect_within(seen.view(6, 5), y, bound, f"{kind}, not contiguous")
+            y, bound = product(x_hat.flip(0, 1) * 2, w_hat.flip(0))  # the same shapes again
+            seen = w8a8(student, x.flip(0, 1) * 2, w.flip(0), None, kind)
+            expect_within(seen, y, bound, f"{kind}, another x and w")
 
 
 @exercise(
@@ -320,9 +328,9 @@ def test_zeros(student, rng):
 )
 def test_scale_and_sign(student, rng):
     x, w = torch.randn(4, 10, generator=rng), torch.randn(3, 10, generator=rng)
-    assert ((w8a8(student, x, w, None, "tensor") - x @ w.T).abs() < 1).all(), "far from x W^T"
     for kind in ("token", "tensor"):
         y = w8a8(student, x, w, None, kind)
+        expect_at_most((y - x @ w.T).abs(), 1.0, f"{kind}: |y - x W^T|")
         for factor in (2.0**-40, 2.0**30, -1.0):
             expect_close(
                 w8a8(student, x * factor, w, None, kind),
@@ -332,18 +340,11 @@ def test_scale_and_sign(student, rng):
             )
 
 
-def drive_unchanged(student, x, w, kind):
-    """Runs beside the student's code: are the arguments as before?"""
-    before = [x.clone(), w.clone()]
-    student.w8a8_linear(x, w, None, kind)
-    return bool((x == before[0]).all() and (w == before[1]).all())
-
-
 @exercise(
     "ex2",
     points=2,
-    invariant="bfloat16 is computed in float32; wrong arguments raise ValueError; nothing changes",
-    cause="arithmetic in bfloat16 (8 significant bits), or in-place rounding of x or w",
+    invariant="bfloat16 is computed in float32; wrong arguments raise ValueError",
+    cause="arithmetic in bfloat16 (8 significant bits), or names taken for one another",
 )
 def test_bfloat16_and_arguments(student, rng):
     # steps of 2^-3 and values of at most 8 significant bits are exact in bfloat16
@@ -355,8 +356,6 @@ def test_bfloat16_and_arguments(student, rng):
     y, bound = product(codes / 8, w_codes / 64)
     for kind in ("token", "tensor"):
         expect_within(w8a8(student, x, w, None, kind), y, bound, f"bfloat16, {kind}")
-        free = torch.randn(4, 16, generator=rng), torch.randn(6, 16, generator=rng)
-        assert student.drive(drive_unchanged, *free, kind), f"{kind} changed x or w"
     x = (torch.rand(200, generator=rng) * 3 + 0.1).bfloat16()
     steps = x.double() * QMAX / 3.1  # x_max = 3.1: no step that bfloat16 holds exactly
     clear = (steps - steps.floor() - 0.5).abs() > CLEAR
@@ -373,7 +372,7 @@ def test_bfloat16_and_arguments(student, rng):
 
 def split(student, x, w, bias, threshold):
     y = student.llm_int8_linear(x, w, bias, threshold)
-    return check(y, "llm_int8_linear", torch.float32, (*x.shape[:-1], w.shape[0]))
+    return expect_tensor(y, "llm_int8_linear", torch.float32, (*x.shape[:-1], w.shape[0]))
 
 
 def true_split(x, x_hat, w, w_hat, bias, outlier):
@@ -383,8 +382,14 @@ def true_split(x, x_hat, w, w_hat, bias, outlier):
     return product(*mixed, bias)
 
 
+THRESHOLDS = (6.0, 1.5, 24.0)  # powers of 2 apart: x 2^k has the codes of x
+
+
 def split_case(rng, tokens=5, k=14, n=6, outliers=3):
-    """x and w made from codes; `outliers` columns of x hold large values in one token or more."""
+    """x and w made from codes; `outliers` columns of x hold large values in one token or more.
+
+    Large: from 6 up; all other columns stay below 5.1.
+    """
     x_step = (0.01 + 0.03 * torch.rand(tokens, 1, generator=rng)).double()  # below 127 * 0.04 = 5.1
     x, x_codes = coded((tokens, k), x_step, rng)
     w_step = (0.01 + 0.1 * torch.rand(n, 1, generator=rng)).double()
@@ -411,11 +416,14 @@ def split_case(rng, tokens=5, k=14, n=6, outliers=3):
 )
 def test_split_against_both_sums(student, rng):
     for outliers in (0, 1, 4):
-        x, x_hat, w, w_hat, outlier = split_case(rng, outliers=outliers)
-        bias = torch.randn(w.shape[0], generator=rng)
-        for b in (bias, None):
-            y, bound = true_split(x, x_hat, w, w_hat, b, outlier)
-            expect_within(split(student, x, w, b, 6.0), y, bound, f"{outliers} outlier columns")
+        for threshold in THRESHOLDS:
+            x, x_hat, w, w_hat, outlier = split_case(rng, outliers=outliers)
+            x, x_hat = x * (threshold / 6), x_hat * (threshold / 6)
+            bias = torch.randn(w.shape[0], generator=rng)
+            for b in (bias, None):
+                y, bound = true_split(x, x_hat, w, w_hat, b, outlier)
+                what = f"{outliers} outlier columns, threshold {threshold:g}"
+                expect_within(split(student, x, w, b, threshold), y, bound, what)
 
 
 @exercise(
@@ -430,8 +438,10 @@ def test_scale_of_a_row(student, rng):
     codes = torch.randint(-20, 21, w.shape, generator=rng).double()
     w = ((codes + 0.8 * torch.rand(w.shape, generator=rng) - 0.4) * step).float()
     w[:, outlier] = QMAX * step
-    y, bound = true_split(x, x_hat, w, codes * step, None, outlier)
-    expect_within(split(student, x, w, None, 6.0), y, bound, "a large weight at the outlier")
+    for factor, threshold in ((1, 6.0), (4, 24.0)):
+        y, bound = true_split(x * factor, x_hat * factor, w, codes * step, None, outlier)
+        seen = split(student, x * factor, w, None, threshold)
+        expect_within(seen, y, bound, f"a large weight at the outlier, threshold {threshold:g}")
 
 
 @exercise(
@@ -448,7 +458,9 @@ def test_scale_of_a_token(student, rng):
     x_hat = torch.cat([codes * 0.002, torch.zeros(4, 1).double()], 1)
     outlier = torch.arange(11) == 10
     y, bound = true_split(x, x_hat, w, w_codes * 0.1, None, outlier)
-    expect_within(split(student, x, w, None, 6.0), y, bound, "a column that is large once")
+    for threshold in (6.0, 48.0):  # the column reaches 50, all else 0.254
+        what = f"a column that is large once, threshold {threshold:g}"
+        expect_within(split(student, x, w, None, threshold), y, bound, what)
 
 
 @exercise(
@@ -462,23 +474,19 @@ def test_edges_of_the_split(student, rng):
     x = 10 + torch.rand(2, 8, generator=rng)
     y, bound = product(x, w)
     expect_within(split(student, x, w, None, 6.0), y, bound, "only outliers")
-    edge = torch.tensor([[6.0, -6.0, 5.9375, 0.0]])
-    mask = check(student.outlier_columns(edge, 6.0), "outlier_columns", torch.bool, (4,))
-    assert mask.tolist() == [True, True, False, False], f"{edge.tolist()}: {mask.tolist()}"
-
-
-def drive_split_unchanged(student, x, w):
-    """Runs beside the student's code: are the arguments as before?"""
-    before = [x.clone(), w.clone()]
-    student.llm_int8_linear(x, w, None, 6.0)
-    return bool((x == before[0]).all() and (w == before[1]).all())
+    for factor in (1.0, 0.25, 4.0):
+        edge = torch.tensor([[6.0, -6.0, 5.9375, 0.0]]) * factor
+        mask = student.outlier_columns(edge, 6.0 * factor)
+        expect_tensor(mask, "outlier_columns", torch.bool, (4,))
+        expected = [True, True, False, False]
+        assert mask.tolist() == expected, f"{edge.tolist()}, {6 * factor:g}: {mask.tolist()}"
 
 
 @exercise(
     "ex3",
     points=1,
-    invariant="tokens of 0, one token, [B, T, K] and bfloat16 work; x and w do not change",
-    cause="x[:, outlier] on three dimensions, 0 / 0 for a token of zeros, or outliers zeroed in x",
+    invariant="tokens of 0, one token, [B, T, K] and bfloat16 work",
+    cause="x[:, outlier] on three dimensions, 0 / 0 for a token of zeros, or sums in bfloat16",
 )
 def test_shapes_of_the_split(student, rng):
     x, x_hat, w, w_hat, outlier = split_case(rng, tokens=6)
@@ -489,7 +497,6 @@ def test_shapes_of_the_split(student, rng):
     # by itself, a token has its own outlier columns only: the first one has them all
     y, bound = true_split(x[:1], x_hat[:1], w, w_hat, None, outlier)
     expect_within(split(student, x[:1], w, None, 6.0), y, bound, "one token")
-    assert student.drive(drive_split_unchanged, x, w), "x or w changed"
     large = torch.full((2, 4), 300.0).bfloat16()
     exact = large.double() @ torch.ones(4, 3).double()
     seen = split(student, large, torch.ones(3, 4), None, 6.0)
@@ -501,7 +508,7 @@ def test_shapes_of_the_split(student, rng):
 
 def scales(student, x_max, weights, alpha):
     s = student.smoothing_scales(x_max, weights, alpha)
-    return check(s, "smoothing_scales", torch.float32, tuple(x_max.shape))
+    return expect_tensor(s, "smoothing_scales", torch.float32, tuple(x_max.shape))
 
 
 def true_scales(x_max, weights, alpha):
@@ -564,19 +571,11 @@ def test_law_of_scales(student, rng):
             expect_close(more_w, s.double() * c ** (alpha - 1), what="s of c W", rtol=64 * FLOAT32)
 
 
-def drive_scales_unchanged(student, x_max, weights, alpha):
-    """Runs beside the student's code: are the arguments as before? And the scales."""
-    before = [x_max.clone(), *[w.clone() for w in weights]]
-    s = student.smoothing_scales(x_max, weights, alpha)
-    same = all(bool((a == b).all()) for a, b in zip(before, [x_max, *weights], strict=True))
-    return s, same
-
-
 @exercise(
     "ex4",
     points=2,
-    invariant="bfloat16 gives the float32 scales; alpha outside 0..1 raises; nothing changes",
-    cause="powers in bfloat16, no check of alpha, or clamp_ and abs_ on the arguments",
+    invariant="bfloat16 gives the float32 scales; alpha outside 0..1 raises",
+    cause="powers in bfloat16, or no check of alpha",
 )
 def test_scales_of_bfloat16(student, rng):
     x_max = (9 * torch.rand(8, generator=rng)).bfloat16()
@@ -584,10 +583,9 @@ def test_scales_of_bfloat16(student, rng):
     s = scales(student, x_max, weights, 0.7)
     expect_close(s, true_scales(x_max, weights, 0.7), what="s of bfloat16", rtol=32 * FLOAT32)
     x_max, weights = x_max.float() * (torch.arange(8) > 0), [w.float() for w in weights]
-    s, same = student.drive(drive_scales_unchanged, x_max, weights, 0.5)
-    assert same, "smoothing_scales changed its arguments"
+    s = scales(student, x_max, weights, 0.5)
     expect_close(s, true_scales(x_max, weights, 0.5), what="s", rtol=32 * FLOAT32)
-    for alpha in (-0.1, 1.1):
+    for alpha in (-0.1, 1.1, -2.0):
         with pytest.raises(ValueError):
             student.smoothing_scales(x_max, weights, alpha)
 
@@ -595,21 +593,24 @@ def test_scales_of_bfloat16(student, rng):
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
-def drive_fold(student, kind, alpha, dtype):
-    """Runs beside the student's code: parameters of a two-block model before and after `smooth`.
+def drive_fold(student, state, frozen, groups, maxima, alpha, h):
+    """Runs beside the student's code: a model with these parameters, and what `smooth` makes of it.
 
-    kind: "bias" (norms with one), "none" (bias = None), "without" (no attribute).
+    Two blocks that read h, each a norm, q, k and a tail, summed and given to a head. A norm has a
+    bias, or bias = None, or no such attribute, as `state` says.
+    Returns ({name: parameter} of the smoothed model and of the model that came in, outputs, names
+    of the parameters that train, training modes), or None if no model came back.
     """
     import torch
     from torch import nn
 
     class Norm(nn.Module):
-        def __init__(self, width):
+        def __init__(self, name):
             super().__init__()
-            self.weight = nn.Parameter(torch.rand(width) + 0.5)
-            if kind == "bias":
-                self.bias = nn.Parameter(torch.randn(width))
-            if kind == "none":
+            self.weight = nn.Parameter(torch.empty_like(state[f"{name}.weight"]))
+            if f"{name}.bias" in state:
+                self.bias = nn.Parameter(torch.empty_like(self.weight))
+            elif name == "0.norm":
                 self.bias = None
 
         def forward(self, h):
@@ -617,163 +618,271 @@ def drive_fold(student, kind, alpha, dtype):
             return y if getattr(self, "bias", None) is None else y + self.bias
 
     class Block(nn.Module):
-        def __init__(self):
+        def __init__(self, name):
             super().__init__()
-            self.norm, self.tail = Norm(5), nn.Linear(8, 5)
+            self.norm, self.tail = Norm(f"{name}.norm"), nn.Linear(8, 5)
             self.q, self.k = nn.Linear(5, 5), nn.Linear(5, 3, bias=False)
 
         def forward(self, h):
             x = self.norm(h)
-            return h + self.tail(torch.cat([self.q(x), self.k(x)], -1))
+            return self.tail(torch.cat([self.q(x), self.k(x)], -1))
 
-    torch.manual_seed(11)
-    model = nn.Sequential(Block(), Block(), nn.Linear(5, 4)).to(dtype)
-    groups = {"0.norm": ["0.q", "0.k"], "1.norm": ["1.k", "1.q"]}
-    maxima = {
-        name: torch.rand(5, generator=torch.Generator().manual_seed(int(name[0]))) * 30 + 0.1
-        for readers in groups.values()
-        for name in readers
-    }
-    h = torch.randn(7, 5, dtype=dtype)
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in ("0", "1"):
+                self.add_module(name, Block(name))
+            self.head = nn.Linear(5, 4)
+
+        def forward(self, h):
+            return self.head(self.get_submodule("0")(h) + self.get_submodule("1")(h))
+
+    model = Net().to(h.dtype)
+    model.load_state_dict(state)
+    for name in frozen:
+        model.get_parameter(name).requires_grad_(False)
+    model.get_submodule("1").eval()
     smoothed = student.smooth(model, groups, maxima, alpha)
-    same = all(bool((p == before[n]).all()) for n, p in model.named_parameters())
+    original = {n: p.detach().clone() for n, p in model.named_parameters()}
     if not isinstance(smoothed, nn.Module):
-        return before, {}, maxima, same, 1.0, []
+        return None
+    torch.set_grad_enabled(True)
     with torch.no_grad():
-        gap = (smoothed(h) - model(h)).abs().max().item()
+        y = smoothed(h)
     after = {n: p.detach().clone() for n, p in smoothed.named_parameters()}
     trainable = [n for n, p in smoothed.named_parameters() if p.requires_grad and p.is_leaf]
-    return before, after, maxima, same, gap, trainable
+    modes = [smoothed.training, *(smoothed.get_submodule(n).training for n in ("0.q", "1.q"))]
+    return after, original, y, trainable, modes
 
 
-def folded(student, kind, alpha, dtype=torch.float64):
-    before, after, maxima, same, gap, trainable = student.drive(drive_fold, kind, alpha, dtype)
-    assert after, "smooth must return a model"
-    assert set(after) == set(before), f"parameters appeared or vanished: {set(after) ^ set(before)}"
-    return before, after, maxima, same, gap, trainable
+FROZEN = ["0.q.weight", "1.norm.weight", "head.bias"]
+GROUPS = {"0.norm": ["0.q", "0.k"], "1.norm": ["1.k", "1.q"]}
 
 
-def true_fold(before, maxima, alpha):
-    """{name: parameter in float64 after smoothing}."""
-    after = {name: p.double() for name, p in before.items()}
+def fold_case(rng, bias=True, dtype=torch.float64):
+    """(state, maxima, h) of a model of `drive_fold`."""
+    state = {}
     for block in ("0", "1"):
-        weights = [before[f"{block}.{name}.weight"] for name in ("q", "k")]
-        s = true_scales(maxima[f"{block}.q"], weights, alpha)
-        for name in ("q", "k"):
-            after[f"{block}.{name}.weight"] = before[f"{block}.{name}.weight"].double() * s
-        for name in ("weight", "bias"):
-            if f"{block}.norm.{name}" in before:
-                after[f"{block}.norm.{name}"] = before[f"{block}.norm.{name}"].double() / s
+        state[f"{block}.norm.weight"] = torch.rand(5, generator=rng) + 0.5
+        if bias:
+            state[f"{block}.norm.bias"] = torch.randn(5, generator=rng)
+        for name, rows, columns in (("q", 5, 5), ("k", 3, 5), ("tail", 5, 8)):
+            state[f"{block}.{name}.weight"] = torch.randn(rows, columns, generator=rng)
+        for name in ("q", "tail"):
+            state[f"{block}.{name}.bias"] = torch.randn(5, generator=rng)
+    state["head.weight"] = torch.randn(4, 5, generator=rng)
+    state["head.bias"] = torch.randn(4, generator=rng)
+    maxima = {}
+    for readers in GROUPS.values():
+        x_max = torch.rand(5, generator=rng) * 30 + 0.1
+        maxima |= {name: x_max.clone() for name in readers}
+    h = torch.randn(7, 5, generator=rng).to(dtype)
+    return {name: value.to(dtype) for name, value in state.items()}, maxima, h
+
+
+def expect_parameters(observed, expected, rtol, what):
+    """Fails unless both hold the same names, dtypes and shapes, and values up to rtol."""
+    assert set(observed) == set(expected), (
+        f"{what}: parameters appeared or vanished: {sorted(set(observed) ^ set(expected))}"
+    )
+    for name, value in expected.items():
+        seen = expect_tensor(observed[name], f"{what}: {name}", None, tuple(value.shape))
+        expect_close(seen.double(), value.double(), what=f"{what}: {name}", rtol=rtol)
+
+
+def folded(student, case, alpha):
+    """(parameters after smoothing, outputs, names that train, modes); the model that came in must
+    be as it was sent, or no test of this exercise passes."""
+    state, maxima, h = case
+    value = student.drive(drive_fold, state, FROZEN, GROUPS, maxima, alpha, h)
+    assert value is not None, "smooth must return a model"
+    after, original, y, trainable, modes = value
+    expect_parameters(original, state, 0.0, "the model that came in")
+    return after, y, trainable, modes
+
+
+def true_fold(state, groups, maxima, alpha):
+    """{name: parameter in float64 after smoothing}."""
+    after = {name: p.double() for name, p in state.items()}
+    for norm, readers in groups.items():
+        weights = [state[f"{name}.weight"] for name in readers]
+        s = true_scales(maxima[readers[0]], weights, alpha)
+        for name in readers:
+            after[f"{name}.weight"] = state[f"{name}.weight"].double() * s
+        for name in (f"{norm}.weight", f"{norm}.bias"):
+            if name in state:
+                after[name] = state[name].double() / s
     return after
+
+
+def true_outputs(state, h):
+    """(outputs of the model of `drive_fold` in float64, bound of what smoothing may move them by).
+
+    One s, however rounded, stands in the norm and in the weights and cancels. What is left, in
+    float32: g, 1 / s and their product are rounded, and w and w s; 5 roundings of every product,
+    8 with the terms of second order and the float64 arithmetic.
+    """
+    total, size = 0.0, 0.0
+    h_hat = h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    for block in ("0", "1"):
+        part = {n[2:]: p for n, p in state.items() if n.startswith(block)}
+        c = part.get("norm.bias", torch.zeros(5, dtype=h.dtype))
+        both = torch.cat([part["q.weight"], part["k.weight"]])
+        bias = torch.cat([part["q.bias"], torch.zeros(3, dtype=h.dtype)])
+        y = (h_hat * part["norm.weight"] + c) @ both.T + bias
+        reach = (h_hat.abs() * part["norm.weight"].abs() + c.abs()) @ both.abs().T
+        total = total + y @ part["tail.weight"].T + part["tail.bias"]
+        size = size + reach @ part["tail.weight"].abs().T
+    y = total @ state["head.weight"].T + state["head.bias"]
+    return y, 8 * FLOAT32 * size @ state["head.weight"].abs().T
+
+
+S_FLOAT32 = 64 * FLOAT32  # of s in float32 (as in exercise 4), and of what it is folded into
 
 
 @exercise(
     "ex5",
     points=3,
     invariant="norms are divided by s and weights multiplied, each group with its own s",
-    cause="one s for the whole model, s of one linear only, or rows multiplied instead of columns",
+    cause="one s for the whole model, s of one linear only, rows multiplied instead of columns, or "
+    "the model that came in changed",
 )
 def test_parameters_against_float64(student, rng):
     for alpha in (0.0, 0.4, 1.0):
-        before, after, maxima, _, gap, _ = folded(student, "bias", alpha)
-        for name, expected in true_fold(before, maxima, alpha).items():
-            expect_close(after[name].double(), expected, what=name, rtol=64 * FLOAT32)
-        assert gap <= 1e-10, f"alpha = {alpha}: the outputs moved by {gap:.3g}"
+        state, maxima, h = case = fold_case(rng)
+        after, y, _, _ = folded(student, case, alpha)
+        expected = true_fold(state, GROUPS, maxima, alpha)
+        expect_parameters(after, expected, S_FLOAT32, f"alpha = {alpha}")
+        expect_within(y, *true_outputs(state, h), f"alpha = {alpha}, outputs")
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="norms with bias = None, or without the attribute, are smoothed as well",
-    cause="norm.bias read where there is none, or None divided",
+    cause="norm.bias read where there is none, None divided, or the model that came in changed",
 )
 def test_norms_without_bias(student, rng):
-    for kind in ("none", "without"):
-        before, after, maxima, same, gap, _ = folded(student, kind, 0.5)
-        for name, expected in true_fold(before, maxima, 0.5).items():
-            expect_close(after[name].double(), expected, what=f"{name}", rtol=64 * FLOAT32)
-        assert gap <= 1e-10 and same, f"outputs moved by {gap:.3g}, original unchanged: {same}"
+    state, maxima, h = case = fold_case(rng, bias=False)
+    after, y, _, _ = folded(student, case, 0.6)
+    expect_parameters(after, true_fold(state, GROUPS, maxima, 0.6), S_FLOAT32, "no bias")
+    expect_within(y, *true_outputs(state, h), "no bias, outputs")
 
 
 @exercise(
     "ex5",
     points=1,
     invariant="biases of linear layers and layers in no group stay bit by bit",
-    cause="the bias of a linear multiplied by s, or every linear of the model smoothed",
+    cause="the bias of a linear multiplied by s, every linear of the model smoothed, or the model "
+    "that came in changed",
 )
 def test_what_must_stay(student, rng):
-    before, after, _, same, _, _ = folded(student, "bias", 0.3)
-    stay = [n for n in before if n.startswith("2.") or "tail" in n or n.endswith("q.bias")]
-    moved = [n for n in stay if not torch.equal(before[n], after[n])]
-    assert not moved, f"changed: {moved}"
-    assert not torch.equal(before["0.q.weight"], after["0.q.weight"]), "nothing was smoothed"
-    assert same, "the model that came in has changed"
+    state, maxima, h = case = fold_case(rng)
+    after, _, _, _ = folded(student, case, 0.3)
+    touched = ("norm.weight", "norm.bias", "q.weight", "k.weight")
+    for name, value in state.items():
+        if not name.endswith(touched):
+            assert name in after, f"{name} is gone"
+            expect_same(after[name], value, name)
+    expected = true_fold(state, GROUPS, maxima, 0.3)["0.q.weight"]
+    expect_close(after["0.q.weight"].double(), expected, what="0.q.weight", rtol=S_FLOAT32)
 
 
-def drive_llama(student, alpha):
-    """Runs beside the student's code: a small Llama with outliers before and after."""
+LLAMA = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+
+
+def drive_llama(student, config, state, groups, maxima, alpha, ids):
+    """Runs beside the student's code: a Llama with these parameters, and what `smooth` makes of it.
+
+    Returns (state of the smoothed model, state of the model that came in, logits), or None.
+    """
     import torch
 
     from efflib import zoo
-    from efflib.models.groups import norm_groups
     from efflib.models.llama import Llama, LlamaConfig
 
-    torch.manual_seed(2)
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-    )
-    model = zoo.with_outliers(Llama(config), 2, 50.0).double()
-    groups = {g.name: list(g.linears) for g in norm_groups(model)}
-    maxima = {name: torch.ones(32) for names in groups.values() for name in names}
-    seen = []
-    for group in norm_groups(model):
-        for name in group.linears:
-            maxima[name] = group.norm.bias.detach().abs().float() + 1
+    model = zoo.with_outliers(Llama(LlamaConfig(**config)), 2, 50.0).double()
+    model.load_state_dict(state)
     smoothed = student.smooth(model, groups, maxima, alpha)
-    for group in norm_groups(smoothed):
-        group.norm.register_forward_hook(lambda m, a, out: seen.append(out.abs().amax().item()))
-    ids = torch.arange(24).reshape(2, 12)
+    original = {n: v.detach().clone() for n, v in model.state_dict().items()}
+    if not isinstance(smoothed, torch.nn.Module):
+        return None
     with torch.no_grad():
-        gap = (smoothed(ids) - model(ids)).abs().max().item()
-    return gap, seen
+        logits = smoothed(ids)
+    return {n: v.detach().clone() for n, v in smoothed.state_dict().items()}, original, logits
+
+
+def llama_with_outliers(rng):
+    """A small Llama in float64 whose norms give 50 more in two channels."""
+    from efflib import zoo
+    from efflib.models.llama import Llama, LlamaConfig
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=rng)))
+        return zoo.with_outliers(Llama(LlamaConfig(**LLAMA)), 2, 50.0).double()
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="a small Llama with outliers keeps its logits, and no channel of a norm stands out",
-    cause="only the gain divided: these outliers are in the bias",
+    cause="only the gain divided (these outliers are in the bias), or the model that came in "
+    "changed",
 )
 def test_llama(student, rng):
-    gap, seen = student.drive(drive_llama, 1.0)
-    assert gap <= 1e-9, f"the logits moved by {gap:.3g}"
+    from efflib.models.groups import norm_groups
+
+    model = llama_with_outliers(rng)
+    state = {n: v.detach().clone() for n, v in model.state_dict().items()}
+    groups = {g.name: list(g.linears) for g in norm_groups(model)}
+    tops = {g.name: g.norm.bias.detach().abs().float() + 1 for g in norm_groups(model)}
+    maxima = {name: tops[norm].clone() for norm, names in groups.items() for name in names}
+    ids = torch.randint(40, (2, 12), generator=rng)
+    value = student.drive(drive_llama, LLAMA, state, groups, maxima, 1.0, ids)
+    assert value is not None, "smooth must return a model"
+    after, original, logits = value
+    expect_parameters(original, state, 0.0, "the model that came in")
+    expected = true_fold(state, groups, maxima, 1.0)
+    expect_parameters(after, expected, S_FLOAT32, "after smoothing")
+    # with the parameters right up to float32, the logits are what these parameters give
+    seen = []
+    with torch.no_grad():
+        model.load_state_dict({name: value.double() for name, value in after.items()})
+        for group in norm_groups(model):
+            group.norm.register_forward_hook(lambda m, args, out: seen.append(out.abs().max()))
+        expect_close(logits.double(), model(ids), what="logits of the parameters", atol=1e-9)
     # without its bias, a norm of 32 channels gives at most sqrt(32) = 5.7; over s >= 1
-    assert len(seen) == 4 and max(seen) < 1 + 5.7, f"the norms still give {max(seen):.1f}"
+    expect_at_most(torch.stack(seen), 1 + 5.7, "the largest channel of a norm")
 
 
 @exercise(
     "ex5",
     points=1,
-    invariant="parameters stay trainable parameters of the same dtype",
-    cause="weights replaced by tensors, or by float32 ones",
+    invariant="parameters keep their dtype and stay parameters; what was frozen, and no other, is",
+    cause="weights replaced by tensors or by float32 ones, requires_grad or eval mode lost, or the "
+    "model that came in changed",
 )
 def test_parameters_stay_parameters(student, rng):
-    for dtype in (torch.float64, torch.bfloat16):
-        before, after, maxima, _, _, trainable = folded(student, "bias", 0.5, dtype)
-        assert set(trainable) == set(before), f"not trainable: {set(before) - set(trainable)}"
-        kinds = {str(p.dtype) for p in after.values()}
-        assert kinds == {str(dtype)}, f"dtypes after smoothing: {sorted(kinds)}"
-        for name, expected in true_fold(before, maxima, 0.5).items():
-            # a division or product, rounded to the dtype once (and s before it, at most)
-            rtol = 4 * (BFLOAT16 if dtype == torch.bfloat16 else 16 * FLOAT32)
-            expect_close(after[name].double(), expected, what=name, rtol=rtol)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        state, maxima, _ = case = fold_case(rng, dtype=dtype)
+        after, _, trainable, modes = folded(student, case, 0.5)
+        # a division or product, rounded to the dtype once (and s before it, at most)
+        rtol = 4 * (BFLOAT16 if dtype == torch.bfloat16 else 16 * FLOAT32)
+        expected = true_fold(state, GROUPS, maxima, 0.5)
+        expect_parameters(after, expected, rtol, f"{dtype}")
+        for name, value in after.items():
+            assert value.dtype == dtype, f"{name} has become {value.dtype}, it was {dtype}"
+        free = sorted(set(state) - set(FROZEN))
+        assert sorted(trainable) == free, f"trainable: {sorted(trainable)}, expected {free}"
+        assert modes == [True, True, False], f"training modes were True, True, False, now {modes}"
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -781,8 +890,10 @@ def test_parameters_stay_parameters(student, rng):
 
 def swept(student, x, weights, alphas, activations):
     errors = student.sweep(x, weights, alphas, activations)
-    assert isinstance(errors, list) and len(errors) == len(alphas), "a list of errors is asked"
-    assert all(type(e) is float for e in errors), "each error must be a Python float"
+    assert isinstance(errors, list), f"sweep returned {type(errors).__name__}, not a list"
+    assert len(errors) == len(alphas), f"{len(errors)} errors for {len(alphas)} alphas"
+    for error in errors:
+        expect_number(error, "sweep: an error")
     return errors
 
 
@@ -881,17 +992,10 @@ def test_order_of_alphas(student, rng):
     assert swept(student, x, weights, [], "tensor") == [], "no alphas, no errors"
 
 
-def drive_sweep_unchanged(student, x, weights):
-    """Runs beside the student's code: are the arguments as before?"""
-    before = [x.clone(), *[w.clone() for w in weights]]
-    student.sweep(x, weights, [0.5, 1.0], "token")
-    return all(bool((a == b).all()) for a, b in zip(before, [x, *weights], strict=True))
-
-
 @exercise(
     "ex6",
     points=2,
-    invariant="[B, T, K] and bfloat16 are treated as float32 tokens; arguments do not change",
+    invariant="[B, T, K] and bfloat16 are treated as float32 tokens",
     cause="maxima per batch instead of per channel, or arithmetic in bfloat16",
 )
 def test_shapes_of_the_sweep(student, rng):
@@ -907,4 +1011,3 @@ def test_shapes_of_the_sweep(student, rng):
         loud = (torch.randn(2, 3, 8, generator=rng) * (1 + 29 * (torch.arange(8) == 1))).bfloat16()
         compared += expect_errors(student, loud, short, alphas, "tensor")
     assert compared >= 1, "the test drew too many ties"
-    assert student.drive(drive_sweep_unchanged, x, weights), "sweep changed its arguments"

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_bfloat16_and_arguments"]
+FAILS = ["test_outputs_are_integer_sums", "test_every_kind_against_integers"]
 
 
 def w8a8_linear(x, w, bias, activations, x_max=None):

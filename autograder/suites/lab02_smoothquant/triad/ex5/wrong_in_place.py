@@ -2,7 +2,16 @@
 
 import torch
 
-FAILS = ["test_nothing_else_changes", "test_what_must_stay"]
+FAILS = [
+    "test_same_function",
+    "test_activations_are_divided",
+    "test_nothing_else_changes",
+    "test_parameters_against_float64",
+    "test_norms_without_bias",
+    "test_what_must_stay",
+    "test_llama",
+    "test_parameters_stay_parameters",
+]
 
 
 def smooth(model, groups, maxima, alpha):
