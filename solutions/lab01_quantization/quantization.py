@@ -50,6 +50,9 @@
 # |---|---|---|---|
 # | symmetric | $-(2^{b-1}-1) \dots 2^{b-1}-1$ | 2 to 8 | 0 |
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
+#
+# No function of this lab changes its arguments, or keeps anything from one call to the next: work
+# on new tensors. Any order of float32 operations will do; tests allow for the rounding.
 
 # %%
 import copy
@@ -165,11 +168,12 @@ lab.predict(
 # - *Asymmetric:* 0.0 must have a code of its own, so first stretch the range until it contains 0:
 #   $lo \leftarrow \min(lo, 0)$ and $hi \leftarrow \max(hi, 0)$. Then $s = (hi - lo)\,/\,q_{max}$
 #   and $z = \mathrm{round}(-lo / s)$.
-# - A group of zeros would get $s = 0$. Give it any positive finite scale instead. Leave the scale
-#   of all other groups as it is: a range of $10^{-18}$ is a range.
+# - A group of zeros would get $s = 0$. Give it any positive finite scale instead (and any code for
+#   $z$). Leave the scale of all other groups as it is: a range of $10^{-18}$ is a range.
+# - A width that does not exist raises `ValueError`.
 #
 # **Shapes** `lo`, `hi`: one common shape, any number of dimensions, float32 or bfloat16, lo ≤ hi.
-# Returned, in the same shape: `scale` float32, `zero` int32.
+# Compute in float32. Returned, in the same shape: `scale` float32, `zero` int32.
 
 
 # %% solution="ex1"
@@ -205,13 +209,10 @@ lab.check("ex1")
 # the width of the range divided by the steps. The zero point is the number of steps from the lowest
 # level up to 0.0.
 #
-# **Pseudocode**
-# ```
-# _, qmax = code_range(bits, symmetric);  lo, hi as float32
-# symmetric:   s = max(|lo|, |hi|) / qmax,                              z = 0
-# asymmetric:  lo = min(lo, 0), hi = max(hi, 0), s = (hi - lo) / qmax,  z = round(-lo / s)
-# s = 1 wherever it came out as 0 (before you divide by it);  z as int32
-# ```
+# **By hand.** The range -0.3..1.2 with 4 bits, asymmetric: its width 1.5 makes 15 steps of
+# $s = 0.1$, and 0.0 lies 3 steps above -0.3, so $z = 3$. The range 0.3..1.2 is first stretched to
+# 0..1.2: $s = 0.08$, $z = 0$.
+#
 # **The usual error.** `lo` and `hi` are used as they come. A group in 5..6 then gets
 # $z = \mathrm{round}(-5/s)$, which is no code; clamped to 0, it makes every value come back as at
 # most 1. The cause is not the clamp: the range must contain 0. The quantizer that was published
@@ -226,12 +227,13 @@ lab.check("ex1")
 # | 2 of 5 | 5 of 5 | 15 | 15 |
 #
 # **Deliver** `quantize(x, scale, zero, bits, symmetric) -> codes`, by
-# $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, and
-# `dequantize(codes, scale, zero) -> values`, by $\hat x = s\,(q - z)$.
+# $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, which
+# takes ties to the even number, however far `x` lies outside; and `dequantize(codes, scale, zero)
+# -> values`, by $\hat x = s\,(q - z)$.
 #
-# **Shapes** `x`: any shape, float32 or bfloat16, perhaps not contiguous. `scale` (float32) and
-# `zero` (int32) broadcast to `x`: for example [N, 1] for `x` [N, K]. Codes: shape of `x`, int8 if
-# symmetric, else uint8. Values: shape of the codes, float32.
+# **Shapes** `x`: any shape, float32 or bfloat16 (compute in float32), perhaps not contiguous.
+# `scale` (float32) and `zero` (int32) each broadcast to `x`: for example [N, 1] for `x` [N, K].
+# Codes: shape of `x`, int8 if symmetric, else uint8. Values: shape of the codes, float32.
 
 
 # %% solution="ex2"
@@ -263,13 +265,12 @@ lab.check("ex2")
 #
 # **Idea.** Round first, shift second, clamp third, and change the dtype last.
 #
-# **Pseudocode**
-# ```
-# codes  = clamp(round(x as float32 / s) + z, qmin, qmax)  as int8 or uint8
-# values = s * (codes as int32 - z)
-# ```
+# **By hand.** 3 bits (codes 0..7), $s = 0.1$, $z = 5$. x = 0.13 is 1.3 steps, rounded 1, shifted 6;
+# back: 0.1 (6 - 5) = 0.1. x = 0.94 is 9.4 steps, rounded 9, shifted 14, clamped 7; back: 0.2.
+#
 # **The usual error.** Small integer types wrap around without a word: in uint8, 256 is 0 and 3 - 5
-# is 254. So clamp before you cast, and widen before you subtract.
+# is 254. So clamp before you cast, and widen before you subtract. And no integer type holds
+# $10^{30}$: clamp while the numbers are floats.
 # </details>
 
 # %% [markdown]
@@ -364,12 +365,13 @@ lab.predict(
 #
 # - `granularity` is `"tensor"`, `"channel"` or an int $G \ge 1$: groups of $G$ neighbours in a row.
 #   If $G$ does not divide $K$, the last group of each row is shorter and has its own grid; if
-#   $G > K$, each row is one group. `quantize_weight` raises `ValueError` for anything else.
+#   $G > K$, each row is one group. `quantize_weight` raises `ValueError` for anything else: other
+#   strings, `None`, fractions, numbers below 1.
 # - The grid of a group spans its smallest to its largest weight (exercise 1).
 # - A scale counts 16 bits, a zero point `bits` bits; a symmetric grid stores no zero point.
 #
-# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous, never changed. `w_hat` [N, K],
-# float32. The size is an int.
+# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous. `w_hat` [N, K], float32. The
+# size is an int.
 
 
 # %% solution="ex3"
@@ -413,18 +415,13 @@ lab.check("ex3")
 # **Idea.** Write the round trip once, for a matrix whose every *row* is a group. All three
 # granularities can be brought into that shape.
 #
-# **Pseudocode**
-# ```
-# round_trip(groups [R, G]):  lo, hi = min and max along dim 1, keepdim
-#                             grid of exercise 1, there and back with exercise 2
-# "tensor":   reshape to [1, N K], round_trip, reshape back
-# "channel":  round_trip(w)
-# G:          blocks = w.split(G, dim=1)     # [N, G] each, the last one narrower
-#             torch.cat of round_trip(block), dim=1
-# ```
+# **By hand.** One row of 5 weights in groups of 2 at 3 bits: the groups are 2, 2 and 1 weights. The
+# last one has a single weight, so its range is from 0 to that weight, and it comes back exactly.
+# Size: 5 · 3 bits of codes and three times 16 + 3 bits, 72 bits for 5 weights.
+#
 # **The usual error.** To make $K$ a multiple of $G$, the last group is filled up with its
-# neighbours and gets their range. (Zeros do no harm: all grids of this lab contain 0.) `split`
-# needs no filling. For the size: a group that is begun is a group, so round up.
+# neighbours and gets their range. (Zeros do no harm: all grids of this lab contain 0.) For the
+# size: a group that is begun is a group, so round up.
 # </details>
 
 # %% [markdown]
@@ -448,9 +445,10 @@ lab.check("ex3")
 # 3. The codes point to the nearest entry of the final codebook; at equal distance either will do.
 #
 # **Shapes** `values`: any shape, float32 or bfloat16, perhaps not contiguous, not empty.
-# `codebook` [$2^b$], float32, ascending. `codes`: shape of `values`, any integer dtype.
+# `codebook` [$2^b$], float32, ascending (but for the rounding: a float32 mean of equal values may
+# lie a little above them). `codes`: shape of `values`, any integer dtype.
 # `iterations` may be 0; $b$ is 1 to 8. Below it runs on thousands of values with 256 centroids: a
-# table of all distances will do, but the help has a faster way.
+# table of all distances will do, but the hints have a faster way.
 
 
 # %% solution="ex4"
@@ -483,15 +481,10 @@ lab.check("ex4")
 # **Idea.** On a line, "nearest centroid" means "between the midpoints to its two neighbours". And
 # the centroids stay in order by themselves, so nothing needs sorting.
 #
-# **Pseudocode**
-# ```
-# c = linspace(min, max, 2^b)
-# repeat iterations times:
-#     codes  = torch.bucketize(values, midpoints of c)
-#     counts = torch.bincount(codes, minlength=2^b);  sums: the same with weights=values
-#     c      = sums / counts where counts > 0, else c
-# codes = torch.bucketize(values, midpoints of c)         # once more, for the final c
-# ```
+# **By hand.** 0, 1, 2 and 9 with 2 bits: the centroids start at 0, 3, 6 and 9. The nearest of 0 and
+# 1 is 0, that of 2 is 3, that of 9 is 9. The means are 0.5, 2 and 9; 6 has no values and stays:
+# 0.5, 2, 6, 9 after one iteration, and nothing moves any more.
+#
 # **The usual error.** The codes that are returned are from before the last update. Or an empty
 # centroid becomes 0 / 0 = NaN, and from then on everything does.
 # </details>
@@ -607,6 +600,10 @@ lab.predict(
 # `dequantize(quantize(x))`, with the gradient above for `x`. (`scale` and `zero` need none.) Up to
 # half a step beyond each end, where $x$ still rounds to the last level, the tests accept 0 or 1.
 #
+# - It may be called several times before one `backward`, also for one `x`; gradients that reach `x`
+#   by other ways are not its business.
+# - An `x` that needs no gradient gives the values alone.
+#
 # **Shapes** as in exercise 2. `x_hat`: shape of `x`, float32. The gradient has the dtype of `x`,
 # as autograd makes it.
 
@@ -616,7 +613,6 @@ def fake_quantize(x: Tensor, scale: Tensor, zero: Tensor, bits: int, symmetric: 
     """dequantize(quantize(x)), float32 [...], with the straight-through gradient to x [...].
 
     The gradient is 1 where x is inside the range of the grid and 0 where it is clipped.
-    x itself is not changed.
     """
     ### BEGIN SOLUTION
     qmin, qmax = code_range(bits, symmetric)
@@ -635,15 +631,13 @@ lab.check("ex5")
 # %% [markdown]
 # <details><summary>Help for exercise 5</summary>
 #
-# **Idea.** `x - x.detach()` is 0 with derivative 1. Add it to $\hat x$ where $x$ is inside the
-# range, and add nothing where it is clipped.
+# **Idea.** `x - x.detach()` is 0 with derivative 1. What it is added to keeps its value and gets a
+# derivative. Whether $x$ is clipped can be seen before the clamp of exercise 2, and no longer after
+# it.
 #
-# **Pseudocode**
-# ```
-# without gradient:  x_hat  = dequantize(quantize(x))
-#                    inside = qmin <= round(x / s) + z <= qmax
-# return x_hat + (x - x.detach() where inside, else 0)
-# ```
+# **By hand.** 2 bits (codes 0..3), $s = 1$, $z = 1$. x = 2.4 is rounded 2, shifted 3, a code: value
+# 2, derivative 1. x = 2.6 is rounded 3, shifted 4, no code: value 2 again, derivative 0.
+#
 # **The usual error.** `x + (x_hat - x).detach()` alone passes the gradient everywhere. A weight
 # that is clipped is then pushed on and on, although its value no longer changes anything.
 # </details>
@@ -708,11 +702,13 @@ lab.reveal("training", found["training"])
 #
 # **Deliver** `quantize_model(model, bits, granularity) -> (quantized, total)`.
 #
-# - `quantized` is a copy of `model` in which the weight of every `nn.Linear` has gone through
-#   `quantize_weight(..., symmetric=False)`. Two exceptions stay in float: layers named `lm_head`
-#   (the last part of the dotted name), and weights that are the same parameter as the weight of an
-#   `nn.Embedding` (*tied*), whatever the layer is called.
-# - `model` does not change. Parameters that are one in it are one in the copy.
+# - `quantized` is a copy of `model` in which the weight of every `nn.Linear` (subclasses too, and
+#   `model` itself may be one) has gone through `quantize_weight(..., symmetric=False)`. Two
+#   exceptions stay in float: layers named `lm_head` (the last part of the dotted name, no more and
+#   no less), and weights that are the same parameter as the weight of an `nn.Embedding` (*tied*),
+#   whatever the layer is called and wherever it stands.
+# - `model` does not change, nor do its gradients. Parameters that are one in it are one in the
+#   copy. In all else the copy is as the model: biases, buffers, training mode, `requires_grad`.
 # - `total` is the size of the copy in bits, an int: `weight_bits` for each quantized weight, 16
 #   bits for every element of every other parameter (biases, norms, embeddings, lm_head, ...). A
 #   parameter that is used in several places counts once. Buffers count nothing.
@@ -750,16 +746,10 @@ lab.check("ex6")
 # **Idea.** Copy first, and work on the copy. Keep the bill in a dictionary keyed by
 # `id(parameter)`: what is shared then counts once by itself.
 #
-# **Pseudocode**
-# ```
-# quantized = copy.deepcopy(model)                            # keeps ties
-# bill = {id(p): 16 * p.numel()} for every parameter of the copy
-# done = {id(weight)} of every nn.Embedding
-# for name, layer in quantized.named_modules():
-#     skip unless nn.Linear;  skip lm_head;  skip if id(layer.weight) is in done
-#     layer.weight.copy_(quantize_weight(...)) under torch.no_grad();  bill it;  add it to done
-# return quantized, sum of the bill
-# ```
+# **By hand.** An embedding [11, 8], one layer 8 → 12 with bias, an output layer tied to the
+# embedding; 4 bits, per channel. Embedding and output: one parameter, 88 · 16 bits. Weight:
+# 96 · 4 + 12 · (16 + 4). Bias: 12 · 16. Together 1408 + 624 + 192 = 2224 bits.
+#
 # **The usual error.** `layer.weight = nn.Parameter(...)` cuts ties: the total then counts two
 # weights where there was one. Copying values *into* the parameter keeps them.
 # </details>

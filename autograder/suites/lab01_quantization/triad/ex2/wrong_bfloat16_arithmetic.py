@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_bfloat16_and_scalars"]
+FAILS = ["test_rows_views_and_bfloat16", "test_bfloat16_and_shapes"]
 
 
 def quantize(x, scale, zero, bits, symmetric):

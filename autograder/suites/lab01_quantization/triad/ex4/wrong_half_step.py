@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_one_iteration"]
+FAILS = ["test_lecture_example", "test_empty_clusters"]
 
 
 def kmeans_codebook(values, bits, iterations):

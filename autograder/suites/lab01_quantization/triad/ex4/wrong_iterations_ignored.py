@@ -1,6 +1,6 @@
 """Always ten iterations, whatever was asked for."""
 
-FAILS = ["test_lecture_example", "test_error_falls", "test_one_iteration"]
+FAILS = ["test_lecture_example"]
 
 _right = kmeans_codebook  # noqa: F821 -- the solution of exercise 4
 

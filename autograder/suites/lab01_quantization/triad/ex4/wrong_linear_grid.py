@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_lecture_example", "test_centroids_are_means", "test_error_falls"]
+FAILS = ["test_lecture_example", "test_centroids_are_means"]
 
 
 def kmeans_codebook(values, bits, iterations):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_lecture_example", "test_error_falls", "test_one_iteration"]
+FAILS = ["test_lecture_example"]
 
 
 def kmeans_codebook(values, bits, iterations):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_bfloat16_and_no_side_effects"]
+FAILS = ["test_values_on_the_grid", "test_every_width"]
 
 _right = fake_quantize  # noqa: F821 -- the solution of exercise 5
 

@@ -2,7 +2,7 @@
 
 import copy
 
-FAILS = ["test_original_model_stays"]
+FAILS = ["test_modes_stay", "test_llama"]
 
 _right = quantize_model  # noqa: F821 -- the solution of exercise 6
 

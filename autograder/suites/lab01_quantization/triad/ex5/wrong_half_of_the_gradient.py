@@ -1,0 +1,15 @@
+"""Half of the gradient, as between the derivative 0 of round and 1."""
+
+import torch
+
+FAILS = ["test_gradient_outside", "test_training_reaches_the_target"]
+
+
+def fake_quantize(x, scale, zero, bits, symmetric):
+    qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
+    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
+    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    x = x.float()
+    place = torch.round(x.detach() / scale) + zero
+    inside = (place >= qmin) & (place <= qmax)
+    return x_hat + torch.where(inside, 0.5 * (x - x.detach()), 0.0)

@@ -1,0 +1,16 @@
+"""A hook on x, which needs an x that requires a gradient."""
+
+import torch
+
+FAILS = ["test_values_on_the_grid", "test_every_width"]
+
+
+def fake_quantize(x, scale, zero, bits, symmetric):
+    qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
+    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
+    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    leaf, x = x, x.float()
+    place = torch.round(x.detach() / scale) + zero
+    inside = (place >= qmin) & (place <= qmax)
+    leaf.register_hook(lambda grad: grad * inside)
+    return x_hat + (x - x.detach())

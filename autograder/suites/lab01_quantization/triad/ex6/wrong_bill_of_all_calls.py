@@ -1,0 +1,27 @@
+"""The bill is a default argument, and goes on from call to call."""
+
+import copy
+
+from torch import nn
+
+FAILS = ["test_total_of_a_small_model", "test_llama"]
+
+
+kept = []
+
+
+def quantize_model(model, bits, granularity, bill={}):  # noqa: B006
+    quantized = copy.deepcopy(model)
+    kept.append(quantized)  # so that ids stay taken
+    bill.update({id(p): 16 * p.numel() for p in quantized.parameters()})
+    done = {id(m.weight) for m in quantized.modules() if isinstance(m, nn.Embedding)}
+    for name, layer in quantized.named_modules():
+        if not isinstance(layer, nn.Linear) or name.split(".")[-1] == "lm_head":
+            continue
+        w = layer.weight
+        if id(w) in done:
+            continue
+        w.data.copy_(quantize_weight(w.detach(), bits, granularity, False))  # noqa: F821
+        bill[id(w)] = weight_bits(w.shape, bits, granularity, False)  # noqa: F821
+        done.add(id(w))
+    return quantized, sum(bill.values())
