@@ -3,7 +3,7 @@
 import math
 
 import torch
-import torch.nn.functional as F
+from attention_reference import with_torch
 
 
 def visible(T, S, masks):
@@ -51,10 +51,9 @@ def gradients(q, k, v, do, seen, dlse=None):
 
 def torch_gradients(q, k, v, do, seen):
     """(o, dq, dk, dv) of torch in q's dtype, for the queries that see a key."""
-    some, group = seen.any(1), q.shape[1] // k.shape[1]
+    some = seen.any(1)
     leaves = [t.clone().requires_grad_() for t in (q, k, v)]
-    wide = [t.repeat_interleave(group, dim=1) for t in leaves[1:]]
-    part = F.scaled_dot_product_attention(leaves[0][:, :, some], *wide, attn_mask=seen[some])
+    part = with_torch(leaves[0][:, :, some], *leaves[1:], seen[some])
     o = torch.zeros_like(q)
     o[:, :, some] = part.detach()
     return o, *torch.autograd.grad(part, leaves, do[:, :, some])
