@@ -90,7 +90,9 @@ class Session:
             fault, stdout = stopped, ""
         except (TypeError, KeyError, WireError):
             raise self._die("Protocol", "it answered a cell with something else") from None
-        return CellReport(sentence(fault), stdout, meter.cost())
+        # stopped inside by a clock that may be some milliseconds ahead of the one outside
+        least = seconds if getattr(fault, "kind", "") == "Timeout" else 0.0
+        return CellReport(sentence(fault), stdout, max(meter.cost(), least))
 
     def call(self, name: str, args=(), kwargs=None, seconds: float = 10.0, seed: int = 0):
         """The value of the student's function. Raises StudentError, SandboxDied.

@@ -56,7 +56,7 @@ def test_points_lost_are_those_of_the_tests_that_failed(graded):
 
 def test_the_class_has_one_of_each_kind(graded):
     _, lab, results = graded
-    assert len(STUDENTS) == 11 and STUDENTS.keys() == expected_failures(lab).keys()
+    assert len(STUDENTS) == 13 and STUDENTS.keys() == expected_failures(lab).keys()
     assert all(hand_in.__doc__ for hand_in in STUDENTS.values())
     partly = [part for part in results["partly_right"].exercises if 0 < part.points]
     assert len(partly) == len(lab.exercises), "what is partly right gets part of the points"

@@ -96,7 +96,9 @@ def test_a_cell_costs_what_it_computes(victim):
     waits = victim.cell("import time\ntime.sleep(2)")
     assert waits.error is None and waits.seconds < 2
     burns = victim.cell(BURN, 0.5)
-    assert burns.error == "Timeout: stopped after 0.5 s" and burns.seconds >= 0.5
+    # by CPU time, or, where others leave it less than a tenth of a CPU, by the time that passes
+    assert burns.error in ("Timeout: stopped after 0.5 s", "Timeout: stopped after 5 s")
+    assert burns.seconds >= 0.5
 
 
 @pytest.mark.slow
