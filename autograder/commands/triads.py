@@ -76,6 +76,8 @@ def mutants_of_labs(
             run_mutants(lab, solved, mutants, jobs=jobs), len(mutants), f"mutants of {lab.name}"
         )
         verdicts = [verdict for verdict in found if verdict is not None]
+        order = {mutant.name: index for index, mutant in enumerate(mutants)}
+        verdicts.sort(key=lambda verdict: order[verdict.mutant.name])
         equivalent = read_equivalent(lab)
         tables.append((lab, mutant_rows(lab, verdicts, equivalent)))
         out, problems = console(), problems_of(verdicts, equivalent)
