@@ -1,18 +1,26 @@
 """What the command makes of holes: exit code 1, a line for each, the table of the docs."""
 
+import functools
+
 import pytest
 from toylab import NAME, write
 from toytriad import SOLVED, toy, triad
 
 from autograder import cli
 from autograder.commands import triads
+from autograder.triad.mutants import prepare as really_prepare
+from autograder.triad.mutants import run_mutants as really_run
 
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A toy course of which the solved notebook is known."""
+    """A toy course of which the solved notebook is known; its mutants run once."""
     root, lab = toy(tmp_path)
     monkeypatch.setattr(triads, "solved_labs", lambda *_: iter([(lab, SOLVED)]))
+    mutants = functools.cache(lambda: really_prepare(lab, SOLVED))
+    verdicts = functools.cache(lambda: list(really_run(lab, SOLVED, mutants(), jobs=1)))
+    monkeypatch.setattr(triads, "prepare", lambda *_: mutants())
+    monkeypatch.setattr(triads, "run_mutants", lambda *_, jobs: verdicts())
     return root
 
 
