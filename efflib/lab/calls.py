@@ -2,12 +2,19 @@
 
 It calls a function by name, or runs a driver: a function of a test file, sent as source, that does
 there what cannot travel (modules, gradients, training steps) and returns plain values.
+
+Each begins with torch's settings as they are after its import, and leaves the caller's: gradients
+that one function switches off are not missing in the next exercise.
 """
 
 import builtins
+import contextlib
 import linecache
 import textwrap
 import traceback
+from collections.abc import Iterator
+
+import torch
 
 from efflib.lab.unchanged import call_unchanged
 
@@ -34,9 +41,22 @@ def find(namespace: dict, name: str):
     return function
 
 
+@contextlib.contextmanager
+def settings_of_torch() -> Iterator[None]:
+    """Gradients on and float32 as the default dtype; afterwards what was before."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def call(namespace: dict, name: str, args: tuple, kwargs: dict):
     """Call the student's function of that name. Raises ChangedArgument if it changes one."""
-    return call_unchanged(find(namespace, name), name, args, kwargs)
+    with settings_of_torch():
+        return call_unchanged(find(namespace, name), name, args, kwargs)
 
 
 class _Functions:
@@ -54,7 +74,8 @@ def drive(namespace: dict, source: str, name: str, args: tuple, kwargs: dict):
     """Run the function `name` of `source` with the student's functions as its first argument."""
     scope = {"__name__": "driver"}
     exec(compile(textwrap.dedent(source), "<driver>", "exec"), scope)
-    return scope[name](_Functions(namespace), *args, **kwargs)
+    with settings_of_torch():
+        return scope[name](_Functions(namespace), *args, **kwargs)
 
 
 def describe(fault: BaseException) -> dict:

@@ -231,3 +231,26 @@ def test_drivers_see_missing_functions_and_may_be_local(student):
     with pytest.raises(StudentError, match="missing is not defined") as caught:
         student.drive(local, 2)
     assert caught.value.kind == "Undefined"
+
+
+def test_settings_of_torch_that_one_function_leaves_do_not_reach_the_next():
+    def careless():
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+
+    def settings():
+        return torch.is_grad_enabled(), torch.zeros(1).dtype == torch.float32
+
+    student = LocalStudent({"careless": careless, "settings": settings})
+    student.careless()
+    assert student.settings() == (True, True) and torch.is_grad_enabled()
+
+    def driver(student):
+        import torch
+
+        student.careless()
+        return torch.is_grad_enabled()  # a driver sees what its own call left
+
+    assert student.drive(driver) is False
+    with torch.no_grad():
+        assert student.settings() == (True, True) and not torch.is_grad_enabled()
