@@ -107,6 +107,10 @@ def test_maxima_by_hand(student, rng):
     seen = {name: again[name].tolist() for name in expected if name in again}
     right = {"first": [2.0, 1.0, 1.0], "second": [0.0, 1.0, 0.0]}
     assert seen == right, f"a second search, over the second batch alone: {seen}, not {right}"
+    again, _, _, _ = student.drive(drive_maxima, [-2 * batch for batch in BATCHES])
+    seen = {name: again[name].tolist() for name in expected if name in again}
+    right = {"first": [4.0, 10.0, 6.0], "second": [4.0, 10.0, 2.0]}
+    assert seen == right, f"a third search, over the batches times -2: {seen}, not {right}"
 
 
 @exercise(
@@ -119,6 +123,9 @@ def test_maxima_by_hand(student, rng):
 def test_no_hook_stays(student, rng):
     maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
     assert maxima and len(maxima) == 2, "channel_maxima must return the maxima of both layers"
+    for name, values in (("first", [2.0, 5.0, 3.0]), ("second", [1.0, 2.0, 3.0])):
+        seen = expect_tensor(maxima[name], f"x_max of {name!r}", torch.float32, (3,)).tolist()
+        assert seen == values, f"{name}: {seen}, not {values}"
     assert hooks == 0, f"{hooks} hooks are still on the model"
     assert len(passes) == 4, f"{len(passes)} forward passes for 4 batches"
     assert not any(passes), "the model ran with gradients on"
@@ -138,12 +145,16 @@ def test_no_hook_stays(student, rng):
 def test_outliers_by_hand(student, rng):
     x_max = torch.tensor([1.0, 90.0, 2.0, 1.5, 0.0, 60.0, 3.0])
     for ratio, expected in ((10, [1, 5]), (30, [1, 5]), (31, [1]), (1.5, [1, 5, 6]), (100, [])):
-        found = student.outlier_channels(x_max, ratio)
-        expect_tensor(found, "outlier_channels(...)", torch.int64)
-        assert found.tolist() == expected, (
-            f"x_max {x_max.tolist()}, median 2, ratio {ratio}: from {2 * ratio:g} up (itself "
-            f"included) the channels are {expected}, not {found.tolist()}"
-        )
+        for factor in (1, 2**-8):  # only the ratio counts, not the size
+            found = student.outlier_channels(x_max * factor, ratio)
+            expect_tensor(found, "outlier_channels(...)", torch.int64)
+            assert found.tolist() == expected, (
+                f"x_max {(x_max * factor).tolist()}, median {2 * factor:g}, ratio {ratio}: from "
+                f"{2 * factor * ratio:g} up (itself included) the channels are {expected}, not "
+                f"{found.tolist()}"
+            )
+    found = student.outlier_channels(x_max.roll(1), 10).tolist()
+    assert found == [2, 6], f"x_max {x_max.roll(1).tolist()}, ratio 10: {found}, expected [2, 6]"
     found = student.outlier_channels(torch.tensor([0.0, 0.0, 5.0, 0.0, 9.0]), 3)
     expect_tensor(found, "outlier_channels(...)", torch.int64)
     assert found.tolist() == [2, 4], f"x_max 0, 0, 5, 0, 9: {found.tolist()}, expected [2, 4]"

@@ -251,9 +251,10 @@ lab.check("ex1")
 # - `ValueError` for another `activations`, or `"static"` without `x_max`.
 # - Multiply codes or rounded values, as you like: the sums are the same.
 #
-# **Shapes** `x` [..., K], float32 or bfloat16, perhaps not contiguous; `w` [N, K]; `bias` [N] or
-# None; `x_max` of `int8_codes` broadcasts to `x`, that of `w8a8_linear` is []. `codes` int8 in the
-# shape of `x`; `scale` float32 in the shape of `x_max`; `y` [..., N], float32.
+# **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16, perhaps not
+# contiguous. `x_max`, of these dtypes too, broadcasts to `x` in `int8_codes` and is [] in
+# `w8a8_linear`. `codes` int8 in the shape of `x`; `scale` float32 in the shape of `x_max`; `y`
+# [..., N], float32.
 
 
 # %% solution="ex2"
@@ -516,7 +517,7 @@ print(f"exact {x @ w_row:.4f}, split {split:.4f}, without the split {whole:.4f}"
 #   whole row.
 # - It has to work with no outlier column, and with nothing else.
 #
-# **Shapes** `x` [..., K], float32 or bfloat16; `mask` [K] bool; `w` [N, K]; `bias` [N] or None;
+# **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16; `mask` [K] bool;
 # `y` [..., N], float32.
 
 

@@ -342,7 +342,9 @@ def test_the_smallest_loss_wins(student, rng):
         s, ratio, losses = search(student, x_mean, weights, block, 3, 8)
         best = losses.index(min(losses))
         assert abs(ratio - best / 20) < 1e-9, f"ratio {ratio}, but losses[{best}] is the smallest"
-        expect_close(s, student.candidate_scales(x_mean, ratio), what="scales", rtol=8 * FLOAT32)
+        own = student.candidate_scales(x_mean, ratio)
+        expect_tensor(own, "candidate_scales(x_mean, ratio)", torch.float32, (16,))
+        expect_close(s, own, what="scales", rtol=8 * FLOAT32)
         assert len(outputs) == 21, f"block ran {len(outputs)} times; once in float, 20 candidates"
         exact, *candidates = (y.double() for y in outputs)
         for i, y in enumerate(candidates):

@@ -126,12 +126,10 @@ def test_layer_that_runs_twice(student, rng):
     b[:, 0] = 0
     maxima = student.drive(drive_twice, torch.stack([a, b]))
     both = torch.maximum(a.abs().amax(0), b.abs().amax(0))
-    assert torch.equal(expect_tensor(maxima["layer"], "x_max", None, (4,)), both), (
-        "calls were missed"
-    )
-    assert torch.equal(expect_tensor(maxima["other"], "x_max", None, (4,)), a.abs().amax(0)), (
-        "mixed up"
-    )
+    expect_tensor(maxima["layer"], "x_max", torch.float32, (4,))
+    expect_same(maxima["layer"], both, "x_max over both calls")
+    expect_tensor(maxima["other"], "x_max", torch.float32, (4,))
+    expect_same(maxima["other"], a.abs().amax(0), "x_max of the other layer")
 
 
 def drive_error(student, good, bad):
@@ -159,15 +157,18 @@ def test_model_that_raises(student, rng):
     kind, hooks, maxima = student.drive(drive_error, good, torch.randn(2, 5, generator=rng))
     assert kind == "RuntimeError", f"the model's RuntimeError came out as {kind or 'nothing'}"
     assert hooks == 0, f"{hooks} hooks stayed on a model that raised"
-    assert torch.equal(expect_tensor(maxima["0"], "x_max"), good.abs().amax(0)), "maxima differ"
+    expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
+    expect_same(maxima["0"], good.abs().amax(0), "x_max after an error")
 
 
-def drive_side_effects(student, batch):
-    """Runs beside the student's code: what the search leaves on a model with dropout."""
+def drive_side_effects(student, batch, weight):
+    """Runs beside the student's code: what the search leaves on a model."""
     import torch
     from torch import nn
 
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to(batch.dtype)
+    with torch.no_grad():
+        model[0].weight.copy_(weight)
     grads = []
 
     def watch(module, args):
@@ -183,19 +184,22 @@ def drive_side_effects(student, batch):
     student.channel_maxima(model, ["0"], [batch])
     modes.append(model.training)
     torch.set_grad_enabled(True)
-    return maxima, grads, kept, enabled, modes
+    return maxima, grads, kept, enabled, modes, model[0].weight.detach()
 
 
 @exercise(
     "ex1",
     points=1,
-    invariant="bfloat16 inputs give float32 maxima; no gradients; foreign hooks and modes stay",
-    cause="no torch.no_grad, gradients switched off for good, eval mode left on, or all hooks of "
-    "the model cleared",
+    invariant="bfloat16 inputs give float32 maxima; no gradients; foreign hooks, modes and weights "
+    "stay",
+    cause="no torch.no_grad, gradients switched off for good, eval mode left on, all hooks of the "
+    "model cleared, or its weights changed",
 )
 def test_side_effects(student, rng):
     batch = torch.randn(3, 4, generator=rng).bfloat16()
-    maxima, grads, kept, enabled, modes = student.drive(drive_side_effects, batch)
+    weight = torch.randn(4, 4, generator=rng).bfloat16()
+    maxima, grads, kept, enabled, modes, later = student.drive(drive_side_effects, batch, weight)
+    expect_same(later, weight, "a weight of the model afterwards")
     first = expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
     assert torch.equal(first, batch.abs().amax(0).float()), "maxima of bfloat16 inputs differ"
     assert grads == [False], f"one pass without gradients is asked, gradients were on: {grads}"
@@ -360,11 +364,17 @@ def test_bfloat16_and_arguments(student, rng):
     steps = x.double() * QMAX / 3.1  # x_max = 3.1: no step that bfloat16 holds exactly
     clear = (steps - steps.floor() - 0.5).abs() > CLEAR
     seen, scale = student.int8_codes(x, torch.tensor(3.1))
+    expect_tensor(seen, "codes", torch.int8, (200,))
+    expect_tensor(scale, "scale", torch.float32, ())
     expect_close(scale, torch.tensor(3.1 / QMAX), what="scale", rtol=4 * FLOAT32)
     assert (seen.double() == steps.round())[clear].all(), "codes of bfloat16 values differ"
-    for kind in ("row", "static"):
+    x_max = torch.tensor([2.984375, 0.71875]).bfloat16()  # 191 / 64 and 23 / 32, exact
+    _, scale = student.int8_codes(x.view(100, 2), x_max)
+    expect_tensor(scale, "scale of a bfloat16 x_max", torch.float32, (2,))
+    expect_close(scale, x_max.double() / QMAX, what="scale", rtol=4 * FLOAT32)
+    for kind, x_max in (("row", None), ("static", None), ("row", torch.tensor(3.1))):
         with pytest.raises(ValueError):
-            student.w8a8_linear(x, w, None, kind)
+            student.w8a8_linear(x, w, None, kind, x_max)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -499,8 +509,9 @@ def test_shapes_of_the_split(student, rng):
     expect_within(split(student, x[:1], w, None, 6.0), y, bound, "one token")
     large = torch.full((2, 4), 300.0).bfloat16()
     exact = large.double() @ torch.ones(4, 3).double()
-    seen = split(student, large, torch.ones(3, 4), None, 6.0)
-    expect_within(seen, exact, exact * 8 * FLOAT32, "bfloat16")
+    for w in (torch.ones(3, 4), torch.ones(3, 4).bfloat16()):
+        seen = split(student, large, w, None, 6.0)
+        expect_within(seen, exact, exact * 8 * FLOAT32, f"bfloat16 x, {w.dtype} w")
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -561,7 +572,7 @@ def test_law_of_scales(student, rng):
     w = torch.randn(5, 6, generator=rng)
     for alpha in (0.25, 0.5, 0.8):
         s = scales(student, x_max, [w], alpha)
-        assert (s > 0).all(), f"s = {s.tolist()}"
+        assert (s > 0).all() and torch.isfinite(s).all(), f"s = {s.tolist()}"
         for c in (10.0, 0.125):
             more_x, more_w = (
                 scales(student, c * x_max, [w], alpha),
@@ -737,6 +748,16 @@ def true_outputs(state, h):
     return y, 8 * FLOAT32 * size @ state["head.weight"].abs().T
 
 
+def drive_pair(student, state, maxima, alpha):
+    """Runs beside the student's code: a norm that one layer reads, after `smooth`."""
+    from torch import nn
+
+    model = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3))
+    model.load_state_dict(state)
+    smoothed = student.smooth(model, {"0": ["1"]}, maxima, alpha)
+    return {name: p.detach() for name, p in smoothed.named_parameters()}
+
+
 S_FLOAT32 = 64 * FLOAT32  # of s in float32 (as in exercise 4), and of what it is folded into
 
 
@@ -744,8 +765,8 @@ S_FLOAT32 = 64 * FLOAT32  # of s in float32 (as in exercise 4), and of what it i
     "ex5",
     points=3,
     invariant="norms are divided by s and weights multiplied, each group with its own s",
-    cause="one s for the whole model, s of one linear only, rows multiplied instead of columns, or "
-    "the model that came in changed",
+    cause="one s for the whole model, s of one linear only, rows multiplied instead of columns, a "
+    "second layer counted on, or the model that came in changed",
 )
 def test_parameters_against_float64(student, rng):
     for alpha in (0.0, 0.4, 1.0):
@@ -754,6 +775,12 @@ def test_parameters_against_float64(student, rng):
         expected = true_fold(state, GROUPS, maxima, alpha)
         expect_parameters(after, expected, S_FLOAT32, f"alpha = {alpha}")
         expect_within(y, *true_outputs(state, h), f"alpha = {alpha}, outputs")
+    state = {"0.weight": torch.rand(5, generator=rng) + 0.5, "0.bias": torch.ones(5)}
+    state |= {"1.weight": torch.randn(3, 5, generator=rng), "1.bias": torch.ones(3)}
+    maxima = {"1": torch.rand(5, generator=rng) + 0.1}
+    after = student.drive(drive_pair, state, maxima, 0.5)
+    expected = true_fold(state, {"0": ["1"]}, maxima, 0.5)
+    expect_parameters(after, expected, S_FLOAT32, "a norm that one layer reads")
 
 
 @exercise(
