@@ -168,6 +168,11 @@ def start_failure(spec: SandboxSpec, kind: str, errors: str) -> SandboxUnavailab
     """What to tell about a worker that ended (kind says how) before it was ready."""
     if kind == "MemoryLimit":
         return SandboxUnavailable(f"memory_mb={spec.memory_mb} is too little to import torch")
+    if kind == "Killed":
+        return SandboxUnavailable(
+            "sandboxes are killed while they start: perhaps this machine has too little memory for "
+            "so many at once (--jobs 1 needs least)"
+        )
     said = errors.strip() or "it ended without a message"
     blocked = any(word in said for word in ("namespace", "uid map", "Operation not permitted"))
     return SandboxUnavailable(

@@ -8,7 +8,7 @@ A session is one sandbox; remote.py makes a notebook of it.
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autograder.sandbox import launch, process, warm
 from autograder.sandbox.clock import Meter
@@ -20,6 +20,7 @@ from efflib.lab.student import StudentError
 
 START_SECONDS = 60.0  # of computing, for the start of Python and torch
 STDOUT_CHARS = 10_000
+STARTS = 3  # of one session, if it is killed before it is ready
 END_SECONDS = 5.0  # for the end of a sandbox whose worker has closed its pipe
 KILLED = "Killed"
 KINDS = {"late": "Timeout", "closed": "Exit", "protocol": "Protocol"}
@@ -54,10 +55,10 @@ class Session:
     def __init__(self, spec: SandboxSpec) -> None:
         """Raises SandboxUnavailable."""
         self.spec, self._ready = spec, False
-        self._start()
+        self._start(spec)
 
-    def _start(self) -> None:
-        self._process = warm.start(self.spec)
+    def _start(self, spec: SandboxSpec) -> None:
+        self._process = warm.start(spec)
         self._channel = Channel(self._process.read_fd, self._process.write_fd)
         self._exchange = Exchange(self._channel, self._process.cpu_seconds)
         self._dead: tuple[str, str] | None = None
@@ -124,11 +125,12 @@ class Session:
     def _get_ready(self) -> None:
         """Waits until torch is imported. Raises SandboxUnavailable, SandboxDied.
 
-        Nothing of the student's has run by then: a sandbox that is killed is started once more.
+        Nothing of the student's has run by then: a sandbox that is killed is started again, at last
+        from nothing, so that a zygote that is about to end takes it along but once.
         """
         if self._dead is not None:
             raise SandboxDied(*self._dead)
-        for again in (True, False):
+        for left in reversed(range(STARTS)):
             if self._ready:
                 return
             with contextlib.suppress(WireError):
@@ -136,9 +138,9 @@ class Session:
                 self._ready = self._exchange.ask({"op": "hello"}, START_SECONDS) == "ready"
             if not self._ready:
                 kind = self._die("Exit", "it did not start", END_SECONDS).kind
-                if kind != KILLED or not again:
+                if kind != KILLED or not left:
                     raise launch.start_failure(self.spec, kind, self._process.errors)
-                self._start()
+                self._start(self.spec if left > 1 else replace(self.spec, warm=False))
 
     def _die(self, kind: str, reason: str, grace: float = 0.0) -> SandboxDied:
         """Ends the sandbox for good; the first reason stays."""

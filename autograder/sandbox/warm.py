@@ -22,12 +22,14 @@ from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.process import KILLED, MEMORY, STOP_SECONDS, pipes
 
 START_SECONDS = 600.0  # for a zygote to import torch, on whatever machine
+SILENT_ENDS = 3  # of zygotes that made nothing and said nothing: from then on sandboxes are cold
 MESSAGE_BYTES = 4_096
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 zygotes: dict[tuple, "Zygote"] = {}  # (process, withheld modules) -> its zygote
 ONE_AT_A_TIME = threading.Lock()
 reason: dict[str, str] = {}  # "reason": why no zygote works here
+silent_ends: list["Zygote"] = []  # one after the other
 
 
 def start(spec: SandboxSpec):
@@ -101,14 +103,31 @@ class Zygote:
         made.hand_over()
         return made
 
+    def has_worked(self) -> None:
+        self.proven = True
+        silent_ends.clear()
+
+    def has_failed(self, why: str) -> None:
+        """It or its child ended too early.
+
+        A zygote that has made no sandbox yet and says why never will.  One that says nothing was
+        killed, perhaps, and the next may live.
+        """
+        if self.proven:
+            return
+        said = self.close()
+        if self not in silent_ends:
+            silent_ends.append(self)
+        if why or said or len(silent_ends) >= SILENT_ENDS:
+            reason["reason"] = why or said or f"{SILENT_ENDS} zygotes ended without a word"
+
     def close(self) -> str:
-        """What it had to say."""
+        """What it had to say; nothing if it was killed."""
         if self._spare is not None:
             self._spare.discard()
             self._spare = None
         self._requests.close()
-        self._process.stop()
-        return self._process.errors.strip()
+        return "" if self._process.stop() == KILLED else self._process.errors.strip()
 
 
 class Child:
@@ -151,24 +170,22 @@ class Child:
             os.close(fd)
 
     def _attach(self) -> None:
-        """Puts the forked process into its group, lets it go on, waits until it is ready.
-
-        What has never worked is not tried again: from then on sandboxes are cold.
-        """
+        """Puts the forked process into its group, lets it go on, waits until it is ready."""
         end = time.monotonic() + START_SECONDS
         said, self._pid = self._receive(end)
         if said == b"here":
             try:
                 self._admit()
                 said, _ = self._receive(end)
+            except (ProcessLookupError, ConnectionError):  # it was killed meanwhile
+                said = b""
             except OSError as fault:
                 said = f"fault {fault}".encode()
         if said == b"ready":
-            self._zygote.proven = True
+            self._zygote.has_worked()
             return
         self.errors = said.removeprefix(b"fault ").decode(errors="replace")
-        if not self._zygote.proven:
-            reason["reason"] = self.errors or self._zygote.close() or "the zygote did not start"
+        self._zygote.has_failed(self.errors)
 
     def _admit(self) -> None:
         """Into the group first: without its limits it does not go on."""

@@ -59,6 +59,57 @@ def test_a_killed_zygote_is_replaced(sessions):
     assert sessions("x = 1") and zygote() is not first and not warm.reason
 
 
+def killed_when(monkeypatch, count: int, who: str) -> list[str]:
+    """The first `count` children meet the end of their zygote, or their own, at the word "here"."""
+    left, original = [who] * count, warm.Child._admit
+
+    def admit(child):
+        if left:
+            left.pop()
+            pid = child._pid if who == "child" else child._zygote._process._popen.pid
+            os.kill(pid, signal.SIGKILL)
+            assert eventually(lambda: ended(child._pid))
+        return original(child)
+
+    monkeypatch.setattr(warm.Child, "_admit", admit)
+    return left
+
+
+def ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("who", ["zygote", "child"])
+@pytest.mark.parametrize("count, is_warm", [(1, True), (2, False)])
+def test_killed_before_the_first_sandbox_is_not_taken_for_impossible(
+    monkeypatch, who, count, is_warm
+):
+    warm.close()
+    left = killed_when(monkeypatch, count, who)
+    with Session(SandboxSpec()) as session:
+        assert session.run_cell("x = 1", 60).error is None
+        assert isinstance(session._process, warm.Child) is is_warm, "the third one is cold"
+    assert not left and not warm.reason
+    with Session(SandboxSpec()) as session:
+        assert session.run_cell("x = 1", 60).error is None
+        assert isinstance(session._process, warm.Child)
+
+
+def test_where_every_zygote_is_killed_sandboxes_are_cold(monkeypatch):
+    warm.close()
+    monkeypatch.setattr(warm, "reason", {})
+    left = killed_when(monkeypatch, warm.SILENT_ENDS, "zygote")
+    for _ in range(2):
+        with Session(SandboxSpec()) as session:
+            assert session.run_cell("x = 1", 60).error is None
+            assert not isinstance(session._process, warm.Child)
+    assert not left and warm.reason == {"reason": "3 zygotes ended without a word"}
+    warm.silent_ends.clear()
+
+
 def test_each_set_of_withheld_modules_has_its_zygote(sessions):
     withheld = ("efflib.quantization",)
     sessions(), sessions(withhold=withheld)
