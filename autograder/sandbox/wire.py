@@ -45,16 +45,17 @@ class Channel:
             raise ValueError(f"a frame of {len(frame)} bytes; at most {MAX_FRAME} can be sent")
         data = memoryview(len(frame).to_bytes(HEADER, "big") + frame)
         while data:
-            self._wait(self._write_fd, select.POLLOUT, meter)
+            self._check_open(self._write_fd)
             try:
                 data = data[os.write(self._write_fd, data[:CHUNK]) :]
             except BlockingIOError:
-                continue
+                self._wait(self._write_fd, select.POLLOUT, meter)
             except OSError:
                 raise WireError("closed", "it ended its process") from None
 
     def receive(self, meter: Meter) -> bytes:
         """One frame. Raises WireError."""
+        self._wait(self._read_fd, select.POLLIN, meter)  # once for each frame, however many come
         size = int.from_bytes(self._read(HEADER, meter), "big")
         if size > MAX_FRAME:
             raise WireError("protocol", f"it announced {size} bytes; at most {MAX_FRAME} are read")
@@ -65,8 +66,7 @@ class Channel:
 
     def check_quiet(self) -> None:
         """Raises WireError if something arrived that nobody asked for, or the worker has gone."""
-        if self._read_fd == CLOSED:
-            raise WireError("closed", "its sandbox was closed")
+        self._check_open(self._read_fd)
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         for _, events in poll.poll(0):
@@ -77,19 +77,23 @@ class Channel:
     def _read(self, size: int, meter: Meter) -> bytes:
         data, done = bytearray(size), 0
         while done < size:
-            self._wait(self._read_fd, select.POLLIN, meter)
+            self._check_open(self._read_fd)
             try:
                 count = os.readv(self._read_fd, [memoryview(data)[done:]])
             except BlockingIOError:
+                self._wait(self._read_fd, select.POLLIN, meter)
                 continue
             if not count:
                 raise WireError("closed", "it ended its process")
             done += count
         return bytes(data)
 
-    def _wait(self, fd: int, event: int, meter: Meter) -> None:
+    def _check_open(self, fd: int) -> None:
         if fd == CLOSED:
             raise WireError("closed", "its sandbox was closed")
+
+    def _wait(self, fd: int, event: int, meter: Meter) -> None:
+        self._check_open(fd)
         poll = select.poll()
         poll.register(fd, event)
         while left := meter.left():

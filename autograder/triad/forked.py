@@ -176,7 +176,6 @@ class Forking(ExercisePlugin):
             run_cell(cell, self.namespace, self.budget.cell_seconds)
         self._student = TimedStudent(self.namespace, self.budget.call_seconds)
         self._seed, self._items, touched = run.seed, [], set()
-        items[0].config.option.tbstyle = "value"  # nobody reads pytest's tracebacks: 50 ms each
         for item, following in zip(items, [*items[1:], None], strict=True):
             before = self.namespace.get(TOUCHED)
             self._items.append(item)

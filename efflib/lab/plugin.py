@@ -47,7 +47,8 @@ class ExercisePlugin:
         if report.failed:
             self.faults.append(str(report.longrepr)[-500:])
 
-    def pytest_collection_modifyitems(self, items) -> None:
+    def pytest_collection_modifyitems(self, config, items) -> None:
+        config.option.tbstyle = "value"  # nobody reads pytest's tracebacks: 50 ms each
         self.faults += [f"{i.name} has no @exercise" for i in items if declared(i) is None]
         if self._only is not None:
             items[:] = [i for i in items if declared(i) and declared(i).exercise == self._only]

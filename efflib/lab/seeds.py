@@ -19,10 +19,15 @@ def derived_seed(*parts: object) -> int:
 
 
 def seed_all(seed: int) -> None:
-    """Seeds the global generators of Python, NumPy and torch."""
+    """Seeds the global generators of Python, NumPy and torch.
+
+    torch.manual_seed formats three tracebacks for devices that are not in use, at every call.
+    """
     random.seed(seed)
     numpy.random.seed(seed % NUMPY_SEEDS)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
 
 
 def states() -> tuple:

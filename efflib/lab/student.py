@@ -12,6 +12,7 @@ student's code catches the exception.
 """
 
 import builtins
+import functools
 import inspect
 import unicodedata
 from collections.abc import Callable
@@ -71,6 +72,11 @@ def _combined(kept: type) -> type:
     return type(f"Student{kept.__name__}", (StudentError, kept), body)
 
 
+@functools.lru_cache(maxsize=256)  # finding the end of a function takes longer than many calls
+def source_of(driver: Callable) -> str:
+    return inspect.getsource(driver)
+
+
 class Student:
     """Attributes are callables that run in `_call`; subclasses say where that is."""
 
@@ -81,7 +87,7 @@ class Student:
 
     def drive(self, driver: Callable, *args, **kwargs):
         """Run `driver(student, *args, **kwargs)` beside the student's code, from its source."""
-        return self._drive(inspect.getsource(driver), driver.__name__, args, kwargs)
+        return self._drive(source_of(driver), driver.__name__, args, kwargs)
 
     def _begin(self, seed: int) -> None:
         """A test begins: random numbers that the student's code draws follow from this seed."""

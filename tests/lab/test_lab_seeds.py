@@ -38,6 +38,19 @@ def test_a_seed_depends_on_every_part():
     assert 0 <= seeds.derived_seed("x") < 2**63
 
 
+def test_seeding_gives_what_torch_manual_seed_gives(monkeypatch):
+    saved, told = seeds.states(), []
+    torch.manual_seed(2**62 + 5)
+    expected = torch.random.get_rng_state()
+    seeds.seed_all(2**62 + 5)
+    assert torch.equal(torch.random.get_rng_state(), expected)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", told.append)
+    seeds.seed_all(7)
+    assert told == [7]
+    seeds.restore(saved)
+
+
 def test_states_are_put_back():
     saved = seeds.states()
     first = random.random(), numpy.random.rand(), torch.rand(()).item()

@@ -347,3 +347,22 @@ def test_a_tests_own_time_limit_reaches_the_student(write):
         reports = run_tests([file], kind({"one": lambda: 1}), seed=0)
         assert [r.outcome for r in reports] == ["passed", "passed"]
     assert Limited.limits == [30]
+
+
+def test_no_traceback_is_made_that_nobody_reads(write, monkeypatch):
+    """Each takes as long as fifty tests, and a report of ours holds none."""
+    styles, original = [], pytest.ExceptionInfo.getrepr
+
+    def getrepr(info, *args, **options):
+        styles.append(options.get("style"))
+        return original(info, *args, **options)
+
+    monkeypatch.setattr(pytest.ExceptionInfo, "getrepr", getrepr)
+    file = write("""
+        @about()
+        def test_a(student, rng):
+            assert student.one() == 2
+    """)
+    [report] = run_tests([file], student(one=lambda: 1), seed=0)
+    assert report.observed == "this does not hold: assert student.one() == 2"
+    assert set(styles) <= {"value"}
