@@ -180,7 +180,7 @@ def write(path: Path, text: str) -> None:
 def main() -> None:
     torch.manual_seed(0)
     plain = zoo.load("target")
-    models = {"with outliers": zoo.with_outliers(plain, CHANNELS, OFFSET), "control": plain}
+    models = {"with outliers": zoo.with_offset(plain, CHANNELS, OFFSET), "control": plain}
     sample = zoo.calibration("code", n=SAMPLES, length=CONTEXT)
     figures = measure(models, sample)
     sides = one_side(models["with outliers"], sample)

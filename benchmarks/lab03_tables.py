@@ -209,7 +209,7 @@ def main() -> None:
     torch.manual_seed(0)
     write(GENERATED / "lab03_roofline.md", lab03_roofline.table())
     style.save(lab03_roofline.figure(), FIGURES / "decode.svg", lab03_roofline.ALT)
-    model = zoo.with_outliers(zoo.load("target"), story.CHANNELS, story.OFFSET)
+    model = zoo.with_offset(zoo.load("target"), story.CHANNELS, story.OFFSET)
     calibration = record(model, windows("code", False, FULL, seed=0)[::4, :-1])
     search = search_model(model, calibration, BITS[0], GROUP)[NORM]
     save_layer_figures(model, calibration, search)

@@ -27,6 +27,7 @@ _WHERE = {
     "parses_share": "writing",
     "perplexity": "evaluation",
     "sample": "writing",
+    "with_offset": "offset",
     "with_outliers": "outliers",
 }
 

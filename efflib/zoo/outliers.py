@@ -1,64 +1,141 @@
-"""Outlier channels like those of large models, put into a small one without changing its function.
+"""Outlier channels that vary from token to token, in a small model with the same function.
 
-In models above about 6.7 B parameters a few channels of every norm's output are some 100 times as
-large as the rest, with a steady sign and value in all tokens and layers, while the weights stay
-ordinary (Dettmers et al. 2022, arXiv:2208.07339, section 4; Xiao et al. 2023, arXiv:2211.10438,
-section 3). Small models have none. This transform adds a constant c to a few channels of every
-norm's output, and takes what the next linears make of it off their biases:
+In models above about 6.7 B parameters a few channels of every norm's output are some 20 to 100
+times as large as the rest, in all layers, while the weights stay ordinary (Dettmers et al. 2022,
+arXiv:2208.07339, section 4). Some keep one sign and vary by a tenth of their size, others change
+from token to token (Wei et al. 2023, arXiv:2304.09145, section 3). Small models have none.
 
-    norm(x) + c,      W (norm(x) + c) + (b - W c)  =  W norm(x) + b
+Here the residual stream x [d] is written into more channels than it needs, P x with P [d', d] and
+P^T P = I. Each of its leading principal components stands in two channels that are equal. Where a
+component is made hot, the norm's gain enlarges both channels by D, and what reads the norm takes
+that back and reads the difference of the two besides, which is 0:
 
-so the function is the same in exact arithmetic, and activations are hard to quantize. It is an
-emulation, and labs say so. (Scaling the norm's gain up and the weights down does not serve: then
-the weights are extraordinary too, and smoothing with alpha = 0 just undoes it.)
+    W' = W P^T D^-1 + V,    V = sum_i v_i (e_a(i) - e_b(i))^T,    V D P = 0
+
+    so    W' (D P y) = W y    for the norm's output y
+
+v_i has the deviation of W's entries. So activations are large and carry signal, weights are
+ordinary, rounding either shows, and no bias repairs it. sum (P x)^2 = sum x^2, so the norm differs
+by the factor sqrt(d / d') alone. It is an emulation, and labs say so.
+
+The mean of all tokens is the first component, 0: large, of a steady sign. The next ones have none.
 """
 
 import copy
+import dataclasses
+import math
 
 import torch
 from torch import Tensor, nn
 
 from efflib.models.groups import norm_groups
+from efflib.models.llama import Llama
 
 
-def outlier_offset(width: int, channels: int, offset: float, seed: int = 0) -> Tensor:
-    """c [width]: +-offset in `channels` random channels, 0 elsewhere.
+def with_outliers(
+    model: Llama, ids: Tensor, gains: dict[int, float], *, extra: int = 32, seed: int = 0
+) -> Llama:
+    """A wider model of the same function, with two outlier channels for each hot component.
 
-    Raises ValueError unless 0 <= channels <= width.
+    ids [B, T]: text whose activations have the components. gains: {principal component: factor of
+    its two channels}. extra: channels more than before; d + extra should be divisible by the group
+    size of what follows. seed: decides where the channels stand, the same in all layers, and V.
+    Weights keep their dtype; the head is untied and norms have other gains.
+
+    Raises ValueError if a norm has a bias, for a component outside 0..extra - 1, for a gain that
+    is not positive, and unless 1 <= extra <= d.
     """
-    if not 0 <= channels <= width:
-        raise ValueError(f"channels must be from 0 to the width {width}, got {channels}")
+    width = model.config.hidden_size
+    _expect(model, gains, extra)
     generator = torch.Generator().manual_seed(seed)
-    where = torch.randperm(width, generator=generator)[:channels]
-    sign = 2.0 * torch.randint(0, 2, (channels,), generator=generator) - 1
-    c = torch.zeros(width)
-    c[where] = offset * sign
-    return c
+    plain = with_unit_gains(model)
+    embed, pairs = _embedding(second_moment(plain, ids), extra, generator)  # P [d', d]
+    hot = torch.ones(width + extra, dtype=torch.float64)  # diagonal of D
+    for component, gain in gains.items():
+        hot[pairs[component]] = gain
+    ratio = math.sqrt(width / (width + extra))
+    config = dataclasses.replace(
+        model.config,
+        hidden_size=width + extra,
+        tie_word_embeddings=False,
+        rms_norm_eps=model.config.rms_norm_eps * ratio**2,
+    )
+    wide = Llama(config).to(model.lm_head.weight).train(model.training)
+    state = plain.cpu().state_dict()
+    for group in norm_groups(plain):
+        state[f"{group.name}.weight"] = hot * ratio
+        for name, linear in group.linears.items():
+            weight = linear.weight.detach().double() @ embed.T / hot  # W P^T D^-1
+            for component in gains:
+                v = torch.randn(len(weight), generator=generator).double() * linear.weight.std()
+                weight[:, pairs[component]] += torch.stack([v, -v], 1)
+            state[f"{name}.weight"] = weight
+    for name in state:
+        if name.endswith(("o_proj.weight", "down_proj.weight", "o_proj.bias", "down_proj.bias")):
+            state[name] = embed @ state[name].double()
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        state[name] = state[name].double() @ embed.T
+    state["model.norm.weight"] = torch.full((width + extra,), ratio, dtype=torch.float64)
+    wide.load_state_dict(state)
+    for old, new in zip(model.model.layers, wide.model.layers, strict=True):
+        new.self_attn.attention = old.self_attn.attention
+    return wide
 
 
-def with_outliers(model: nn.Module, channels: int, offset: float, seed: int = 0) -> nn.Module:
-    """A copy of the model with the same function and `channels` outlier channels of size `offset`.
-
-    The same channels in all layers, as in real models. Every norm must have a `bias` (None or a
-    parameter), as ours and LayerNorm have; linears get a bias where they have none. The function
-    differs by rounding: terms of size |W c| cancel.
-    Raises ValueError for a norm without a bias, and as `outlier_offset` and `norm_groups`.
-    """
+def with_unit_gains(model: Llama) -> Llama:
+    """A copy of the same function whose norms have gain 1: what reads them is multiplied by it."""
     model = copy.deepcopy(model)
-    for group in norm_groups(model):
-        if not hasattr(group.norm, "bias"):
-            kind = type(group.norm).__name__
-            raise ValueError(f"{group.name}: {kind} has no bias to hold an offset")
-        c = outlier_offset(group.norm.weight.shape[0], channels, offset, seed)
-        c = c.to(group.norm.weight)
-        _add_to_bias(group.norm, c)
-        for linear in group.linears.values():
-            # W c in float64: a sum of large terms that cancel in use
-            shift = linear.weight.detach().double() @ c.double()  # [N]
-            _add_to_bias(linear, -shift.to(linear.weight.dtype))
+    head = model.lm_head.weight.detach()
+    model.lm_head = nn.Linear(head.shape[1], head.shape[0], bias=False).to(head)  # untied
+    with torch.no_grad():
+        model.lm_head.weight.copy_(head * model.model.norm.weight)
+        model.model.norm.weight.fill_(1)
+        for group in norm_groups(model):
+            for linear in group.linears.values():
+                linear.weight.mul_(group.norm.weight)
+            group.norm.weight.fill_(1)
     return model
 
 
-def _add_to_bias(module: nn.Module, shift: Tensor) -> None:
-    bias = shift if module.bias is None else module.bias.detach() + shift
-    module.bias = nn.Parameter(bias.clone())
+def second_moment(model: Llama, ids: Tensor) -> Tensor:
+    """mean y y^T over the outputs y of all norms inside the layers, float64 [d, d]."""
+    width = model.config.hidden_size
+    moment, groups = torch.zeros(width, width, dtype=torch.float64), norm_groups(model)
+
+    def add(module: nn.Module, args: tuple, output: Tensor) -> None:
+        rows = output.flatten(0, -2).double().cpu()  # [B T, d]
+        moment.add_(rows.T @ rows, alpha=1 / (len(rows) * len(groups)))
+
+    handles = [group.norm.register_forward_hook(add) for group in groups]
+    try:
+        with torch.no_grad():
+            model(ids)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return moment
+
+
+def _embedding(moment: Tensor, extra: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """P [d', d] with P^T P = I, and the two rows of each leading component [extra, 2]."""
+    width = len(moment)
+    leading = torch.linalg.eigh(moment)[1].flip(1)[:, :extra]  # [d, extra], largest first
+    spanning = torch.cat([leading, torch.eye(width, dtype=torch.float64)], 1)
+    rest = torch.linalg.qr(spanning)[0][:, extra:width]  # [d, d - extra]
+    twice = (leading / math.sqrt(2)).T.repeat_interleave(2, dim=0)  # [2 extra, d]
+    order = torch.randperm(width + extra, generator=generator)
+    embed = torch.cat([twice, rest.T])[order]
+    return embed, order.argsort()[: 2 * extra].view(extra, 2)
+
+
+def _expect(model: Llama, gains: dict[int, float], extra: int) -> None:
+    for group in norm_groups(model):
+        if group.norm.bias is not None:
+            raise ValueError(f"{group.name} has a bias; make the outliers before the offset")
+    if not 1 <= extra <= model.config.hidden_size:
+        raise ValueError(f"extra must be from 1 to {model.config.hidden_size}, got {extra}")
+    for component, gain in gains.items():
+        if component not in range(extra):
+            raise ValueError(f"components are from 0 to {extra - 1}, got {component}")
+        if not 0 < gain < math.inf:
+            raise ValueError(f"the gain of component {component} must be positive, got {gain}")

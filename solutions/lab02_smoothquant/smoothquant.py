@@ -73,7 +73,7 @@ FLOOR = 1e-5  # exercise 4: a channel maximum counts as at least this
 # ## Baseline
 #
 # Outliers appear in models from about 6.7 billion parameters on; ours has a few million. So we
-# emulate them: `zoo.with_outliers` adds a constant to a few channels of every norm's output, and
+# emulate them: `zoo.with_offset` adds a constant to a few channels of every norm's output, and
 # takes what the next linear layers make of it off their biases. The function stays the same, and
 # the activations look like those of OPT-6.7B: a few channels that are large in *every* token. The
 # model without them is our **control**.
@@ -85,7 +85,7 @@ FLOOR = 1e-5  # exercise 4: a channel maximum counts as at least this
 from efflib.zoo.phenomena.smoothquant import CHANNELS, OFFSET  # noqa: E402 -- not in grading
 
 control = zoo.load("target")
-model = zoo.with_outliers(control, CHANNELS, OFFSET)
+model = zoo.with_offset(control, CHANNELS, OFFSET)
 groups = {group.name: list(group.linears) for group in norm_groups(model)}
 names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
 found = {}  # the numbers you find, for the takeaways at the end

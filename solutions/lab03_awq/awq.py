@@ -71,7 +71,7 @@ FLOOR = 1e-4  # of scales before they are normalized
 # ## Baseline
 #
 # Salient channels belong to large models. Ours is small, so we emulate them as in lab 2:
-# `zoo.with_outliers` makes 4 of the 192 channels of every norm's output large in all tokens, and
+# `zoo.with_offset` makes 4 of the 192 channels of every norm's output large in all tokens, and
 # the function of the model stays the same. The model without them is a **control**.
 #
 # Quality is the perplexity on held-out code, or the *added loss*: the logarithm of its ratio to
@@ -83,7 +83,7 @@ from efflib.zoo.phenomena.awq import CHANNELS, FRACTION, GROUP, OFFSET  # noqa: 
 from efflib.zoo.phenomena.story import QUICK, losses, windows  # noqa: E402
 
 plain = zoo.load("target")
-model = zoo.with_outliers(plain, CHANNELS, OFFSET)
+model = zoo.with_offset(plain, CHANNELS, OFFSET)
 names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
 held_out = windows("code", True, QUICK, seed=0)[::2]  # [6, 257] ids
 text = windows("code", False, QUICK, seed=0)[::4, :-1]  # [2, 256] ids of training text

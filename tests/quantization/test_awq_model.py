@@ -10,7 +10,7 @@ from efflib.quantization.awq_model import awq, fold, input_scales, record, row_p
 from efflib.quantization.linear import to_groups
 from efflib.quantization.ptq import quantize_model
 from efflib.quantization.size import quantizable_linears
-from efflib.zoo.outliers import with_outliers
+from efflib.zoo.offset import with_offset
 
 
 def tiny(kv_heads=4, bias=False):
@@ -50,7 +50,7 @@ def random_searches(model, skip=("lm_head",)):
 @pytest.mark.parametrize("kv_heads", [4, 2])
 @pytest.mark.parametrize("bias", [False, True])
 def test_folding_keeps_the_function_and_scales_the_weights(ids, kv_heads, bias, outliers):
-    model = with_outliers(tiny(kv_heads, bias), outliers, 30.0).double()
+    model = with_offset(tiny(kv_heads, bias), outliers, 30.0).double()
     searches = random_searches(model)
     assert len(searches) == (8 if kv_heads == 4 else 6)  # no o_proj where heads share values
     folded = fold(model, searches)
@@ -85,7 +85,7 @@ def test_record_keeps_what_the_layers_are_given(ids):
 
 def test_losses_are_those_of_the_blocks_output(ids):
     """Recomputed for the chosen scales from a block whose weights are replaced."""
-    model = with_outliers(tiny(), 2, 10.0)
+    model = with_offset(tiny(), 2, 10.0)
     calibration = record(model, ids)
     searches = search_model(model, calibration, 3, 16)
     group = {"input_layernorm": "self_attn", "post_attention_layernorm": "mlp"}
@@ -108,7 +108,7 @@ def test_losses_are_those_of_the_blocks_output(ids):
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize("kv_heads", [4, 2])
 def test_the_model_is_the_folded_one_rounded(ids, kv_heads, clip):
-    model = with_outliers(tiny(kv_heads), 2, 10.0)
+    model = with_offset(tiny(kv_heads), 2, 10.0)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     calibration = record(model, ids)
     searches = search_model(model, calibration, 3, 16)
@@ -138,7 +138,7 @@ def test_clipping_lowers_the_error_of_a_linear_with_a_heavy_tail(ids):
 
 
 def test_it_beats_rounding_where_channels_are_large(ids):
-    model = with_outliers(tiny(), 2, 30.0)
+    model = with_offset(tiny(), 2, 30.0)
     with torch.no_grad():
         exact = model(ids)
         rounded = (quantize_model(model, 4, 16)[0](ids) - exact).square().mean()

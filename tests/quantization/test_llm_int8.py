@@ -14,7 +14,7 @@ from efflib.quantization.llm_int8 import (
     quantize_rows,
     vectorwise_codes,
 )
-from efflib.zoo.outliers import with_outliers
+from efflib.zoo.offset import with_offset
 
 FLOAT32 = 2.0**-24
 
@@ -125,7 +125,7 @@ def test_the_whole_model():
             head_dim=8,
         )
     ).eval()
-    model = with_outliers(model, 2, 60.0)
+    model = with_offset(model, 2, 60.0)
     ids = torch.randint(0, 50, (2, 10), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         exact = model(ids)

@@ -14,7 +14,7 @@ from efflib.quantization.smoothquant import (
     smoothing_scales,
     w8a8,
 )
-from efflib.zoo.outliers import with_outliers
+from efflib.zoo.offset import with_offset
 
 ALPHAS = (0.0, 0.3, 0.5, 1.0)
 
@@ -79,7 +79,7 @@ def test_all_linears_of_a_norm_share_the_scales():
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("outliers", [0, 2])
 def test_smoothing_keeps_the_function_and_the_model(model, ids, alpha, outliers):
-    model = with_outliers(model, outliers, 30.0).double()
+    model = with_offset(model, outliers, 30.0).double()
     before = {k: v.clone() for k, v in model.state_dict().items()}
     smoothed = smooth(model, channel_maxima(model, ids), alpha)
     with torch.no_grad():
@@ -89,7 +89,7 @@ def test_smoothing_keeps_the_function_and_the_model(model, ids, alpha, outliers)
 
 
 def test_smoothing_with_one_half_balances_every_channel(model, ids):
-    model = with_outliers(model, 2, 100.0)
+    model = with_offset(model, 2, 100.0)
     smoothed = smooth(model, channel_maxima(model, ids), 0.5)
     maxima = channel_maxima(smoothed, ids)
     for group in norm_groups(smoothed):

@@ -836,7 +836,7 @@ def drive_llama(student, config, state, groups, maxima, alpha, ids):
     from efflib import zoo
     from efflib.models.llama import Llama, LlamaConfig
 
-    model = zoo.with_outliers(Llama(LlamaConfig(**config)), 2, 50.0).double()
+    model = zoo.with_offset(Llama(LlamaConfig(**config)), 2, 50.0).double()
     model.load_state_dict(state)
     smoothed = student.smooth(model, groups, maxima, alpha)
     original = {n: v.detach().clone() for n, v in model.state_dict().items()}
@@ -854,7 +854,7 @@ def llama_with_outliers(rng):
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**31, (), generator=rng)))
-        return zoo.with_outliers(Llama(LlamaConfig(**LLAMA)), 2, 50.0).double()
+        return zoo.with_offset(Llama(LlamaConfig(**LLAMA)), 2, 50.0).double()
 
 
 @exercise(

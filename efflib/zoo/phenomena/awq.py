@@ -1,6 +1,6 @@
 """AWQ: which few channels matter, how much scaling protects them, and what the search gains.
 
-The model has 4 outlier channels of size 30 (`zoo.with_outliers`, the same function); groups of 32.
+The model has 4 outlier channels of size 30 (`zoo.with_offset`, the same function); groups of 32.
 Compared at 4 and 3 bits is the loss that is added to that of the float model, by rounding to
 nearest (RTN) and by what AWQ's argument goes through:
 
@@ -110,7 +110,7 @@ def measure(scale: Scale, seed: int) -> dict[str, float]:
     ids = windows("code", False, scale, seed)[::4, :-1]
     figures = {"float": losses(plain, held_out).mean().item()}
     for kind in ("outliers", "plain"):
-        model = zoo.with_outliers(plain, CHANNELS, OFFSET) if kind == "outliers" else plain
+        model = zoo.with_offset(plain, CHANNELS, OFFSET) if kind == "outliers" else plain
         calibration = record(model, ids)
         for bits in BITS:
             models = searched(model, calibration, bits)

@@ -1,6 +1,6 @@
 """SmoothQuant: a few large activation channels ruin W8A8; moving them into the weights repairs it.
 
-The outliers are emulated (`zoo.with_outliers`): CHANNELS channels of every norm's output get an
+The outliers are emulated (`zoo.with_offset`): CHANNELS channels of every norm's output get an
 offset of OFFSET, and what follows takes it off again, as in OPT-6.7B and larger models. Weights
 have a scale per tensor, activations one per token (O1) if not said otherwise. With OFFSET 100 and
 4 channels the best alpha stays 30 % above fp: the outlier columns of the weights are rounded too,
@@ -24,7 +24,7 @@ LEVELS = {"O1": "token", "O2": "tensor", "O3": "static"}
 def measure(scale: Scale, seed: int) -> dict[str, float]:
     """{"outliers fp", "outliers plain", "outliers alpha 0.5", ..., "control ...", "O1", ...}"""
     plain = zoo.load("target")
-    models = {"outliers": zoo.with_outliers(plain, CHANNELS, OFFSET), "control": plain}
+    models = {"outliers": zoo.with_offset(plain, CHANNELS, OFFSET), "control": plain}
     ids = windows("code", True, scale, seed)
     sample = windows("code", False, scale, seed)
     figures = {}

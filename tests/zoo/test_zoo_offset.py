@@ -5,7 +5,7 @@ import torch
 
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
-from efflib.zoo.outliers import outlier_offset, with_outliers
+from efflib.zoo.offset import outlier_offset, with_offset
 
 WIDTH, CHANNELS, OFFSET = 32, 3, 100.0
 
@@ -43,7 +43,7 @@ def test_same_function_and_outliers_in_every_layer(bias):
     model = tiny(attention_bias=bias, mlp_bias=bias)
     ids = torch.randint(0, 50, (2, 12))
     before, plain = activations(model, ids)
-    after, shifted = activations(with_outliers(model, CHANNELS, OFFSET), ids)
+    after, shifted = activations(with_offset(model, CHANNELS, OFFSET), ids)
     # each linear sums CHANNELS terms of size |W| OFFSET that cancel: rounding of that size
     largest = max(p.abs().max().item() for p in model.parameters())
     scale = torch.finfo(torch.float32).eps * CHANNELS * OFFSET * largest * WIDTH
@@ -58,14 +58,14 @@ def test_in_float64_the_function_is_the_same_to_rounding():
     model = tiny().double()
     ids = torch.randint(0, 50, (2, 12))
     with torch.no_grad():
-        difference = with_outliers(model, CHANNELS, OFFSET)(ids) - model(ids)
+        difference = with_offset(model, CHANNELS, OFFSET)(ids) - model(ids)
     assert difference.abs().max() < 1e-11
 
 
 def test_the_model_given_stays():
     model = tiny()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    with_outliers(model, CHANNELS, OFFSET)
+    with_offset(model, CHANNELS, OFFSET)
     assert model.state_dict().keys() == before.keys()
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
@@ -80,7 +80,7 @@ def test_a_layernorm_model_of_transformers():
     model = OPTForCausalLM(config).double().eval()
     ids = torch.randint(3, 50, (2, 12))
     with torch.no_grad():
-        difference = with_outliers(model, CHANNELS, OFFSET)(ids).logits - model(ids).logits
+        difference = with_offset(model, CHANNELS, OFFSET)(ids).logits - model(ids).logits
     assert difference.abs().max() < 1e-11
 
 
@@ -88,4 +88,4 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="from 0 to the width 4, got 5"):
         outlier_offset(4, 5, 1.0)
     with pytest.raises(ValueError, match="Sequential has no norm of a known layout"):
-        with_outliers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, 1.0)
+        with_offset(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1, 1.0)
