@@ -54,21 +54,14 @@ def with_outliers(
     for component, gain in gains.items():
         hot[pairs[component]] = gain
     ratio = math.sqrt(width / (width + extra))
-    config = dataclasses.replace(
-        model.config,
-        hidden_size=width + extra,
-        tie_word_embeddings=False,
-        rms_norm_eps=model.config.rms_norm_eps * ratio**2,
-    )
-    wide = Llama(config).to(model.lm_head.weight).train(model.training)
     state = plain.cpu().state_dict()
     for group in norm_groups(plain):
         state[f"{group.name}.weight"] = hot * ratio
         for name, linear in group.linears.items():
-            weight = linear.weight.detach().double() @ embed.T / hot  # W P^T D^-1
-            for component in gains:
-                v = torch.randn(len(weight), generator=generator).double() * linear.weight.std()
-                weight[:, pairs[component]] += torch.stack([v, -v], 1)
+            weight = linear.weight.detach().double()
+            v = torch.randn(len(weight), len(gains), generator=generator).double() * weight.std()
+            weight = weight @ embed.T / hot  # W P^T D^-1, and V:
+            weight[:, pairs[list(gains)]] += torch.stack([v, -v], -1)  # [N, components, 2]
             state[f"{name}.weight"] = weight
     for name in state:
         if name.endswith(("o_proj.weight", "down_proj.weight", "o_proj.bias", "down_proj.bias")):
@@ -76,6 +69,7 @@ def with_outliers(
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         state[name] = state[name].double() @ embed.T
     state["model.norm.weight"] = torch.full((width + extra,), ratio, dtype=torch.float64)
+    wide = _wider(model, width + extra)
     wide.load_state_dict(state)
     for old, new in zip(model.model.layers, wide.model.layers, strict=True):
         new.self_attn.attention = old.self_attn.attention
@@ -126,6 +120,14 @@ def _embedding(moment: Tensor, extra: int, generator: torch.Generator) -> tuple[
     order = torch.randperm(width + extra, generator=generator)
     embed = torch.cat([twice, rest.T])[order]
     return embed, order.argsort()[: 2 * extra].view(extra, 2)
+
+
+def _wider(model: Llama, width: int) -> Llama:
+    """An untied model of this width; its eps weighs as much beside the mean over more channels."""
+    eps = model.config.rms_norm_eps * model.config.hidden_size / width
+    changes = {"hidden_size": width, "tie_word_embeddings": False, "rms_norm_eps": eps}
+    wide = Llama(dataclasses.replace(model.config, **changes))
+    return wide.to(model.lm_head.weight).train(model.training)
 
 
 def _expect(model: Llama, gains: dict[int, float], extra: int) -> None:
