@@ -3,6 +3,7 @@
 A stored result is used again as long as submission, suite, efflib, grader and kind of sandbox are
 the same.  So an interrupted run goes on where it stopped, and a regrade after a change of the suite
 touches only what the change can touch.  Faults of the grader and doubtful results are never stored.
+What is doubtful is graded again at the end, when nothing else runs: the same end is beyond doubt.
 """
 
 import functools
@@ -16,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace as replace_fields
 
 from autograder.errors import files_told
 from autograder.grading.pool import Outcome, cores, run_jobs
@@ -28,6 +30,7 @@ from autograder.sandbox.launch import SandboxUnavailable
 
 ONE_AT_A_TIME = threading.Lock()  # in a process: pytest redirects its stdout and environment
 KEPT = 5  # results of a student, the newest; older ones are deleted
+TWICE = "Graded twice, alone the second time, with the same end: the code kills its own process."
 JOB_SECONDS = 3600.0  # a submission stops much earlier (verdict.py): this ends a grader that hangs
 
 
@@ -52,7 +55,7 @@ def grade_many(
     example dask's `client.get_executor()`; cache: folder of stored results, None for no storing;
     regrade: do not read stored results.  Raises SandboxUnavailable: nothing is graded without.
     """
-    todo = []
+    todo, doubtful = [], {}
     for submission in submissions:
         if isinstance(submission, Rejected):
             yield rejected(lab, submission)
@@ -66,10 +69,31 @@ def grade_many(
             todo.append(without_outputs(submission))
     for submission, outcome in run(lab, todo, jobs, executor, seed, unsafe):
         result = outcome_result(lab, submission, outcome)
-        path = stored_at(cache, lab, submission, seed, unsafe)
-        if path is not None and result.status == "graded" and not result.doubtful:
-            store(path, result)
-        yield result
+        if result.doubtful:
+            doubtful[submission.student] = submission, result
+        else:
+            yield kept(stored_at(cache, lab, submission, seed, unsafe), result)
+    again = [submission for submission, _ in doubtful.values()]
+    for submission, outcome in run(lab, again, 1, executor, seed, unsafe):
+        _, first = doubtful[submission.student]
+        result = settled(first, outcome_result(lab, submission, outcome))
+        yield kept(stored_at(cache, lab, submission, seed, unsafe), result)
+
+
+def kept(path: Path | None, result: Result) -> Result:
+    """The result, which is stored if it is a grade beyond doubt."""
+    if path is not None and result.status == "graded" and not result.doubtful:
+        store(path, result)
+    return result
+
+
+def settled(first: Result, second: Result) -> Result:
+    """The second grading of a doubtful submission: beyond doubt if every test ended as before."""
+    ends = [[(t.test, t.outcome) for part in r.exercises for t in part.tests]
+            for r in (first, second)]  # fmt: skip
+    if not second.doubtful or ends[0] != ends[1]:
+        return second
+    return replace_fields(second, doubtful=False, notes=(*second.notes, TWICE))
 
 
 def without_outputs(submission: Submission) -> Submission:
@@ -153,6 +177,9 @@ def store(path: Path, result: Result) -> None:
     partial = path.with_suffix(f".{os.getpid()}.part")
     with files_told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob("*.part"):  # of a run that was killed
+            if not Path("/proc", left.suffixes[-2][1:]).exists():
+                left.unlink(missing_ok=True)
         try:
             partial.write_bytes(encode(result))
             os.replace(partial, path)

@@ -69,6 +69,8 @@ def run_pool(
                     raise error
                 item, _ = running.pop(future)
                 yield item, error or future.result()
+            if not done and any(process.exitcode is not None for process in workers(pool)):
+                raise BrokenProcessPool("a worker is gone, perhaps in the middle of its answer")
             overdue = [f for f, (_, end) in running.items() if time.monotonic() > end]
             for future in overdue:
                 item, _ = running.pop(future)
@@ -86,7 +88,7 @@ def run_pool(
 
 def stop(pool: ProcessPoolExecutor, idle: bool) -> None:
     """Ends the workers, also those in the middle of a job, and waits for them."""
-    processes = list((pool._processes or {}).values())
+    processes, answers = workers(pool), pool._result_queue
     pool.shutdown(wait=idle, cancel_futures=True)
     for process in processes:
         process.terminate()
@@ -94,6 +96,12 @@ def stop(pool: ProcessPoolExecutor, idle: bool) -> None:
         process.join(STOP_SECONDS)
         if process.is_alive():
             process.kill()
+    if not idle and answers is not None:
+        answers._writer.close()  # ends the pool's thread, which may wait for the rest of an answer
+
+
+def workers(pool: ProcessPoolExecutor) -> list:
+    return list((pool._processes or {}).values())
 
 
 # ---- in the worker ------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import nbgrader
 from alembic.script import ScriptDirectory
-from nbgrader.api import Gradebook, InvalidEntry
+from nbgrader.api import Base, Gradebook, InvalidEntry
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import create_engine, inspect, text
-from sqlalchemy.engine import make_url
+from sqlalchemy import MetaData, create_engine, inspect, select, text
+from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from autograder.errors import FULL, NOT_ALLOWED, StorageError
@@ -52,6 +52,7 @@ def check_version(url: str) -> None:
     """Raises InvalidEntry where the tables are those of another version of nbgrader."""
     engine = create_engine(url)
     try:
+        remove_unfinished(engine)
         if not inspect(engine).get_table_names():
             return  # a new one: nbgrader makes the tables
         with engine.connect() as connection:
@@ -60,6 +61,23 @@ def check_version(url: str) -> None:
         engine.dispose()
     if made_by != ScriptDirectory(str(MIGRATIONS)).get_current_head():
         raise InvalidEntry(f"no such column ({made_by})")
+
+
+def remove_unfinished(engine: Engine) -> None:
+    """Removes nbgrader's tables where none holds a row: who made them was killed at that.
+
+    nbgrader writes the version last, and takes tables without one for those of an old version.
+    """
+    tables = MetaData()
+    tables.reflect(engine)
+    if not tables.tables or not tables.tables.keys() <= {*Base.metadata.tables, "alembic_version"}:
+        return
+    with engine.begin() as connection:
+        rows = (
+            connection.execute(select(table).limit(1)).first() for table in tables.sorted_tables
+        )
+        if all(row is None for row in rows):
+            tables.drop_all(connection)
 
 
 @contextmanager

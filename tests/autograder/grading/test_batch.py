@@ -1,9 +1,12 @@
 """A class goes on, whatever one submission does to the grader; nothing is graded twice."""
 
+import gc
 import os
 import signal
+import subprocess
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import msgspec
@@ -34,6 +37,10 @@ def job(item: str) -> bytes:
     """What the workers of these tests do."""
     if item == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
+    if item == "dies in its answer":  # which holds the pipe in which others would answer
+        [answers] = [found for found in gc.get_objects() if type(found) is SimpleQueue]
+        os.write(answers._writer.fileno(), (10_000).to_bytes(4, "big") + b"an answer of ...")
+        os.kill(os.getpid(), signal.SIGKILL)
     if item == "raises":
         raise ValueError("an error of the grader's")
     if item == "hangs":
@@ -54,6 +61,13 @@ def test_a_worker_that_dies_costs_only_its_own_item():
     assert isinstance(done.pop("dies"), WorkerDied)
     assert isinstance(done.pop("raises"), ValueError)
     assert done == {item: item.encode() for item in "abcde"}
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_the_middle_of_its_answer_is_noticed():
+    done = outcomes(["a", "dies in its answer", "b", "c"], limit=60)
+    assert str(done.pop("dies in its answer")) == "the process that graded it died"
+    assert done == {item: item.encode() for item in "abc"}
 
 
 @pytest.mark.slow
@@ -151,6 +165,18 @@ def test_the_newest_result_is_what_the_next_is_compared_with(course, lab, first,
     assert sorted(load(path).seed for path in tmp_path.glob("alice/*")) == [4, 5, 6, 7, 8]
     [again] = grade_many(lab, rows[:1], cache=tmp_path, seed=6)
     assert again.seed == 6 and previous_results(tmp_path, rows)["alice"].seed == 6
+
+
+def test_half_a_file_of_a_killed_run_goes_and_that_of_a_running_one_stays(
+    course, lab, first, tmp_path
+):
+    path = stored_at(tmp_path, lab, discover(course / "in", lab)[0], None, False)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for pid in (dead.pid, os.getppid()):
+        write(path.with_suffix(f".{pid}.part"), b"{")
+    store(path, first["alice"])
+    assert set(path.parent.iterdir()) == {path, path.with_suffix(f".{os.getppid()}.part")}
 
 
 def test_a_disk_that_fails_ends_grading_and_names_the_file(course, lab, first, tmp_path):

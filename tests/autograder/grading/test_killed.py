@@ -2,15 +2,20 @@
 
 import os
 import signal
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
+import msgspec
 import pytest
 from toylab import NAME, RIGHT1, RIGHT2, answered, make_course, write
 
-from autograder.grading.batch import cache_dir, grade_many
+from autograder.commands.tables import remarks
+from autograder.grading.batch import grade_many
+from autograder.grading.results import encode
 from autograder.grading.verdict import grade_one
 from autograder.intake.discover import discover
 from autograder.labs.manifest import load_lab
+from autograder.nbgrader.recording import Recorded
 from autograder.sandbox import keeper, limits, warm
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
 from autograder.sandbox.session import SandboxDied, Session
@@ -135,11 +140,39 @@ def test_a_cell_that_kills_its_process_is_left_out_after_its_second_try(lab, tmp
 
 
 @pytest.mark.slow
-def test_a_doubtful_result_is_not_stored(lab, tmp_path):
-    work = submission(lab, tmp_path, ex1=KILLS_ITSELF.format("scale"))
-    [result] = grade_many(lab, [work], jobs=1, cache=cache_dir(tmp_path, lab))
-    assert result.doubtful and result.status == "graded"
-    assert list(cache_dir(tmp_path, lab).glob("*/*")) == []
+def test_code_that_kills_itself_is_graded_twice_and_then_is_beyond_doubt(lab, tmp_path):
+    work, cache = submission(lab, tmp_path, ex1=KILLS_ITSELF.format("scale")), tmp_path / "cache"
+    [result] = grade_many(lab, [work], jobs=1, cache=cache)
+    assert (result.status, result.score, result.doubtful) == ("graded", 40, False)
+    assert result.notes[-1].endswith("the code kills its own process.")
+    [again] = grade_many(lab, [work], executor=Answering(), cache=cache)
+    assert again == result and len(list(cache.glob("*/*"))) == 1, "it was taken from the disk"
+
+
+class Answering(Executor):
+    """Gives the results that it was made with, one for each submission that is graded."""
+
+    def __init__(self, *results):
+        self.results = list(results)
+
+    def submit(self, job, submission):
+        future = Future()
+        future.set_result(encode(self.results.pop(0)))
+        return future
+
+
+@pytest.mark.slow
+def test_a_doubtful_result_that_does_not_come_again_counts_for_nothing(lab, tmp_path):
+    work, cache = submission(lab, tmp_path), tmp_path / "cache"
+    right = grade_one(lab, work)
+    unlucky = grade_one(lab, submission(lab, tmp_path / "other", ex2="clip = 3"))
+    unlucky = msgspec.structs.replace(unlucky, doubtful=True)
+    other = msgspec.structs.replace(right, doubtful=True)
+    [result] = grade_many(lab, [work], executor=Answering(unlucky, other), cache=cache)
+    assert result == other and not list(cache.glob("*/*")), "two ends: still doubtful, not stored"
+    assert "doubtful" in remarks(Recorded(result)) and "doubtful" not in remarks(Recorded(right))
+    [result] = grade_many(lab, [work], executor=Answering(unlucky, right), cache=cache)
+    assert result == right and len(list(cache.glob("*/*"))) == 1
 
 
 # ---- the session --------------------------------------------------------------------------------
