@@ -44,8 +44,8 @@ def run(tests: list[str], plug_in: bool) -> dict[str, str]:
 def outcomes(report: Path) -> dict[str, str]:
     found = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        file, _, rest = case.get("classname").partition("tests.")[2].partition(".Test")
-        name = "::".join(filter(None, [file, f"Test{rest}" if rest else "", case.get("name")]))
+        file, dot, rest = case.get("classname").partition(".Test")
+        name = "::".join([file, *([f"Test{rest}"] if dot else []), case.get("name")])
         kinds = [part.tag for part in case if part.tag in ("failure", "error", "skipped")]
         found[name] = kinds[0] if kinds else "passed"
     return found
