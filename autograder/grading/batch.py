@@ -10,8 +10,7 @@ import functools
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +19,16 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from autograder.errors import files_told
-from autograder.grading.pool import Outcome, cores, run_jobs
+from autograder.grading.pool import Outcome, cores, run_here, run_jobs
 from autograder.grading.results import Result, decode_result, encode
-from autograder.grading.verdict import fault, grade_one, rejected, sandbox_name
+from autograder.grading.verdict import fault, grade_one, rejected, sandbox_name, sandbox_spec
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
+from autograder.sandbox import ahead
 from autograder.sandbox.launch import SandboxUnavailable
+from efflib.lab.runner import TestFileError, collected
 
-ONE_AT_A_TIME = threading.Lock()  # in a process: pytest redirects its stdout and environment
 KEPT = 5  # results of a student, the newest; older ones are deleted
 TWICE = "Graded twice, alone the second time, with the same end: the code kills its own process."
 JOB_SECONDS = 3600.0  # a submission stops much earlier (verdict.py): this ends a grader that hangs
@@ -110,11 +110,13 @@ def run(
     unsafe: bool,
 ) -> Iterator[tuple[Submission, Outcome]]:
     job = functools.partial(grade_job, lab, seed=seed, unsafe=unsafe)
+    get_ready = functools.partial(ready_to_grade, lab, unsafe)
     if executor is None:
         workers = max(1, min(jobs or cores(), len(todo)))
-        yield from run_jobs(job, todo, workers, JOB_SECONDS)
+        yield from run_jobs(job, todo, workers, JOB_SECONDS, get_ready)
         return
-    futures = {executor.submit(job, submission): submission for submission in todo}
+    here = functools.partial(run_here, job, limit=JOB_SECONDS, get_ready=get_ready)
+    futures = {executor.submit(here, submission): submission for submission in todo}
     try:
         for future in as_completed(futures):
             yield futures[future], future.exception() or future.result()
@@ -123,11 +125,20 @@ def run(
             future.cancel()
 
 
+def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> None:
+    """In a server: what its children need is imported, collected and started before they fork."""
+    ahead.want(sandbox_spec(lab, unsafe))
+    ahead.make()  # its zygote imports torch while the tests are collected
+    try:
+        collected(list(lab.test_files.values()), serve)
+    except TestFileError:  # each submission's row will say so
+        serve()
+
+
 def grade_job(lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool) -> bytes:
     """What a worker does. The answer is JSON, so nothing of a student's is ever unpickled."""
     try:
-        with ONE_AT_A_TIME:
-            return encode(grade_one(lab, submission, seed=seed, unsafe=unsafe))
+        return encode(grade_one(lab, submission, seed=seed, unsafe=unsafe))
     except SandboxUnavailable:
         raise
     except Exception as error:  # the grader's own bug must not stop the class

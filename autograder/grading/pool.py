@@ -1,26 +1,34 @@
-"""Runs one job per submission in worker processes, and survives what jobs do to them.
+"""Runs jobs in children of a grading server (server.py), and survives what jobs do to them.
 
-A worker that dies takes its whole concurrent.futures pool along.  So only as many jobs as there are
-workers are in flight; after a crash each of those runs again, alone: who crashes alone is guilty,
-the others get their grade, and the rest goes on in a fresh pool.
+Each job has a process of its own, so one that dies costs its own job only: that runs once more, at
+the end and alone.  A server that dies takes the jobs in flight along; the next job starts another.
 """
 
-import ctypes
+import atexit
+import contextlib
 import os
+import pickle
+import select
 import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import spawn
 from typing import TypeVar
+
+from autograder.grading.server import ANSWER, HEADER, KIND, ONE_THREAD, at_once
 
 Item = TypeVar("Item")
 Outcome = bytes | Exception
+Ready = Callable[[Callable[[], None]], None]
 POLL_SECONDS = 1.0
-PR_SET_PDEATHSIG = 1
-STOP_SECONDS = 10.0
+STOP_SECONDS = 30.0
+CHUNK = 2**16
+START = "import sys; from autograder.grading.server import main; main(*map(int, sys.argv[1:]))"
 
 
 class WorkerDied(Exception):
@@ -32,113 +40,199 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Server:
+    """A started server.
+
+    get_ready: runs in it, does what helps all jobs, and calls its argument, which serves.
+    """
+
+    def __init__(self, get_ready: Ready = at_once) -> None:
+        self.running = 0  # jobs
+        self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        preparation = spawn.get_preparation_data("grading server")
+        del preparation["authkey"]  # it may not be written down
+        setting = memory_file(preparation, get_ready)
+        fds = there.detach(), setting
+        path = os.pathsep.join(filter(None, sys.path))  # as this process found the packages
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", START, *map(str, fds)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=fds,
+                env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
+            )
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def start(self, job: Callable[[Item], bytes], item: Item, limit: float) -> "Job":
+        """limit: seconds until it is given up."""
+        read, write = os.pipe()
+        fds = [memory_file((job, item)), write]
+        with contextlib.suppress(OSError):  # the server has just died: the pipe will say so
+            socket.send_fds(self._requests, [b"job"], fds)
+        for fd in fds:
+            os.close(fd)
+        return Job(read, time.monotonic() + limit, self._process)
+
+    def close(self) -> None:
+        """Ends it and its children; returns when they have cleared away."""
+        self._requests.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Job:
+    """A job that runs: what has come of it so far."""
+
+    def __init__(self, fd: int, end: float, server: subprocess.Popen) -> None:
+        self.fd, self._end, self._server = fd, end, server
+        self._data, self.late = bytearray(), False
+
+    def read(self) -> bool:
+        """Takes what is there; whether that was the end."""
+        data = os.read(self.fd, CHUNK)
+        self._data += data
+        if not data:
+            os.close(self.fd)
+        return not data
+
+    def give_up_when_late(self) -> None:
+        """Kills it; its pipe says then that it has ended."""
+        if time.monotonic() > self._end and not self.late:
+            self.late = True
+            with contextlib.suppress(ProcessLookupError):
+                if len(self._data) >= HEADER.size:
+                    os.kill(HEADER.unpack_from(self._data)[0], signal.SIGKILL)
+                else:  # the server has not even begun with it
+                    self._server.kill()
+
+    def outcome(self) -> Outcome | None:
+        """None: it died."""
+        start = HEADER.size + KIND.size
+        if len(self._data) < start:
+            return None
+        kind, size = KIND.unpack_from(self._data, HEADER.size)
+        data = bytes(self._data[start:])
+        if len(data) != size:
+            return None
+        return data if kind == ANSWER else pickle.loads(data)
+
+
+def memory_file(*values: object) -> int:
+    """A file without a name that holds the pickled values."""
+    fd = os.memfd_create("job")
+    with open(fd, "wb", closefd=False) as file:
+        for value in values:
+            pickle.dump(value, file)
+    return fd
+
+
+# ---- many jobs ----------------------------------------------------------------------------------
+
+
 def run_jobs(
-    job: Callable[[Item], bytes], items: Iterable[Item], jobs: int, limit: float
+    job: Callable[[Item], bytes],
+    items: Iterable[Item],
+    jobs: int,
+    limit: float,
+    get_ready: Ready = at_once,
 ) -> Iterator[tuple[Item, Outcome]]:
     """Yields (item, answer or exception) as they come. limit: seconds until a job is given up."""
-    waiting = deque(items)
-    while waiting:
-        crashed = yield from run_pool(job, waiting, jobs, limit)
-        for item in crashed:
-            again = yield from run_pool(job, deque([item]), 1, limit)
-            if again:
-                yield item, WorkerDied("the process that graded it died")
-
-
-def run_pool(
-    job: Callable[[Item], bytes], waiting: deque[Item], jobs: int, limit: float
-) -> Generator[tuple[Item, Outcome], None, list[Item]]:
-    """Works on `waiting` until it is empty or a worker dies; returns what was in flight then."""
-    pool = ProcessPoolExecutor(
-        jobs,
-        mp_context=get_context("spawn"),
-        initializer=start_worker,
-        initargs=(os.getpid(),),
-    )
-    running: dict[Future, tuple[Item, float]] = {}
-    idle = False
+    waiting, again = deque(items), deque()
+    server, running = None, {}
     try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                future = pool.submit(guarded, job, waiting[0])
-                running[future] = (waiting.popleft(), time.monotonic() + limit)
-            done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for future in done:
-                error = future.exception()
-                if isinstance(error, BrokenProcessPool):
-                    raise error
-                item, _ = running.pop(future)
-                yield item, error or future.result()
-            if not done and any(process.exitcode is not None for process in workers(pool)):
-                raise BrokenProcessPool("a worker is gone, perhaps in the middle of its answer")
-            overdue = [f for f, (_, end) in running.items() if time.monotonic() > end]
-            for future in overdue:
-                item, _ = running.pop(future)
-                yield item, WorkerDied(f"grading it took longer than {limit:g} s")
-            if overdue:
-                break
-        else:
-            idle = True
-    except BrokenProcessPool:  # if nothing was in flight, the first in the queue stands for it
-        return [item for item, _ in running.values()] or [waiting.popleft()]
+        while waiting or running or again:
+            alone = not waiting and not running
+            while waiting and len(running) < jobs or alone and again and not running:
+                if server is None or not server.alive():
+                    server = replaced(server, get_ready)
+                item = waiting.popleft() if waiting else again.popleft()
+                started = server.start(job, item, limit)
+                running[started.fd] = started, item, alone
+            for fd in ended({fd: started for fd, (started, _, _) in running.items()}):
+                started, item, second = running.pop(fd)
+                outcome = started.outcome()
+                if outcome is None and started.late:
+                    outcome = WorkerDied(f"grading it took longer than {limit:g} s")
+                if outcome is None and not second:
+                    again.append(item)
+                    continue
+                if outcome is None:
+                    outcome = WorkerDied("the process that graded it died")
+                yield item, outcome
     finally:
-        stop(pool, idle)
-    return [item for item, _ in running.values()]
+        if server is not None:
+            server.close()
+        for fd in running:
+            os.close(fd)
 
 
-def stop(pool: ProcessPoolExecutor, idle: bool) -> None:
-    """Ends the workers, also those in the middle of a job, and waits for them."""
-    processes, answers = workers(pool), pool._result_queue
-    pool.shutdown(wait=idle, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(STOP_SECONDS)
-        if process.is_alive():
-            process.kill()
-    if not idle and answers is not None:
-        answers._writer.close()  # ends the pool's thread, which may wait for the rest of an answer
+def replaced(server: Server | None, get_ready: Ready) -> Server:
+    if server is not None:
+        server.close()
+    return Server(get_ready)
 
 
-def workers(pool: ProcessPoolExecutor) -> list:
-    return list((pool._processes or {}).values())
+def ended(running: dict[int, Job]) -> list[int]:
+    """Waits a moment; the descriptors of jobs that have come to their end."""
+    poll = select.poll()
+    for fd, job in running.items():
+        poll.register(fd, select.POLLIN)
+        job.give_up_when_late()
+    return [fd for fd, _ in poll.poll(POLL_SECONDS * 1000) if running[fd].read()]
 
 
-# ---- in the worker ------------------------------------------------------------------------------
+# ---- one job, in a process of a cluster's -------------------------------------------------------
 
-state = {"busy": False, "ended": False}
-
-
-def start_worker(coordinator: int) -> None:
-    """One torch thread a worker; Ctrl-C is the coordinator's, which then ends the workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, end_worker)
-    die_with(coordinator)
-    import torch
-
-    torch.set_num_threads(1)
+kept: dict[bytes, Server] = {}  # what it does to get ready -> the server of this process
+ONE_AT_A_TIME = threading.Lock()
 
 
-def die_with(coordinator: int) -> None:
-    """The kernel sends SIGTERM when the coordinator ends, however it ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != coordinator:  # it ended before the kernel knew of the wish
-        end_worker()
+def run_here(
+    job: Callable[[Item], bytes], item: Item, limit: float, get_ready: Ready = at_once
+) -> bytes:
+    """The answer of a job in a child of this process's server. Raises what it raised, WorkerDied.
+
+    Threads may call this at the same time.
+    """
+    for _ in range(2):
+        server = borrowed(pickle.dumps(get_ready), get_ready)
+        started = server.start(job, item, limit)
+        try:
+            while not ended({started.fd: started}):
+                pass
+        finally:
+            with ONE_AT_A_TIME:
+                server.running -= 1
+        outcome = started.outcome()
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is not None or started.late:
+            break
+    if outcome is None:
+        raise WorkerDied("the process that graded it died, or took too long")
+    return outcome
 
 
-def guarded(job: Callable[[Item], bytes], item: Item) -> bytes:
-    state["busy"] = True
-    try:
-        return job(item)
-    finally:
-        state["busy"] = False
-        if state["ended"]:
-            os._exit(1)
+def borrowed(key: bytes, get_ready: Ready) -> Server:
+    """The server of this process that gets ready in this way; idle ones of other labs end."""
+    with ONE_AT_A_TIME:
+        for other in [other for other in kept if other != key and not kept[other].running]:
+            kept.pop(other).close()
+        if key not in kept or not kept[key].alive():
+            kept[key] = replaced(kept.pop(key, None), get_ready)
+        kept[key].running += 1
+        return kept[key]
 
 
-def end_worker(*_: object) -> None:
-    """A job ends as by Ctrl-C: through its `finally`, so that its sandbox and limits go too."""
-    if not state["busy"]:
-        os._exit(1)
-    state["ended"] = True
-    raise KeyboardInterrupt
+@atexit.register
+def close() -> None:
+    for key in list(kept):
+        kept.pop(key).close()

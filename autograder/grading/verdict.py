@@ -52,8 +52,7 @@ def grade_one(
     started, clock = datetime.now(UTC), time.monotonic()
     seed = derived_seed(submission.student, lab.name) if seed is None else seed
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
-    spec = SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
-    remote = RemoteStudent(spec, rebuilt.cells, lab.budget)
+    remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
     try:
         files = list(lab.test_files.values())
         reports, doubtful = repeat_killed(files, remote, seed, run_timed(files, remote, seed))
@@ -80,6 +79,10 @@ def grade_one(
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
+    return SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
 
 
 def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str]]:

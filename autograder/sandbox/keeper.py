@@ -101,8 +101,16 @@ def remove(folders: list[str]) -> None:
 
 
 def family(folders: list[str]) -> list[str]:
-    """All groups of the same grader: <prefix>-<grader>-<number>."""
-    return [found for f in folders for found in glob.glob(f"{f.rpartition('-')[0]}-*")]
+    """All groups of the same process: <prefix>-<grader>-<process>-<number>.
+
+    For a grader itself those of its children too, which end with it.
+    """
+    found = []
+    for folder in folders:
+        own, process, _ = folder.rsplit("-", 2)
+        grader = own.rpartition("-")[2]
+        found += glob.glob(f"{own}-*" if process == grader else f"{own}-{process}-*")
+    return found
 
 
 def kill_all(folder: str) -> None:

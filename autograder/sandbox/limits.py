@@ -25,6 +25,7 @@ OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
 LEFTOVER_SECONDS = 300  # an empty group may be one that is just being started
 NICE = 5
 COUNTER = itertools.count()
+GRADER = os.getpid()  # which the children that it forks name their groups after, too
 # What a limit is called: (file, value); memory.* in bytes. Swap files are missing on many kernels.
 MEMORY_FILES = {
     1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
@@ -90,7 +91,7 @@ def parent_sets(root: Path = CGROUP_ROOT, own: dict[str, str] | None = None) -> 
 
 def make_in(version: int, parents: tuple[Path, ...], memory_mb: int, processes: int) -> Cgroup:
     """A group with both limits set. Raises OSError."""
-    name = f"{PREFIX}-{os.getpid()}-{next(COUNTER)}"
+    name = f"{PREFIX}-{GRADER}-{os.getpid()}-{next(COUNTER)}"
     group = Cgroup(tuple(parent / name for parent in parents), has_shares(version, parents))
     try:
         for folder in group.folders:
@@ -164,6 +165,15 @@ def remove_leftovers(parents: tuple[Path, ...]) -> None:
                 old = time.time() - folder.stat().st_mtime > LEFTOVER_SECONDS
                 if old and owner.isdigit() and not Path("/proc", owner).exists():
                     folder.rmdir()
+
+
+def remove_empty() -> None:
+    """Removes empty groups of this grader: what is left by children of its own that were killed."""
+    usable = usable_parents() if os.getpid() == GRADER else None
+    for parent in usable[1] if usable else ():
+        for folder in parent.glob(f"{PREFIX}-{GRADER}-*"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def worker_limits(

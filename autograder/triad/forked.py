@@ -20,7 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from autograder.grading.pool import cores, die_with, run_jobs
+from autograder.grading.pool import cores, run_jobs
+from autograder.grading.server import die_with
 from autograder.labs.manifest import Budget, LabSpec
 from efflib.lab.plugin import ExercisePlugin, declared, name_of
 from efflib.lab.runner import run_session
@@ -88,7 +89,7 @@ def in_workers(job: Callable[[tuple], bytes], items: Sequence, jobs: int | None,
 def run_on_file(lab: LabSpec, cells: tuple[str, ...], kind: str, runs: Sequence[Run]):
     """An Outcome for each run, of the public or the hidden tests. cells: of the solved notebook."""
     plugin = Forking(solved_namespace(cells), runs, lab.budget)
-    run_session(Path(lab.test_files[kind]), plugin)
+    run_session([Path(lab.test_files[kind])], plugin)
     return plugin.outcomes
 
 

@@ -1,5 +1,6 @@
 """The pytest plugin that runs tests declared with `@exercise` and reports what each observed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,30 @@ class ExercisePlugin:
             result = self._results.get(item.nodeid) or unreported(item)
             cases.setdefault(name_of(item), []).append(result)
         return [replace(worst(r), seconds=sum(c.seconds for c in r)) for r in cases.values()]
+
+
+class WaitingPlugin(ExercisePlugin):
+    """Collects tests, and then does something else, in which they can be run: once."""
+
+    def __init__(self, work: Callable[["WaitingPlugin"], None]) -> None:
+        super().__init__(None, 0, None, None)
+        self._work = work
+
+    def pytest_runtestloop(self) -> bool:
+        if not self.faults:
+            self._work(self)
+        return True
+
+    def run(self, student, seed: int) -> list[TestReport]:
+        """Runs the collected tests, file by file. An interrupt ends it as it ends a session."""
+        self._student, self._seed = student, seed
+        run_one = self._items[0].config.hook.pytest_runtest_protocol if self._items else None
+        try:
+            for item, following in zip(self._items, [*self._items[1:], None], strict=True):
+                run_one(item=item, nextitem=following)
+        except (KeyboardInterrupt, pytest.exit.Exception):
+            self.pytest_keyboard_interrupt(None)
+        return self.reports()
 
 
 def worst(reports: list[TestReport]) -> TestReport:

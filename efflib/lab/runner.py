@@ -1,14 +1,15 @@
 """Runs test files with pytest in this process, undisturbed by whatever lies around.
 
 Each file gets a pytest session of its own, without configuration, conftest, plugins and options of
-the surroundings; what pytest and the tests change in this process is put back afterwards.
+the surroundings; what pytest and the tests change in this process is put back afterwards.  Who runs
+the same files for many students collects them once (`collected`) and forks for each student.
 """
 
 import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from efflib.lab import seeds
@@ -49,12 +50,36 @@ def run_tests(
     report counts as failed, also those that Ctrl-C has kept from running.  Raises FileNotFoundError
     and TestFileError, whatever the student's code does.
     """
+    plugin = _waiting.pop(tuple(files), None) if only is names is None else None
+    if plugin is not None:
+        return plugin.run(student, seed)
     reports, options = [], []
     for file in files:
         plugin = _session(Path(file), student, seed, only, names, options)
         reports += plugin.reports()
         options = COLLECT if plugin.interrupted else options
     return reports
+
+
+_waiting: dict[tuple[Path, ...], object] = {}  # files -> the plugin that has collected them
+
+
+def collected(files: list[Path], work: Callable[[], None]) -> None:
+    """work(), during which the next run of all tests of `files` need not collect them.
+
+    Only the next one: what it leaves behind in the modules of the files must not meet another.  So
+    each run belongs into a process of its own, forked in work().  Raises as `run_tests`.
+    """
+    from efflib.lab.plugin import WaitingPlugin
+
+    def wait(plugin) -> None:
+        _waiting[tuple(files)] = plugin
+        try:
+            work()
+        finally:
+            _waiting.pop(tuple(files), None)
+
+    run_session(files, WaitingPlugin(wait))
 
 
 def collect(files: list[Path]) -> list[TestReport]:
@@ -67,24 +92,28 @@ def _session(file: Path, student, seed: int, only: str | None, names, options: l
     from efflib.lab.plugin import ExercisePlugin
 
     plugin = ExercisePlugin(student, seed, only, names)
-    run_session(file, plugin, options)
+    run_session([file], plugin, options)
     return plugin
 
 
-def run_session(file: Path, plugin, options: Sequence[str] = ()) -> None:
-    """A pytest session with one file and an ExercisePlugin. Raises as `run_tests`."""
+def run_session(files: Sequence[Path], plugin, options: Sequence[str] = ()) -> None:
+    """A pytest session with these files and an ExercisePlugin. Raises as `run_tests`."""
     import pytest
 
-    if not file.is_file():
-        raise FileNotFoundError(f"no test file {file}")
-    file = file.resolve()
-    with _isolated(file):
-        arguments = [*OPTIONS, *options, f"--rootdir={file.parent}", str(file)]
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(f"no test file {file}")
+    files = [file.resolve() for file in files]
+    with contextlib.ExitStack() as stack:
+        for file in files:
+            stack.enter_context(_isolated(file))
+        arguments = [*OPTIONS, *options, f"--rootdir={files[0].parent}", *map(str, files)]
         code = pytest.main(arguments, plugins=[plugin])
     if code == pytest.ExitCode.USAGE_ERROR:
         plugin.faults.append("pytest cannot use it")
     if plugin.faults:
-        raise TestFileError(f"test file {file} cannot be used: " + "; ".join(plugin.faults))
+        named = " and ".join(map(str, files))
+        raise TestFileError(f"test file {named} cannot be used: " + "; ".join(plugin.faults))
 
 
 @contextlib.contextmanager

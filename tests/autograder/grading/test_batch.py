@@ -109,7 +109,7 @@ def test_a_second_run_grades_nothing(course, lab, first, monkeypatch):
     assert {name: r.score for name, r in first.items()} == {"alice": 90, "bob": 50, "carol": 0}
     stored = [path.name for path in cache_dir(course, lab).glob("*/*")]
     assert len(stored) == 2, "rejected submissions are not stored"
-    monkeypatch.setattr(batch, "grade_one", None)
+    monkeypatch.setattr(batch, "run_here", fails(AssertionError("graded in vain")))
     assert graded(course, lab, executor=ThreadPoolExecutor(1)) == first
 
 
@@ -186,6 +186,11 @@ def test_a_disk_that_fails_ends_grading_and_names_the_file(course, lab, first, t
         store(path, first["alice"])
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(batch, "run_here", lambda job, item, limit, get_ready: job(item))
+
+
 def fails(error):
     def grade(*_, **__):
         raise error
@@ -193,7 +198,9 @@ def fails(error):
     return grade
 
 
-def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(course, lab, monkeypatch):
+def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(
+    course, lab, monkeypatch, in_this_process
+):
     monkeypatch.setattr(batch, "grade_one", fails(KeyError("x")))
     results = graded(course, lab, executor=ThreadPoolExecutor(1), seed=99)
     assert {r.status for r in results.values()} == {"fault", "rejected"}
@@ -202,7 +209,7 @@ def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(course, la
     assert not stored_at(cache_dir(course, lab), lab, rows[0], 99, False).exists()
 
 
-def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch):
+def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch, in_this_process):
     monkeypatch.setattr(batch, "grade_one", fails(SandboxUnavailable("install bubblewrap")))
     with pytest.raises(SandboxUnavailable, match="install bubblewrap"):
         graded(course, lab, executor=ThreadPoolExecutor(1), seed=98)
