@@ -189,22 +189,26 @@ def test_threads_of_a_process_share_its_server():
     assert not server.alive() and not pool.kept
 
 
-def test_a_child_that_is_killed_leaves_no_group(tmp_path):
+def test_a_child_that_is_killed_leaves_no_group(tmp_path, monkeypatch):
     root = make_course(tmp_path)
     write(root / "in/ada.ipynb", answered())
     hidden = root / f"autograder/suites/{NAME}/test_hidden.py"
     kills = "    import os\n    os.kill(os.getpid(), 9)\n    x = torch.rand("
     hidden.write_text(hidden.read_text().replace("    x = torch.rand(", kills))
-    lab, seen = load_lab(NAME, root), groups()
+    lab, pids, popen = load_lab(NAME, root), [], pool.subprocess.Popen
+
+    def started(*args, **options):
+        process = popen(*args, **options)
+        pids.append(process.pid)
+        return process
+
+    monkeypatch.setattr(pool.subprocess, "Popen", started)
     [result] = grade_many(lab, discover(root / "in", lab), jobs=1)
     assert result.status == "fault" and "died" in result.reason
-    assert groups() <= seen
-
-
-def groups() -> set[Path]:
-    usable = limits.usable_parents()
-    parents = usable[1] if usable else ()
-    return {group for parent in parents for group in parent.glob(f"{limits.PREFIX}-*")}
+    _, parents = limits.usable_parents() or (0, ())
+    assert pids and not [
+        group for pid in pids for parent in parents for group in parent.glob(f"*-{pid}-*")
+    ]
 
 
 def test_who_asks_no_more_ends_the_server_and_its_children():
