@@ -11,10 +11,10 @@ et al., "Efficient Streaming Language Models with Attention Sinks" (2024), secti
 
 Cost for T tokens in window W: dense attention T^2, window and sinks T W, recomputation T W^2.
 
-Positions: a key turns by its place in the cache, not by its place in the text, so the distances
-the model sees never exceed those it was trained on. The cache therefore keeps keys before the
-rotary embedding and turns all of them at every step. The context does not grow: what is evicted
-is forgotten.
+Positions: a key stands at its place in the cache, not at its place in the text, so the distances
+the model sees never exceed those it was trained on. Only distances count, so when tokens leave, the
+few sinks move up to the others instead of all others moving down: see `slots`. The context does not
+grow: what is evicted is forgotten.
 
 Where implementations differ: the authors' code evicts after a pass, so its queries see W + 1
 keys; here W counts the query's own. SinkCache of transformers 4 (removed in 5) stored rotated keys
@@ -26,7 +26,11 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from efflib.models.llama import Llama, rotate
+from efflib.attention.slots import ROOM, Slots
+from efflib.checks import expect_dims, expect_integers, expect_whole
+from efflib.models.cache import Cache, expect_entry
+from efflib.models.llama import Llama
+from efflib.models.rotary import RopeScaling, Turns, turns
 
 
 def survivors(tokens: Tensor, pinned: Collection[int], room: int) -> Tensor:
@@ -46,7 +50,8 @@ class StreamingCache:
     """The keys and values of `size` tokens: the pinned ones, once seen, and the most recent.
 
     pinned=() is window attention, pinned=range(4) StreamingLLM with four sinks; any other set of
-    token numbers is a control. theta: the model's ``config.rope_theta``.
+    token numbers is a control. theta, scaling: the model's ``config.rope_theta`` and
+    ``config.rope_scaling``.
 
     Tokens appended together see each other and what is kept beside them, at most size - T older
     ones, so all of them fit. A chunk of more than `size` minus the pinned tokens is attended to
@@ -56,45 +61,76 @@ class StreamingCache:
 
     keeps_raw_keys = True
 
-    def __init__(self, size: int, pinned: Collection[int], theta: float) -> None:
+    def __init__(
+        self,
+        size: int,
+        pinned: Collection[int],
+        theta: float,
+        scaling: RopeScaling | None = None,
+    ) -> None:
+        expect_whole(1, size=size)
         if len(set(pinned)) >= size or any(p < 0 for p in pinned):
             raise ValueError(
                 f"size={size} must exceed the pinned tokens (>= 0), got {list(pinned)}"
             )
-        self.size, self.pinned, self.theta = size, frozenset(pinned), theta
-        self.keys: list[Tensor] = []  # per layer [B, Hkv, S, d], before the rotary embedding
-        self.values: list[Tensor] = []
-        self.tokens: list[Tensor] = []  # per layer [S], numbers in the text
+        if not theta > 0:
+            raise ValueError(f"theta={theta} must be positive")
+        self.size, self.pinned, self.theta, self.scaling = size, frozenset(pinned), theta, scaling
+        self.layers: list[Slots] = []
+        self._by: Turns | None = None  # of slots 0, 1, ..
+
+    @property
+    def keys(self) -> list[Tensor]:
+        """Per layer [B, Hkv, S, d], turned by their slots: views, until the next call."""
+        return [layer.kept()[0] for layer in self.layers]
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Per layer [B, Hkv, S, d], as `keys`."""
+        return [layer.kept()[1] for layer in self.layers]
+
+    @property
+    def tokens(self) -> list[Tensor]:
+        """Per layer [S], the numbers of the kept tokens in the text."""
+        return [torch.tensor(layer.numbers()) for layer in self.layers]
 
     @property
     def length(self) -> int:
-        """The position of the next token: how many are kept."""
-        return self.keys[0].shape[2] if self.keys else 0
+        """How many tokens are kept."""
+        return self.layers[0].count() if self.layers else 0
+
+    @property
+    def next_position(self) -> int:
+        """Where the next query stands: in the slot after the last."""
+        return self.layers[0].end if self.layers else 0
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Make room for k and v [B, Hkv, T, d], add them, return all, keys turned by their place.
+        """Make room for k and v [B, Hkv, T, d], add them, return all, keys turned by their slots.
 
-        The query of the i-th new token stands at position `length` + i of before; the keys are
-        turned so that the last of them is where the last query is.
+        Raises ValueError as `cache.expect_entry`.
         """
-        if layer == len(self.keys):
-            self.keys.append(k[:, :, :0])
-            self.values.append(v[:, :, :0])
-            self.tokens.append(torch.arange(0, device=k.device))
-        old, new = self.tokens[layer], k.shape[2]
-        kept = survivors(old, self.pinned, self.size - new)
-        first = int(old[-1]) + 1 if len(old) else 0
-        arrived = torch.arange(first, first + new, device=k.device)
-        self.tokens[layer] = torch.cat([old[kept], arrived])
-        self.keys[layer] = torch.cat([self.keys[layer][:, :, kept], k], dim=2)  # [B, Hkv, S, d]
-        self.values[layer] = torch.cat([self.values[layer][:, :, kept], v], dim=2)
-        places = torch.arange(len(kept) + new, device=k.device) + (len(old) - len(kept))
-        return rotate(self.keys[layer], places, self.theta), self.values[layer]
+        expect_entry(layer, [slots.keys for slots in self.layers], k, v)
+        if layer == len(self.layers):
+            self.layers.append(Slots(self.size, self.pinned, k, v))
+        slots = self.layers[layer]
+        by = self._turns(k, slots.end + k.shape[2])
+        slots.append(k, v, by)
+        seen = slots.kept()
+        slots.move_back(by)
+        return seen
+
+    def _turns(self, k: Tensor, slots: int) -> Turns:
+        """Those of slots 0, 1, ..; made anew where there are too few."""
+        if self._by is None or len(self._by[0]) < slots:
+            places = torch.arange(max(slots, ROOM * self.size), device=k.device)
+            self._by = turns(places, k.shape[-1], self.theta, k.dtype, self.scaling)
+        return self._by
 
 
 @torch.no_grad()
-def stream_logits(model: Llama, ids: Tensor, cache: object) -> Tensor:
+def stream_logits(model: Llama, ids: Tensor, cache: Cache) -> Tensor:
     """Logits [B, T, V] of ids [B, T] fed one token at a time through a fresh cache."""
+    expect_dims("[B, T]", ids=ids)
     return torch.cat([model(token, cache=cache) for token in ids.split(1, dim=1)], dim=1)
 
 
@@ -106,8 +142,14 @@ def recomputed_logits(
 
     Every position is a pass of its own, from position 0 on, over the last `size` tokens, or, for a
     model that knows no text without its begin token, over the first and the last size - 1.
-    Returns [B, n, V].
+    Returns [B, n, V].  Raises ValueError for a size below 1 or a position that ids do not have.
     """
+    expect_dims("[B, T]", ids=ids)
+    expect_whole(1, size=size)
+    expect_dims("[n]", at=at)
+    expect_integers(at=at)
+    if not 0 <= int(at.min()) <= int(at.max()) < ids.shape[1]:
+        raise ValueError(f"positions at={at.tolist()} must be in [0, {ids.shape[1] - 1}]")
     rows = []
     for t in at.tolist():
         window = ids[:, max(0, t + 1 - size) : t + 1].clone()  # [B, <= size]

@@ -21,8 +21,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from efflib.checks import expect_dims, expect_whole
+from efflib.decoding.sampling import expect_prompt
 from efflib.models.cache import KVCache
-from efflib.models.llama import Llama, at_least_fp32
+from efflib.models.llama import Llama
+from efflib.models.rotary import at_least_fp32
 
 
 class Beams(NamedTuple):
@@ -37,6 +40,10 @@ def extensions(logits: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tens
 
     logits [W, V] of the next token, scores [W] the log probability of each beam.
     """
+    expect_whole(1, count=count)
+    expect_dims("[W, V]", logits=logits)
+    if scores.shape != logits.shape[:1]:
+        raise ValueError(f"need a score for each of {len(logits)} beams, got {len(scores)}")
     log_p = logits.to(at_least_fp32(logits.dtype)).log_softmax(-1) + scores[:, None]  # [W, V]
     best = log_p.flatten().topk(min(count, log_p.numel()))
     return best.values, best.indices // logits.shape[-1], best.indices % logits.shape[-1]
@@ -52,8 +59,8 @@ def beam_search(
     eos_id: int | None = None,
 ) -> Beams:
     """The up to `beams` best continuations of one prompt [1, T], best first."""
-    if prompt.ndim != 2 or len(prompt) != 1 or beams < 1:
-        raise ValueError(f"need a prompt [1, T] and beams >= 1, got {tuple(prompt.shape)}, {beams}")
+    expect_prompt(model, prompt, max_new_tokens, rows=1)
+    expect_whole(1, beams=beams)
     cache, finished = KVCache(), []
     ids, scores = prompt, torch.zeros(1, device=prompt.device)  # one beam: all would be equal
     for length in range(1, max_new_tokens + 1):

@@ -17,15 +17,18 @@ more than k may stay; a top-k that gathers k indices drops some by position), an
 token that crosses p is kept (it is, so at least one always stays).
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efflib.checks import expect_dims, expect_integers, expect_whole
 from efflib.models.cache import Cache, KVCache
-from efflib.models.llama import Llama, at_least_fp32
+from efflib.models.llama import Llama
+from efflib.models.rotary import at_least_fp32
 
 
 class Sampling(NamedTuple):
@@ -37,10 +40,10 @@ class Sampling(NamedTuple):
 
     def checked(self) -> "Sampling":
         """Itself; raises ValueError that names a value out of range."""
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature={self.temperature} must be >= 0")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k={self.top_k} must be at least 1")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature={self.temperature} must be >= 0 and finite")
+        if self.top_k is not None:
+            expect_whole(1, top_k=self.top_k)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p} must be in (0, 1]")
         return self
@@ -50,7 +53,8 @@ GREEDY = Sampling(temperature=0.0)
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
-    """logits [..., V] with everything below the k-th largest at -inf."""
+    """logits [..., V] with everything below the k-th largest at -inf.  Needs k >= 1."""
+    expect_whole(1, k=k)
     smallest_kept = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
     return logits.masked_fill(logits < smallest_kept, float("-inf"))
 
@@ -74,6 +78,9 @@ def filtered_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
     In fp32, or in the dtype of the logits where that is wider.
     """
     temperature, top_k, top_p = sampling.checked()
+    expect_dims("[..., V]", logits=logits)
+    if logits.isnan().any():
+        raise ValueError(f"logits {tuple(logits.shape)} hold NaN: no token is the most likely one")
     logits = logits.to(at_least_fp32(logits.dtype))
     if temperature == 0:
         return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).to(logits.dtype)
@@ -86,12 +93,45 @@ def filtered_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 def draw(probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """One token per row of probabilities [..., V]. [...] int64"""
-    flat = probabilities.flatten(0, -2)
-    return torch.multinomial(flat, 1, generator=generator).view(probabilities.shape[:-1])
+    """One token per row of probabilities [..., V]. [...] int64
+
+    Raises ValueError for a row that is no distribution: negative, infinite, NaN, or all 0.
+    """
+    expect_dims("[..., V]", probabilities=probabilities)
+    flat = probabilities.reshape(-1, probabilities.shape[-1])
+    try:
+        tokens = torch.multinomial(flat, 1, generator=generator)
+    except RuntimeError as error:
+        raise ValueError(f"cannot draw from {tuple(probabilities.shape)}: {error}") from error
+    return tokens.view(probabilities.shape[:-1])
 
 
-@torch.no_grad()
+def expect_prompt(
+    model: Llama, prompt: Tensor, max_new_tokens: int, rows: int | None = None
+) -> None:
+    """Raises ValueError unless prompt is ids [B, T] of the model; rows: what B has to be."""
+    expect_whole(max_new_tokens=max_new_tokens)
+    expect_dims("[B, T]", prompt=prompt)
+    expect_integers(prompt=prompt)
+    vocab = model.config.vocab_size
+    if not 0 <= int(prompt.min()) <= int(prompt.max()) < vocab:
+        low, high = int(prompt.min()), int(prompt.max())
+        raise ValueError(f"ids of the prompt must be in [0, {vocab - 1}], got {low} to {high}")
+    if rows is not None and len(prompt) != rows:
+        raise ValueError(f"the prompt must be [{rows}, T], got {tuple(prompt.shape)}")
+
+
+def left_padded(prompts: Sequence[Tensor], pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Prompts [T_i] as one batch: ids [B, T] that end together, and lengths [B], for `stream`."""
+    if not prompts:
+        raise ValueError("no prompts: need at least one [T]")
+    for i, prompt in enumerate(prompts):
+        expect_dims("[T]", **{f"prompts[{i}]": prompt})
+    longest = max(map(len, prompts))
+    rows = [F.pad(prompt, (longest - len(prompt), 0), value=pad_id) for prompt in prompts]
+    return torch.stack(rows), torch.tensor([len(p) for p in prompts], device=prompts[0].device)
+
+
 def stream(
     model: Llama,
     prompt: Tensor,
@@ -100,28 +140,77 @@ def stream(
     generator: torch.Generator | None = None,
     eos_id: int | None = None,
     cache: Cache | None = None,
+    lengths: Tensor | None = None,
 ) -> Iterator[Tensor]:
     """Yield the next token of every row, [B], as soon as it is known.
 
-    prompt [B, T >= 1], rows of one length. A row that has produced `eos_id` repeats it; the
-    stream ends when every row has, or after max_new_tokens. The cache, a new `KVCache` unless
-    given, is fed the prompt and then each token, the last one never.
+    prompt [B, T >= 1]. A row that has produced `eos_id` repeats it; the stream ends when every row
+    has, or after max_new_tokens. The cache, a new `KVCache` unless given, is fed the prompt and
+    then each token, the last one never.
+    lengths [B]: only the last so many ids of a row are its prompt, as of `left_padded`. What is
+    before is not seen, and each row goes on as it would alone.
+
+    Raises:
+        ValueError: at the call, for what does not fit; lengths need a cache that is empty and does
+            not choose positions itself.
     """
-    if prompt.ndim != 2 or prompt.shape[1] == 0:
-        raise ValueError(f"prompt must be [B, T >= 1], got shape {tuple(prompt.shape)}")
+    sampling.checked()
+    expect_prompt(model, prompt, max_new_tokens)
     cache = KVCache() if cache is None else cache
-    fed = prompt
-    done = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
+    if lengths is not None:
+        _expect_lengths(prompt, lengths, cache)
+    return _tokens(model, prompt, max_new_tokens, sampling, generator, eos_id, cache, lengths)
+
+
+def _expect_lengths(prompt: Tensor, lengths: Tensor, cache: Cache) -> None:
+    expect_integers(lengths=lengths)
+    rows, longest = prompt.shape
+    if lengths.shape != (rows,) or not 1 <= int(lengths.min()) <= int(lengths.max()) <= longest:
+        raise ValueError(
+            f"lengths must be [{rows}], each from 1 to {longest}, got {lengths.tolist()}"
+        )
+    if cache.length or getattr(cache, "keeps_raw_keys", False):
+        kind = type(cache).__name__
+        raise ValueError(f"lengths need an empty cache of plain positions, got a {kind}")
+
+
+@torch.no_grad()
+def _tokens(
+    model: Llama,
+    fed: Tensor,
+    max_new_tokens: int,
+    sampling: Sampling,
+    generator: torch.Generator | None,
+    eos_id: int | None,
+    cache: Cache,
+    lengths: Tensor | None,
+) -> Iterator[Tensor]:
+    """What `stream` yields; fed [B, T] is what the model reads next."""
+    done = torch.zeros(len(fed), dtype=torch.bool, device=fed.device)
+    padding = None if lengths is None else fed.shape[1] - lengths  # [B]
     for _ in range(max_new_tokens):
-        logits = model(fed, cache=cache)[:, -1]  # [B, V]
+        places = {} if padding is None else _places(padding, cache.length, fed.shape[1])
+        logits = model(fed, cache=cache, **places)[:, -1]  # [B, V]
         token = draw(filtered_probabilities(logits, sampling), generator)  # [B]
         if eos_id is not None:
             token = token.masked_fill(done, eos_id)
             done = done | (token == eos_id)
         yield token
-        if done.all():
+        if eos_id is not None and done.all():
             return
         fed = token[:, None]
+
+
+def _places(padding: Tensor, past: int, new: int) -> dict[str, Tensor]:
+    """positions [B, T] and mask [B, 1, T, S] of `new` tokens behind `past`, padding left out.
+
+    Padding sees itself, so that no softmax is over nothing; nothing else sees it.
+    """
+    i = torch.arange(past, past + new, device=padding.device)
+    j = torch.arange(past + new, device=padding.device)
+    seen = (j <= i[:, None]) & (j >= padding[:, None, None])  # [B, T, S]
+    seen = seen | (j == i[:, None])
+    return {"positions": (i - padding[:, None]).clamp(min=0), "mask": seen[:, None]}
 
 
 def generate(
@@ -131,7 +220,8 @@ def generate(
     sampling: Sampling = GREEDY,
     generator: torch.Generator | None = None,
     eos_id: int | None = None,
+    lengths: Tensor | None = None,
 ) -> Tensor:
     """The prompt and its continuation, ids [B, T + n] with n <= max_new_tokens; see `stream`."""
-    new = list(stream(model, prompt, max_new_tokens, sampling, generator, eos_id))
+    new = stream(model, prompt, max_new_tokens, sampling, generator, eos_id, lengths=lengths)
     return torch.cat([prompt, *(token[:, None] for token in new)], dim=1)

@@ -31,7 +31,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efflib.decoding.sampling import GREEDY, Sampling, draw, filtered_probabilities
+from efflib.checks import expect_integers, expect_whole
+from efflib.decoding.sampling import (
+    GREEDY,
+    Sampling,
+    draw,
+    expect_prompt,
+    filtered_probabilities,
+)
 from efflib.models.cache import KVCache
 from efflib.models.llama import Llama
 
@@ -54,6 +61,7 @@ def expected_tokens(acceptance: float, gamma: int) -> float:
     """Mean tokens per target pass (1 - a^(g+1)) / (1 - a) = 1 + a + ... + a^g."""
     if not 0 <= acceptance <= 1:
         raise ValueError(f"acceptance={acceptance} must be in [0, 1]")
+    expect_whole(gamma=gamma)
     return sum(acceptance**i for i in range(gamma + 1))  # also right at a = 1
 
 
@@ -74,6 +82,12 @@ def verify_greedy(proposed: Tensor, logits: Tensor) -> Tensor:
 
     proposed [g]; logits [g+1, V], row i the target's after proposals 0 .. i-1.
     """
+    expect_integers(proposed=proposed)
+    if proposed.ndim != 1 or logits.ndim != 2 or len(logits) != len(proposed) + 1:
+        raise ValueError(
+            f"need proposed [g] and logits [g+1, V], got {tuple(proposed.shape)} and "
+            f"{tuple(logits.shape)}"
+        )
     own = logits.argmax(-1)  # [g+1]
     agree = (own[:-1] == proposed).long().cumprod(0)
     return own[: int(agree.sum()) + 1]
@@ -86,9 +100,12 @@ def verify_sampled(
 
     proposed [g], each drawn from its row of q [g, V]; p [g+1, V].
     """
+    expect_integers(proposed=proposed)
     g = len(proposed)
-    if q.shape[0] != g or p.shape[0] != g + 1:
-        raise ValueError(f"{g} proposals need q [g, V], p [g+1, V]: got {q.shape}, {p.shape}")
+    if q.ndim != 2 or p.ndim != 2 or len(q) != g or p.shape != (g + 1, q.shape[1]):
+        raise ValueError(
+            f"{g} proposals need q [g, V], p [g+1, V]: got {tuple(q.shape)}, {tuple(p.shape)}"
+        )
     chances = acceptance_probability(p[:-1], q).gather(1, proposed[:, None])[:, 0]  # [g]
     uniform = torch.rand(g, generator=generator, dtype=chances.dtype, device=p.device)  # in [0, 1)
     n = int((uniform < chances).long().cumprod(0).sum())
@@ -129,10 +146,16 @@ def speculative_generate(
 ) -> Speculated:
     """Continue one prompt [1, T] by max_new_tokens of the target's distribution.
 
+    Raises ValueError for what does not fit, also for a draft of another vocabulary.
     Before each round the target's cache holds all ids but the last, the draft's those or one fewer.
     """
-    if prompt.ndim != 2 or len(prompt) != 1 or prompt.shape[1] == 0 or gamma < 1:
-        raise ValueError(f"need prompt [1, T >= 1], gamma >= 1: got {tuple(prompt.shape)}, {gamma}")
+    expect_prompt(target, prompt, max_new_tokens, rows=1)
+    expect_whole(1, gamma=gamma)
+    vocabularies = target.config.vocab_size, draft.config.vocab_size
+    if vocabularies[0] != vocabularies[1]:
+        raise ValueError(
+            "target and draft must have one vocabulary, got {} and {} entries".format(*vocabularies)
+        )
     caches = target_cache, draft_cache = KVCache(), KVCache()
     ids, end = prompt, prompt.shape[1] + max_new_tokens
     passes = proposed = accepted = 0

@@ -66,8 +66,7 @@ def base_weight(base: nn.Linear | NF4Linear) -> Tensor:
 
 
 def _replace(model: nn.Module, name: str, layer: nn.Module) -> None:
-    parent, _, last = name.rpartition(".")
-    setattr(model.get_submodule(parent), last, layer)
+    model.set_submodule(name, layer)
 
 
 def add_lora(

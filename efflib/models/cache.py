@@ -5,15 +5,19 @@
     logits = model(next_ids, cache=cache)      # decode: one or more new tokens
 
 Feeding the tokens in any chunks gives the logits of feeding them at once (to rounding). Other
-caches (windows, eviction, quantized, paged) are objects with the same two names. One that has an
-attribute ``keeps_raw_keys = True`` is given the keys before the rotary embedding, and rotates
-what it returns itself: `efflib.attention.streaming` chooses positions that way.
+caches (windows, eviction, quantized, paged) are objects with the same two names. One that chooses
+positions itself has an attribute ``keeps_raw_keys = True``, so that it is given the keys before the
+rotary embedding and returns them turned, and says in ``next_position`` where the next query stands:
+see `efflib.attention.streaming`.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from efflib.checks import expect_whole
 
 
 class Cache(Protocol):
@@ -33,34 +37,93 @@ class Cache(Protocol):
         ...
 
 
+def expect_entry(layer: int, held: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
+    """Raises ValueError unless k and v fit each other and what the layer holds already.
+
+    held: keys of the layers so far; layer: one of them, or the next.
+    """
+    if not 0 <= layer <= len(held):
+        raise ValueError(f"layer={layer}: the cache has {len(held)}, so the next is {len(held)}")
+    if k.ndim != 4 or v.ndim != 4 or k.shape[:3] != v.shape[:3]:
+        raise ValueError(
+            "keys and values must be [B, Hkv, T, d] of one B, Hkv and T, got "
+            f"{tuple(k.shape)} and {tuple(v.shape)}"
+        )
+    if layer == len(held):
+        return
+    old = held[layer].shape
+    if (*k.shape[:2], k.shape[3]) != (*old[:2], old[3]):
+        raise ValueError(
+            f"the cache holds keys [B, Hkv, S, d] with B, Hkv, d = {old[0]}, {old[1]}, {old[3]}, "
+            f"to which {tuple(k.shape)} cannot be added: a cache serves one batch of one model"
+        )
+
+
+def put(buffer: Tensor, at: int, new: Tensor) -> Tensor:
+    """The buffer [B, Hkv, R, d] with new [B, Hkv, T, d] from slot `at` on, in place if possible.
+
+    A buffer that a gradient goes through is copied, as is one of inference mode outside of it.
+    """
+    end = at + new.shape[2]
+    frozen = buffer.is_inference() and not torch.is_inference_mode_enabled()
+    if frozen or buffer.requires_grad or (new.requires_grad and torch.is_grad_enabled()):
+        return torch.cat([buffer[:, :, :at], new, buffer[:, :, end:]], dim=2)
+    buffer[:, :, at:end] = new
+    return buffer
+
+
 class KVCache:
-    """The keys and values of every token seen, per layer, grown by concatenation."""
+    """The keys and values of every token seen, per layer.
+
+    They lie in buffers that a longer one replaces when they are full, with room for as many tokens
+    again: so adding a token copies no more than that token, but for one time in many.
+    """
 
     def __init__(self) -> None:
-        self.keys: list[Tensor] = []  # per layer [B, Hkv, S, d]
-        self.values: list[Tensor] = []
+        self._keys: list[Tensor] = []  # per layer [B, Hkv, room, d]
+        self._values: list[Tensor] = []
+        self._lengths: list[int] = []
+
+    @property
+    def keys(self) -> list[Tensor]:
+        """Per layer [B, Hkv, S, d]: views, until the next call that changes the cache."""
+        return [k[:, :, :n] for k, n in zip(self._keys, self._lengths, strict=True)]
+
+    @property
+    def values(self) -> list[Tensor]:
+        """As `keys`."""
+        return [v[:, :, :n] for v, n in zip(self._values, self._lengths, strict=True)]
 
     @property
     def length(self) -> int:
         """How many tokens have been seen: the position of the next one."""
-        return self.keys[0].shape[2] if self.keys else 0
+        return self._lengths[0] if self._lengths else 0
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add T new keys and values [B, Hkv, T, d]; return all of them [B, Hkv, S + T, d]."""
-        if layer == len(self.keys):
-            self.keys.append(k)
-            self.values.append(v)
-        else:
-            self.keys[layer] = torch.cat([self.keys[layer], k], dim=2)
-            self.values[layer] = torch.cat([self.values[layer], v], dim=2)
-        return self.keys[layer], self.values[layer]
+        """Add T new keys and values [B, Hkv, T, d]; return all of them [B, Hkv, S + T, d].
+
+        Raises ValueError as `expect_entry`.
+        """
+        expect_entry(layer, self._keys, k, v)
+        if layer == len(self._keys):
+            self._keys.append(k[:, :, :0])
+            self._values.append(v[:, :, :0])
+            self._lengths.append(0)
+        start, end = self._lengths[layer], self._lengths[layer] + k.shape[2]
+        for buffers, x in ((self._keys, k), (self._values, v)):
+            if end > buffers[layer].shape[2]:
+                room = x.new_empty(*x.shape[:2], 2 * end - start, x.shape[3])
+                buffers[layer] = torch.cat([buffers[layer][:, :, :start], room], dim=2)
+            buffers[layer] = put(buffers[layer], start, x)
+        self._lengths[layer] = end
+        return self._keys[layer][:, :, :end], self._values[layer][:, :, :end]
 
     def truncate(self, length: int) -> None:
-        """Forget every token from position `length` on."""
-        self.keys = [k[:, :, :length] for k in self.keys]
-        self.values = [v[:, :, :length] for v in self.values]
+        """Forget every token from position `length` on.  Raises ValueError if that is negative."""
+        expect_whole(length=length)
+        self._lengths = [min(n, length) for n in self._lengths]
 
     def reorder(self, rows: Tensor) -> None:
         """Row i of the batch becomes what row ``rows[i]`` was; rows [B'] may repeat and drop."""
-        self.keys = [k[rows] for k in self.keys]
-        self.values = [v[rows] for v in self.values]
+        self._keys = [k[rows] for k in self._keys]
+        self._values = [v[rows] for v in self._values]

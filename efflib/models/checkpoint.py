@@ -22,7 +22,10 @@ def from_pretrained(folder: str | Path, dtype: torch.dtype = torch.float32) -> L
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"no {name} in {folder}")
-    raw = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    try:
+        raw = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG_FILE} is not JSON: {error}") from error
     if raw.get("model_type") != "llama":
         raise ValueError(f"{folder / CONFIG_FILE}: model_type={raw.get('model_type')!r}, not llama")
     model = Llama(LlamaConfig.from_dict(raw))

@@ -85,6 +85,5 @@ def with_linears(model: nn.Module) -> nn.Module:
         with torch.no_grad():
             linear.weight.copy_(weight.T)
             linear.bias.copy_(module.bias)
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, linear.train(module.training))
+        model.set_submodule(name, linear.train(module.training))
     return model

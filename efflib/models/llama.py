@@ -20,70 +20,17 @@ Face does; Meta's checkpoints pair (2i, 2i + 1), and the conversion permutes W_q
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims, expect_integers
 from efflib.models.cache import Cache
+from efflib.models.config import ACTIVATIONS, LlamaConfig
+from efflib.models.rotary import Turns, at_least_fp32, turn, turns
 
-ACTIVATIONS = {"silu": F.silu, "relu": F.relu}
 AttentionFn = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class LlamaConfig:
-    """The fields of a Hugging Face ``config.json`` that a Llama needs, under the same names."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    max_position_embeddings: int = 2048
-    rms_norm_eps: float = 1e-6
-    rope_theta: float = 10000.0
-    tie_word_embeddings: bool = False
-    attention_bias: bool = False
-    mlp_bias: bool = False
-    bos_token_id: int | None = 0
-    eos_token_id: int | None = None
-    hidden_act: str = "silu"
-
-    def __post_init__(self) -> None:
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError(
-                f"num_attention_heads={self.num_attention_heads} must be a multiple of "
-                f"num_key_value_heads={self.num_key_value_heads}"
-            )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim={self.head_dim} must be even: rotary turns pairs")
-        if self.hidden_act not in (known := sorted(ACTIVATIONS)):
-            raise ValueError(f"hidden_act={self.hidden_act!r} is not supported, only {known}")
-
-    @classmethod
-    def from_dict(cls, raw: dict) -> "LlamaConfig":
-        """Read a ``config.json``; what would change the function and is not here is refused."""
-        rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind != "default":
-            raise ValueError(f"rope_type={kind!r} is not supported, only 'default'")
-        heads = raw["num_attention_heads"]
-        values = {
-            "num_key_value_heads": heads,
-            "rope_theta": rope.get("rope_theta", 10000.0),
-            **{f.name: raw[f.name] for f in fields(cls) if f.name in raw},
-        }
-        if values.get("head_dim") is None:
-            values["head_dim"] = raw["hidden_size"] // heads
-        return cls(**values)
-
-    def to_dict(self) -> dict:
-        """The ``config.json`` that ``transformers`` reads."""
-        return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", **asdict(self)}
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
@@ -97,27 +44,6 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(d)) v; q [B, H, T, d], k and v [B, Hkv, S, d], mask [T, S] bool."""
     grouped = q.shape[1] != k.shape[1]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
-
-
-def at_least_fp32(dtype: torch.dtype) -> torch.dtype:
-    """Where half precision does not serve: squares that overflow, angles of large positions."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def rotate(x: Tensor, positions: Tensor, theta: float) -> Tensor:
-    """Rotary embedding (Su et al., 2021, section 3.4.2) in Hugging Face's pairing.
-
-    The pair (x_i, x_{i+d/2}) turns by the angle position * theta^(-2i/d).
-    x [B, H, T, d], positions [T] or [B, T].
-    """
-    d, precise = x.shape[-1], at_least_fp32(x.dtype)
-    frequency = theta ** (-torch.arange(0, d, 2, device=x.device, dtype=precise) / d)
-    angle = positions[..., None].to(precise) * frequency  # [T, d/2] or [B, T, d/2]
-    if positions.ndim == 2:
-        angle = angle[:, None]  # one for all heads
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
 class RMSNorm(nn.Module):
@@ -153,16 +79,14 @@ class LlamaAttention(nn.Module):
         self.v_proj = nn.Linear(c.hidden_size, kv_width, bias=bias)
         self.o_proj = nn.Linear(width, c.hidden_size, bias=bias)
 
-    def forward(
-        self, x: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, by: Turns, mask: Tensor | None, cache: Cache | None) -> Tensor:
         heads = (*x.shape[:2], -1, self.config.head_dim)
         q = self.q_proj(x).view(heads).transpose(1, 2)  # [B, H, T, d]
         k = self.k_proj(x).view(heads).transpose(1, 2)  # [B, Hkv, T, d]
         v = self.v_proj(x).view(heads).transpose(1, 2)  # [B, Hkv, T, d]
-        q = rotate(q, positions, self.config.rope_theta)
+        q = turn(q, by)
         if not getattr(cache, "keeps_raw_keys", False):
-            k = rotate(k, positions, self.config.rope_theta)
+            k = turn(k, by)
         if cache is not None:
             k, v = cache.append(self.layer, k, v)  # [B, Hkv, S, d]
         if mask is None:
@@ -193,10 +117,8 @@ class LlamaLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(c.hidden_size, c.rms_norm_eps)
         self.mlp = LlamaMLP(c)
 
-    def forward(
-        self, x: Tensor, positions: Tensor, mask: Tensor | None, cache: Cache | None
-    ) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), positions, mask, cache)
+    def forward(self, x: Tensor, by: Turns, mask: Tensor | None, cache: Cache | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), by, mask, cache)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -234,14 +156,23 @@ class Llama(nn.Module):
         """Logits [B, T, V] of ids [B, T]; `cache`, where given, grows by T tokens.
 
         positions [T] or [B, T]: default, from ``cache.length`` (or 0) upwards.
-        mask [T, S] or [B, 1, T, S], True where query may see key: default, causal.
+        mask [T, S] or [B, 1, T, S] bool, True where query may see key: default, causal.
         """
-        if ids.ndim != 2:
-            raise ValueError(f"ids must be [B, T], got shape {tuple(ids.shape)}")
+        expect_dims("[B, T]", ids=ids)
+        expect_integers(ids=ids)
+        if mask is not None and mask.dtype != torch.bool:
+            raise ValueError(f"mask must be bool, True where a key is seen, got {mask.dtype}")
         if positions is None:
-            start = 0 if cache is None else cache.length
+            start = 0 if cache is None else getattr(cache, "next_position", cache.length)
             positions = torch.arange(start, start + ids.shape[1], device=ids.device)
+        elif positions.shape not in (ids.shape[1:], ids.shape):
+            raise ValueError(
+                f"positions {tuple(positions.shape)} must be [T] or [B, T] of ids "
+                f"{tuple(ids.shape)}"
+            )
         x = self.model.embed_tokens(ids)  # [B, T, D]
+        c = self.config
+        by = turns(positions, c.head_dim, c.rope_theta, x.dtype, c.rope_scaling)
         for layer in self.model.layers:
-            x = layer(x, positions, mask, cache)
+            x = layer(x, by, mask, cache)
         return self.lm_head(self.model.norm(x))

@@ -32,7 +32,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from efflib.quantization.packing import pack, unpack
+from efflib.checks import expect_dims, expect_whole
+from efflib.models.cache import expect_entry
+from efflib.quantization.packing import expect_word_bits, pack, unpack
 
 METADATA_BITS = 32  # of a group: s and m in float16
 KeyGroups = Literal["channel", "token"]
@@ -57,7 +59,8 @@ def _grouped(x: Tensor, group_size: int, direction: KeyGroups) -> Tensor:
     if direction not in ("channel", "token"):
         raise ValueError(f'direction is "channel" or "token", got {direction!r}')
     dim = 2 if direction == "channel" else 3
-    if x.dim() != 4 or group_size < 1 or x.shape[dim] % group_size:
+    expect_whole(1, group_size=group_size)
+    if x.shape[dim] % group_size:
         raise ValueError(
             f"groups of {group_size} per {direction} must divide dimension {dim} of "
             f"x [B, H, S, d], got {tuple(x.shape)}"
@@ -74,6 +77,8 @@ def quantize_kv(x: Tensor, bits: int, group_size: int, direction: KeyGroups) -> 
     bits: 1, 2, 4 or 8, where words of 32 bits hold d codes.
     Raises ValueError for groups that do not fit, or if float16 does not hold s and m.
     """
+    expect_dims("[B, Hkv, S, d]", x=x)
+    expect_word_bits(bits)
     if x.shape[-1] * bits % 32:
         raise ValueError(f"{x.shape[-1]} codes of {bits} bits do not fill 32-bit words")
     groups = _grouped(x.detach().float(), group_size, direction)
@@ -104,6 +109,7 @@ def dequantize_kv(codes: Codes) -> Tensor:
 
 def bits_per_value(bits: int, group_size: int) -> float:
     """Of a quantized value: its code and its part of the metadata.  2 bits, G = 32: 3.0."""
+    expect_whole(1, group_size=group_size)
     return bits + METADATA_BITS / group_size
 
 
@@ -155,7 +161,9 @@ class QuantizedKVCache:
     ) -> None:
         if keys not in ("channel", "token"):
             raise ValueError(f'keys is "channel" or "token", got {keys!r}')
-        if group_size < 1 or residual < 1 or residual % group_size:
+        expect_word_bits(bits)
+        expect_whole(1, group_size=group_size, residual=residual)
+        if residual % group_size:
             raise ValueError(
                 f"residual={residual} must be a positive multiple of group_size={group_size}"
             )
@@ -169,7 +177,11 @@ class QuantizedKVCache:
         return self._length
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add T new keys and values [B, Hkv, T, d]; return all, the old ones decoded."""
+        """Add T new keys and values [B, Hkv, T, d]; return all, the old ones decoded.
+
+        Raises ValueError as `cache.expect_entry`.
+        """
+        expect_entry(layer, [keys.recent for keys, _ in self.layers], k, v)
         if layer == len(self.layers):
             per_token = (self.bits, self.group_size, "token", 1, self.residual)
             per_channel = (self.bits, self.group_size, "channel", self.residual, 0)

@@ -109,6 +109,5 @@ def llm_int8(
     """
     model = copy.deepcopy(model)
     for name, linear in quantizable_linears(model, skip).items():
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, LLMInt8Linear(linear, threshold))
+        model.set_submodule(name, LLMInt8Linear(linear, threshold))
     return model

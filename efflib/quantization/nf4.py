@@ -183,6 +183,5 @@ def nf4_model(
     """A copy of the model with every linear of `quantizable_linears` as an `NF4Linear`."""
     model = copy.deepcopy(model)
     for name, linear in quantizable_linears(model, skip).items():
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, NF4Linear(linear, double))
+        model.set_submodule(name, NF4Linear(linear, double))
     return model

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.checks import expect_integers, expect_keys, expect_whole
 from efflib.quantization.linear import QuantizedWeight, dequantize_weight
 
 WORD = 32
@@ -33,9 +34,14 @@ PLAIN = (0, 1, 2, 3, 4, 5, 6, 7)
 AWQ = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
-def _fields(bits: int, order: tuple[int, ...] | None) -> tuple[int, ...]:
+def expect_word_bits(bits: int) -> None:
+    """Raises ValueError for codes that do not fill a word."""
     if bits not in (1, 2, 4, 8):
         raise ValueError(f"bits must be 1, 2, 4 or 8, so that words are filled, got {bits!r}")
+
+
+def _fields(bits: int, order: tuple[int, ...] | None) -> tuple[int, ...]:
+    expect_word_bits(bits)
     order = tuple(range(WORD // bits)) if order is None else order
     if sorted(order) != list(range(WORD // bits)):
         raise ValueError(f"order {order} is no order of the {WORD // bits} codes of a word")
@@ -49,6 +55,7 @@ def pack(codes: Tensor, bits: int = 4, order: tuple[int, ...] | None = None) -> 
     Raises ValueError for other bits, an order that is none, or codes out of range.
     """
     order = _fields(bits, order)
+    expect_integers(codes=codes)
     if codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < 2**bits:
         low, high = int(codes.min()), int(codes.max())
         raise ValueError(f"codes must be in [0, {2**bits - 1}], got {low} to {high}")
@@ -68,6 +75,7 @@ def unpack(
     Raises ValueError as `pack`, or if there are not as many words as `length` codes need.
     """
     order = _fields(bits, order)
+    expect_whole(length=length)
     if words.dtype != torch.int32 or words.shape[-1] != math.ceil(length / len(order)):
         raise ValueError(
             f"{length} codes of {bits} bits take {math.ceil(length / len(order))} int32 words, "
@@ -125,6 +133,8 @@ class W4A16Linear(nn.Module):
             )
         if qw.scale.max() > torch.finfo(torch.float16).max:
             raise ValueError(f"float16 cannot hold the scale {qw.scale.max().item():.6g}")
+        if bias is not None and bias.shape != qw.shape[:1]:
+            raise ValueError(f"bias must be [{qw.shape[0]}], got {tuple(bias.shape)}")
         self.shape, self.granularity = qw.shape, qw.granularity
         self.register_buffer("words", pack(qw.codes))  # [N, ceil(K / 8)]
         self.register_buffer("scale", qw.scale.half())  # [N, n_groups]
@@ -158,13 +168,13 @@ def w4a16(model: nn.Module, weights: Mapping[str, QuantizedWeight]) -> nn.Module
     """A copy of the model with a `W4A16Linear` for each linear that weights {name: codes} names.
 
     Codes come from `quantize_weight`, or `awq_model.quantized_weights` of the folded model.
-    Raises ValueError if a shape differs from the linear's.
+    Raises ValueError if a shape differs from the linear's, or there is none of that name.
     """
     model = copy.deepcopy(model)
+    expect_keys(dict(model.named_modules()), weights=weights)
     for name, qw in weights.items():
         linear = model.get_submodule(name)
         if tuple(linear.weight.shape) != tuple(qw.shape):
             raise ValueError(f"{name} is {tuple(linear.weight.shape)}, its codes {tuple(qw.shape)}")
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, W4A16Linear(qw, linear.bias))
+        model.set_submodule(name, W4A16Linear(qw, linear.bias))
     return model

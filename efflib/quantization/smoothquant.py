@@ -146,6 +146,5 @@ def w8a8(
     model = copy.deepcopy(model)
     for name, linear in quantizable_linears(model, skip=("lm_head",)).items():
         x_max = None if maxima is None else maxima[name]
-        parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, kind(linear, activations, x_max))
+        model.set_submodule(name, kind(linear, activations, x_max))
     return model

@@ -1,6 +1,8 @@
 """Streaming caches against brute force: every query alone, with its set of keys and positions
 written out from the definition."""
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from efflib.attention.streaming import (
     survivors,
 )
 from efflib.models import KVCache, Llama, LlamaConfig
-from efflib.models.llama import rotate
+from efflib.models.rotary import RopeScaling, rotate
 
 THETA = 100.0  # small, so that positions matter within a few tokens
 CONFIG = LlamaConfig(
@@ -160,6 +162,59 @@ def test_survivors_are_pinned_or_recent(n, pinned, room):
     dropped = [t for t in range(n) if t not in kept]
     recent = [t for t in kept if t not in pinned]
     assert not dropped or not recent or max(dropped) < min(recent)
+
+
+@pytest.mark.parametrize("pinned", [(), (0, 1), (3, 40, 41)])
+def test_a_long_text_moves_back_in_the_buffer_again_and_again(pinned):
+    """Slots 0 .. 4 * 6: the 150 tokens pass through them several times."""
+    ids, cache = ids_of(7, 2, 150), StreamingCache(6, pinned, THETA)
+    ends, places = [], set()
+    with torch.no_grad():
+        parts = []
+        for token in ids.split(1, dim=1):
+            parts.append(MODEL(token, cache=cache))
+            ends.append(cache.next_position)
+            places.add(cache.keys[0].untyped_storage().data_ptr())
+    assert max(ends) <= 24 and sum(b < a for a, b in zip(ends, ends[1:], strict=False)) > 6
+    assert len(places) < 20  # a buffer serves many tokens
+    expected = brute_force(MODEL, ids, visible([1] * 150, 6, set(pinned)))
+    torch.testing.assert_close(torch.cat(parts, dim=1), expected, rtol=0, atol=1e-10)
+
+
+def test_values_are_those_of_the_tokens_also_where_the_buffer_moves_back():
+    cache, ends = StreamingCache(3, (0,), THETA), [0]
+    for t in range(40):
+        x = torch.full((1, 1, 1, 2), float(t))
+        _, seen = cache.append(0, x, x)
+        assert seen[0, 0, :, 0].tolist() == ([0, t - 1, t] if t > 1 else list(range(t + 1)))
+        ends.append(cache.next_position)
+    assert ends != sorted(ends)  # it did move back
+
+
+def test_the_positions_of_llama_3_1_are_those_of_the_plain_cache():
+    config = dataclasses.replace(CONFIG, rope_scaling=RopeScaling(4.0, 1.0, 4.0, 16))
+    model = Llama(config).eval().double()
+    model.load_state_dict(MODEL.state_dict())
+    ids = ids_of(8, 1, 40)
+    expected = stream_logits(model, ids, KVCache())
+    cache = StreamingCache(40, (0,), THETA, config.rope_scaling)
+    torch.testing.assert_close(stream_logits(model, ids, cache), expected, rtol=0, atol=1e-10)
+    assert (stream_logits(model, ids, StreamingCache(40, (0,), THETA)) - expected).abs().max() > 0.1
+
+
+def test_what_does_not_fit_is_named():
+    ids = ids_of(1, 1, 8)
+    with pytest.raises(ValueError, match="size=0 must be an integer of at least 1"):
+        StreamingCache(0, (), THETA)
+    with pytest.raises(ValueError, match="theta=0 must be positive"):
+        StreamingCache(4, (), 0)
+    with pytest.raises(ValueError, match="size=0"):
+        recomputed_logits(MODEL, ids, 0, torch.tensor([3]))
+    for at in ([8], [-1]):
+        with pytest.raises(ValueError, match=r"at=\[.*\] must be in \[0, 7\]"):
+            recomputed_logits(MODEL, ids, 4, torch.tensor(at))
+    with pytest.raises(ValueError, match=r"ids must be a non-empty \[B, T\], got \(8,\)"):
+        stream_logits(MODEL, ids[0], KVCache())
 
 
 def test_a_cache_of_sinks_only_is_refused():

@@ -185,7 +185,7 @@ def test_expected_tokens_at_the_ends():
 
 
 def test_errors_name_the_bad_value():
-    with pytest.raises(ValueError, match=r"\(2, 3\), 4"):
+    with pytest.raises(ValueError, match=r"must be \[1, T\], got \(2, 3\)"):
         speculative_generate(tiny(0), tiny(0), ids_of(0, 2, 3), 5, 4)
     with pytest.raises(ValueError, match="2 proposals"):
         verify_sampled(torch.zeros(2, dtype=torch.long), torch.ones(2, 3), torch.ones(2, 3))

@@ -1,12 +1,16 @@
 """The Llama against transformers' own, and cached decoding against recomputation."""
 
+import dataclasses
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from efflib.models import KVCache, Llama, LlamaConfig, from_pretrained, save_pretrained
-from efflib.models.llama import causal_mask, rotate
+from efflib.models.llama import causal_mask
+from efflib.models.rotary import RopeScaling, rotate
 
 SHAPE = dict(
     vocab_size=61,
@@ -91,6 +95,65 @@ def test_reads_a_checkpoint_written_by_transformers(tmp_path):
     ids = ids_of(4, 2, 20)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), theirs(ids).logits, rtol=0, atol=FP32)
+
+
+LLAMA_3_1 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def test_the_positions_of_llama_3_1_equal_transformers(tmp_path):
+    """Some pairs as they were, some slowed down wholly, some in between; and our own export."""
+    from transformers import LlamaConfig as TheirConfig
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(3)
+    shape = SHAPE | {"head_dim": 16, "max_position_embeddings": 512}
+    rope = {"rope_type": "llama3", **LLAMA_3_1, "original_max_position_embeddings": 64}
+    config = TheirConfig(
+        num_key_value_heads=2,
+        rope_parameters=rope | {"rope_theta": 500.0},
+        initializer_range=0.3,
+        **shape,
+    )
+    theirs = LlamaForCausalLM(config).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, ids = from_pretrained(tmp_path / "theirs"), ids_of(4, 2, 96)
+    per_turn = 2 * math.pi * 500 ** (torch.arange(0, 16, 2) / 16)  # tokens
+    assert (per_turn < 64 / 4).any() and (per_turn > 64).any()
+    assert ((per_turn > 64 / 4) & (per_turn < 64)).any()
+    save_pretrained(ours, tmp_path / "ours")
+    again = LlamaForCausalLM.from_pretrained(tmp_path / "ours").eval()
+    with torch.no_grad():
+        expected, actual = theirs(ids).logits, ours(ids)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=FP32)
+        assert torch.equal(again(ids).logits, expected)
+        plain = Llama(dataclasses.replace(ours.config, rope_scaling=None)).eval()
+        plain.load_state_dict(ours.state_dict())
+        assert (plain(ids) - actual).abs().max() > 100 * FP32
+    assert from_pretrained(tmp_path / "ours").config == ours.config
+
+
+def test_a_config_as_llama_3_1_ships_it_loads():
+    raw = {
+        "model_type": "llama",
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            **LLAMA_3_1,
+            "original_max_position_embeddings": 8192,
+        },
+    }
+    config = LlamaConfig.from_dict(raw)
+    assert config.rope_scaling == RopeScaling(8.0, 1.0, 4.0, 8192) and config.head_dim == 128
+    assert LlamaConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(ValueError, match="high frequency"):
+        RopeScaling(8.0, 4.0, 1.0, 8192)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -199,7 +262,9 @@ def test_errors_name_the_bad_value(tmp_path):
         LlamaConfig(num_key_value_heads=3, **SHAPE)
     with pytest.raises(ValueError, match="hidden_act='gelu'.*'relu', 'silu'"):
         LlamaConfig.from_dict({**TINY.to_dict(), "hidden_act": "gelu"})
-    with pytest.raises(ValueError, match="llama3"):
+    with pytest.raises(ValueError, match="'yarn'.*'llama3'"):
+        LlamaConfig.from_dict({**TINY.to_dict(), "rope_scaling": {"rope_type": "yarn"}})
+    with pytest.raises(ValueError, match="lacks factor, low_freq_factor"):
         LlamaConfig.from_dict({**TINY.to_dict(), "rope_scaling": {"rope_type": "llama3"}})
     with pytest.raises(FileNotFoundError, match="config.json"):
         from_pretrained(tmp_path)
