@@ -17,7 +17,7 @@ from autograder.grading.verdict import run_notes, run_timed
 from autograder.intake.archive import EntryError, read_file
 from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, parse_notebook
 from autograder.labs.manifest import PUBLIC_TESTS, Budget, Exercise, LabError, read_exercises
-from efflib.lab.cards import text_cards
+from efflib.lab.cards import Summary, text_cards
 from efflib.lab.report import TestReport
 
 EXERCISES = "exercises.toml"
@@ -88,11 +88,11 @@ def as_text(checked: Checked) -> str:
         own = [report for report in checked.reports if report.exercise == name]
         got = total(report.points for report in own if report.outcome == "passed")
         most = total(report.points for report in own)
-        summary = f"{name}, {about.title}: {got:g} of {most:g} points"
+        head, points = f"{name}, {about.title}", f"{got:g} of {most:g} points"
         hidden = about.points - most
         kinds = "; ".join(about.hidden)
         footer = f"{hidden:g} more points by hidden tests: {kinds}" if hidden > 0 else ""
-        parts.append(text_cards(summary, own, footer))
+        parts.append(text_cards(Summary(head, points, footer=footer), own))
     failed = [f"{cell.label}: {cell.error}" for cell in checked.cells if cell.error]
     parts += ["\n".join(["Cells that raised an error:", *failed])] if failed else []
     parts += ["\n".join(["Notes:", *checked.notes])] if checked.notes else []

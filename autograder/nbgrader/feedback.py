@@ -206,7 +206,7 @@ def belongs(cell: NotebookNode, exercise: str) -> bool:
 
 def cards(exercise: dict) -> Markup:
     """The cards of an exercise's tests: failed ones open, passed ones folded."""
-    from efflib.lab.cards import html_cards
+    from efflib.lab.cards import Summary, html_cards
     from efflib.lab.report import TestReport
 
     reports = [
@@ -224,7 +224,7 @@ def cards(exercise: dict) -> Markup:
         for test in exercise.get("tests", ())
     ]
     passed = sum(report.outcome == "passed" for report in reports)
-    return Markup(html_cards(f"{passed} of {len(reports)} tests passed", reports))
+    return Markup(html_cards(Summary(f"{passed} of {len(reports)} tests passed"), reports))
 
 
 def points_of(test: dict) -> str:

@@ -1,54 +1,67 @@
 """How test reports are shown: HTML cards in Jupyter, plain text elsewhere. Everything is escaped.
 
-✗ zero is exact · 0.0 came back as 0.0117 · the code of 0.0 must dequantize to exactly 0
-  · usual cause: zero point not rounded before use
+✗ zero is exact
+    observed     0.0 came back as 0.0117
+    rule         the code of 0.0 must dequantize to exactly 0
+    usual cause  zero point not rounded before use
 """
 
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 
+from efflib.lab import look
 from efflib.lab.report import TestReport
 
-SYMBOLS = {"passed": "✓", "failed": "✗", "not verified": "?"}
-WORDS = {"passed": "passed", "failed": "failed", "not verified": "not verified here"}
-COLORS = {"passed": "#0072b2", "failed": "#b23c00", "not verified": "#666666"}
+SYMBOLS = {"passed": "✓", "failed": "✗", "not verified": "?", "open": "○"}
 SHOWN_FIRST = ("failed", "not verified", "passed")
 NOT_ATTEMPTED = "not attempted yet: write the function in the cell above, run it, run this again"
 UNCHANGED = "whoever calls a function goes on using what it passed: work on a new tensor"
 UNDEFINED = "run the cell that defines it, then this one again"
+NOT_VERIFIED = "not verified here, so it earns no points"
+EXPECTED = ", expected "  # how the expectations of a test file put what was right
 
 
-def parts(report: TestReport, show_observed: bool = True) -> list[str]:
-    """What a card says after the title: what was observed, the rule, the usual cause."""
+@dataclass(frozen=True)
+class Summary:
+    """What stands around the cards. head: what was checked; points: what it gave; first: what to
+    mend before anything else; footer: what comes later."""
+
+    head: str
+    points: str = ""
+    first: str = ""
+    footer: str = ""
+
+
+def rows(report: TestReport, show_observed: bool = True) -> list[tuple[str, str]]:
+    """(label, text): what was observed and expected, the rule, the usual cause."""
     if report.outcome == "passed":
-        return [report.invariant]
-    said = [report.observed] if show_observed and report.observed else []
+        return [("rule", report.invariant)]
+    said = observed_rows(report.observed) if show_observed and report.observed else []
     if report.outcome == "not verified":
-        return [*said, "not verified here, so it earns no points"]
+        return [*said, ("so", NOT_VERIFIED)]
     if report.kind == "NotImplementedError":
-        return [NOT_ATTEMPTED]
+        return [("next", NOT_ATTEMPTED)]
     if report.kind == "Undefined":
-        return [*said, UNDEFINED]
+        return [*said, ("next", UNDEFINED)]
     if report.kind == "ChangedArgument":
-        return [*said, UNCHANGED]
-    return [*said, report.invariant, f"usual cause: {report.cause}"]
+        return [*said, ("rule", UNCHANGED)]
+    return [*said, ("rule", report.invariant), ("usual cause", report.cause)]
+
+
+def observed_rows(text: str) -> list[tuple[str, str]]:
+    seen, comma, right = text.rpartition(EXPECTED)
+    return [("observed", seen), ("expected", right)] if comma else [("observed", text)]
 
 
 def text_card(report: TestReport, show_observed: bool = True) -> str:
-    """One line: symbol, title and `parts`."""
-    return " · ".join([f"{SYMBOLS[report.outcome]} {report.title}", *parts(report, show_observed)])
+    """Symbol and title, then a line for each of `rows`."""
+    lines = [f"    {label:<11}  {text}" for label, text in rows(report, show_observed)]
+    return "\n".join([f"{SYMBOLS[report.outcome]} {report.title}", *lines])
 
 
 def html_card(report: TestReport, show_observed: bool = True) -> str:
-    """One block: symbol and title in bold, below it one line for each of `parts`."""
-    color = COLORS[report.outcome]
-    head = f"{SYMBOLS[report.outcome]} {escape(report.title)}"
-    word = f'<span style="color:{color}">{WORDS[report.outcome]}</span>'
-    lines = "".join(f"<div>{escape(part)}</div>" for part in parts(report, show_observed))
-    return (
-        f'<div style="border-left:4px solid {color};padding:2px 10px;margin:6px 0">'
-        f"<b>{head}</b> · {word}{lines}</div>"
-    )
+    title = f"{SYMBOLS[report.outcome]} {report.title}"
+    return look.labelled(title, rows(report, show_observed))
 
 
 def in_order(reports: Sequence[TestReport]) -> list[TestReport]:
@@ -61,48 +74,41 @@ def attempted(reports: Sequence[TestReport]) -> bool:
     return not reports or any(r.kind != "NotImplementedError" for r in reports)
 
 
-def text_cards(
-    summary: str, reports: Sequence[TestReport], footer: str = "", show_observed: bool = True
-) -> str:
-    """The summary, a card for each report that did not pass, the passed ones in one line."""
+def state(reports: Sequence[TestReport]) -> str:
+    """Of an exercise: open (not attempted), or the first of SHOWN_FIRST that a test came to."""
+    if not attempted(reports):
+        return "open"
+    found = {report.outcome for report in reports} or {"failed"}
+    return next(outcome for outcome in SHOWN_FIRST if outcome in found)
+
+
+def text_cards(about: Summary, reports: Sequence[TestReport], show_observed: bool = True) -> str:
+    """What to mend first, the summary, a card for each report that did not pass, the others."""
     passed = [r.title for r in reports if r.outcome == "passed"]
     lines = [text_card(r, show_observed) for r in in_order(reports) if r.outcome != "passed"]
     if not attempted(reports):
         lines = [NOT_ATTEMPTED]
     if passed:
         lines.append("✓ passed: " + "; ".join(passed))
-    return "\n".join(line for line in (summary, *lines, footer) if line)
+    head = f"{SYMBOLS[state(reports)]} {about.head}"
+    head += f" · {about.points}" if about.points else ""
+    return "\n".join(line for line in (about.first, head, *lines, about.footer) if line)
 
 
-def html_cards(
-    summary: str, reports: Sequence[TestReport], footer: str = "", show_observed: bool = True
-) -> str:
+def html_cards(about: Summary, reports: Sequence[TestReport], show_observed: bool = True) -> str:
     """As `text_cards`, the passed ones folded."""
-    passed = [r for r in reports if r.outcome == "passed"]
-    others = [html_card(r, show_observed) for r in in_order(reports) if r.outcome != "passed"]
-    if not attempted(reports):
-        others = [f"<div>{escape(NOT_ATTEMPTED)}</div>"]
+    now, passed = state(reports), [r for r in reports if r.outcome == "passed"]
+    share = None if now == "open" or not reports else len(passed) / len(reports)
+    parts = [look.element("eff-first", about.first)] if about.first else []
+    parts.append(look.bar(SYMBOLS[now], about.head, share, about.points))
+    if now == "open":
+        parts.append(look.element("eff-note", NOT_ATTEMPTED))
+    else:
+        failed = [r for r in in_order(reports) if r.outcome != "passed"]
+        parts += [html_card(report, show_observed) for report in failed]
     if passed:
-        cards = "".join(html_card(r) for r in passed)
-        others.append(f"<details><summary>✓ {len(passed)} passed</summary>{cards}</details>")
-    below = f'<div style="opacity:0.75">{escape(footer)}</div>' if footer else ""
-    return f"<div><div><b>{escape(summary)}</b></div>{''.join(others)}{below}</div>"
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A plain table, every cell escaped."""
-
-    def row(tag: str, cells: Sequence[str]) -> str:
-        inside = "".join(f'<{tag} style="text-align:left">{escape(c)}</{tag}>' for c in cells)
-        return f"<tr>{inside}</tr>"
-
-    body = "".join(row("td", cells) for cells in rows)
-    return f"<table><thead>{row('th', header)}</thead><tbody>{body}</tbody></table>"
-
-
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same with spaces."""
-    table = [header, *rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table)
-    return "\n".join(line.rstrip() for line in lines)
+        folded = "".join(html_card(report) for report in passed)
+        parts.append(f"<details><summary>✓ {len(passed)} passed</summary>{folded}</details>")
+    if about.footer:
+        parts.append(look.element("eff-note", about.footer))
+    return look.block("".join(parts), f"eff-card eff-{now.split()[0]}")

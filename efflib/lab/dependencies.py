@@ -1,6 +1,6 @@
 """Exercises that call earlier ones: a mistake there may show here, and the card should say so."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 
 from efflib.lab.exercises import Exercise
@@ -21,23 +21,30 @@ def names_in(code: CodeType) -> set[str]:
 def failing_below(
     exercise: Exercise,
     exercises: Mapping[str, Exercise],
-    reports: Mapping[str, Sequence[TestReport]],
     namespace: Mapping[str, object],
+    run: Callable[[str], Sequence[TestReport]],
 ) -> list[Exercise]:
-    """Other exercises whose functions this one's mention, and of which a public test failed."""
+    """Other exercises whose functions this one's mention, and of which a public test fails now.
+
+    run: runs the public tests of an exercise, by its key.
+    """
     used = set().union(*(names_used(namespace.get(name)) for name in exercise.functions))
     return [
         other
         for key, other in exercises.items()
         if key != exercise.key
         and used & set(other.functions)
-        and any(report.outcome != "passed" for report in reports.get(key, ()))
+        and any(report.outcome != "passed" for report in run(key))
     ]
 
 
-def hint_at(failing: Sequence[Exercise]) -> str:
-    """' It calls exercise 1, of which a public test fails: mend that first.', or nothing."""
+def mend_first(failing: Sequence[Exercise]) -> str:
+    """'Exercise 1 fails a public test, and this exercise calls it: mend that first.', or nothing"""
     if not failing:
         return ""
-    names = " and ".join(exercise.label for exercise in failing)
-    return f" It calls {names}, of which a public test fails: mend that first."
+    names = " and ".join(exercise.label for exercise in failing).capitalize()
+    one = len(failing) == 1
+    return (
+        f"{names} {'fails' if one else 'fail'} a public test, and this exercise calls "
+        f"{'it' if one else 'them'}: mend that first."
+    )

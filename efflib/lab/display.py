@@ -17,12 +17,20 @@ def in_notebook() -> bool:
     return hasattr(shell, "kernel")
 
 
-def show(text: str, html: str, widget=None) -> None:
-    """Show the widget, the HTML or the text: what the front end can; print the text elsewhere."""
+def show(text: str, html: str) -> None:
+    """Show the HTML or the text: what the front end can; print the text elsewhere."""
     if not in_notebook():
         print(text)
         return
     from IPython.display import display
 
-    bundle = widget._repr_mimebundle_() if widget is not None else {}
-    display({**bundle, "text/html": html, "text/plain": text}, raw=True)
+    display({"text/html": html, "text/plain": text}, raw=True)
+
+
+def show_widget(widget) -> None:
+    """Show a live widget, and nothing where widgets are not alive."""
+    from IPython.display import display
+
+    bundle = widget._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    display({**data, "text/plain": ""}, raw=True)

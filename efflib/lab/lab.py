@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from efflib.lab import cards
-from efflib.lab.dependencies import failing_below, hint_at
+from efflib.lab import cards, look
+from efflib.lab.dependencies import failing_below, mend_first
 from efflib.lab.display import in_sandbox, show
 from efflib.lab.exercises import EXERCISES, TESTS, Exercise, find_folder, read_exercises
 from efflib.lab.predict import Prediction, ask, compare, said
@@ -46,7 +46,7 @@ class Lab:
         notebook = sys._getframe(1).f_globals.get(VSCODE_NOTEBOOK)
         self._folder = find_folder(name, notebook)
         header, rows = ["", name, ""], setup_rows(self._folder)
-        show(cards.text_table(header, rows), cards.html_table(header, rows))
+        show(look.text_table(header, rows), look.html_table(header, rows))
 
     def check(self, key: str) -> None:
         """Run the public tests of an exercise on the functions of the calling notebook.
@@ -56,24 +56,26 @@ class Lab:
         """
         if in_sandbox():
             return
-        from efflib.lab.runner import run_tests
-
         exercise = self._exercise(key)
         namespace = sys._getframe(1).f_globals
-        student = LocalStudent(namespace)
-        found = run_tests([self._folder / TESTS], student, SEED, only=key)
-        reports = self._reports[key] = [self._with_cell(report) for report in found]
-        passed = sum(r.outcome == "passed" for r in reports)
-        summary = f"{exercise.label.capitalize()}, {exercise.title}: "
-        summary += f"{passed} of {len(reports)} public tests passed"
-        footer = f"{points_line(reports, exercise)}."
-        if passed < len(reports):
-            others = failing_below(exercise, self._exercises(), self._reports, namespace)
-            footer += hint_at(others)
-        show(cards.text_cards(summary, reports, footer), cards.html_cards(summary, reports, footer))
-        if passed < len(reports) or not reports:
-            todo = "see the cards above" if cards.attempted(reports) else cards.NOT_ATTEMPTED
-            raise CheckFailed(f"{summary}: {todo}.")
+        reports = self._run(key, namespace)
+        state, first = cards.state(reports), ""
+        if state == "failed":
+            run = partial(self._run, namespace=namespace)
+            first = mend_first(failing_below(exercise, self._exercises(), namespace, run))
+        about = summary(exercise, reports, first)
+        show(cards.text_cards(about, reports), cards.html_cards(about, reports))
+        if state != "passed":
+            todo = "the card above says what is missing" if cards.attempted(reports) else "write it"
+            raise CheckFailed(f"{exercise.label} is not done yet: {todo}")
+
+    def _run(self, key: str, namespace: dict) -> list[TestReport]:
+        """The public tests of an exercise, on the functions of a notebook."""
+        from efflib.lab.runner import run_tests
+
+        found = run_tests([self._folder / TESTS], LocalStudent(namespace), SEED, only=key)
+        self._reports[key] = [self._with_cell(report) for report in found]
+        return self._reports[key]
 
     def _exercise(self, key: str) -> Exercise:
         exercises = self._exercises()
@@ -104,12 +106,12 @@ class Lab:
             return
         hints = self._exercise(key).hints
         if not hints:
-            text = f"There are no hints for {key}."
-            return show(text, f"<div>{escape(text)}</div>")
+            return tell(f"There are no hints for {key}.")
         i = min(self._hints_shown.get(key, 0), len(hints) - 1)
         self._hints_shown[key] = i + 1
         title = f"Hint {i + 1} of {len(hints)} for {key}"
-        show(f"{title}: {hints[i]}", cards.html_table([title], [[hints[i]]]))
+        said = look.element("", title, "b") + look.element("", hints[i])
+        show(f"{title}: {hints[i]}", look.block(said, "eff-question"))
 
     def predict(
         self, key: str, question: str, options: Sequence[str] = (), unit: str = ""
@@ -127,16 +129,25 @@ class Lab:
         return prediction
 
     def answer(self, key: str, value: object) -> None:
-        """Set a prediction by hand, where there is no widget."""
-        self._predictions.setdefault(key, Prediction(key)).value = value
+        """Set a prediction by hand, where there is no widget, and say what was taken.
+
+        Raises ValueError for a name that no question has, and for what is no answer to it.
+        """
+        if in_sandbox():
+            return
+        if key not in self._predictions:
+            asked = ", ".join(map(repr, self._predictions)) or "none so far: run its cell first"
+            raise ValueError(f"no question is called {key!r}; asked were {asked}")
+        prediction = self._predictions[key]
+        prediction.take(value)
+        tell(f"{key}: {prediction.answered()}")
 
     def reveal(self, key: str, truth: object) -> None:
         """Say in one sentence what was predicted under `key` and what came out."""
         if in_sandbox():
             return
         self._truths[key] = truth
-        sentence = compare(self._predictions.get(key) or Prediction(key), truth)
-        show(sentence, f"<div>{escape(sentence)}</div>")
+        tell(compare(self._predictions.get(key) or Prediction(key), truth))
 
     def report(self) -> None:
         """Show what the public tests gave so far, and predictions beside results."""
@@ -148,8 +159,8 @@ class Lab:
         keys = [*self._predictions, *(k for k in self._truths if k not in self._predictions)]
         if keys:
             tables.append((["prediction", "you said", "result"], list(map(self._outcome, keys))))
-        text = "\n\n".join(cards.text_table(*table) for table in tables)
-        show(text, "".join(cards.html_table(*table) for table in tables))
+        text = "\n\n".join(look.text_table(*table) for table in tables)
+        show(text, "".join(look.html_table(*table) for table in tables))
 
     def _score(self, exercise: Exercise) -> list[str]:
         """What was reached in the public tests, and what is to come from hidden ones."""
@@ -178,11 +189,18 @@ def points_of(reports: Sequence[TestReport]) -> tuple[float, float]:
     return sum(r.points for r in reports if r.outcome == "passed"), sum(r.points for r in reports)
 
 
-def points_line(reports: Sequence[TestReport], exercise: Exercise) -> str:
-    """'2 of 6 points by these tests; 9 more (of 15) by hidden tests: one-sided ranges, ...'."""
+def summary(exercise: Exercise, reports: Sequence[TestReport], first: str) -> cards.Summary:
+    """'Exercise 1 · Scale and zero point · 2 of 4 public tests', '3 of 6 points', ..."""
     reached, public = points_of(reports)
-    line, hidden = f"{reached:g} of {public:g} points by these tests", exercise.points - public
-    if hidden <= 0:
-        return line
-    kinds = f": {'; '.join(exercise.hidden)}" if exercise.hidden else ""
-    return f"{line}; {hidden:g} more (of {exercise.points:g}) by hidden tests{kinds}"
+    passed = sum(report.outcome == "passed" for report in reports)
+    head = f"{exercise.label.capitalize()} · {exercise.title} · "
+    head += f"{passed} of {len(reports)} public tests"
+    hidden, footer = exercise.points - public, ""
+    if hidden > 0:
+        kinds = f": {'; '.join(exercise.hidden)}" if exercise.hidden else ""
+        footer = f"{hidden:g} more points by hidden tests{kinds}."
+    return cards.Summary(head, f"{reached:g} of {public:g} points", first, footer)
+
+
+def tell(sentence: str) -> None:
+    show(sentence, look.block(look.element("eff-question", sentence)))

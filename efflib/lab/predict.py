@@ -1,12 +1,16 @@
 """Predictions: a question before the exercise, compared with what the student then finds.
 
 Nothing here blocks or fails: without a front end the question is printed and may stay unanswered.
+In a notebook the question, with the answer that was taken, is an output of its own above the field:
+it is what a reopened notebook shows.
 """
 
+import math
 from dataclasses import dataclass
 from html import escape
 
-from efflib.lab.display import in_notebook, show
+from efflib.lab import look
+from efflib.lab.display import in_notebook, show, show_widget
 
 LEAST_RATIO = 0.01  # of a prediction to the result that is told; beyond, it says little
 
@@ -24,44 +28,94 @@ class Prediction:
     def _ipython_display_(self) -> None:
         """Nothing: `lab.predict(...)` has shown the question already."""
 
+    def take(self, answer: object) -> None:
+        """Keeps an answer. Raises ValueError, which says why, if it is none to this question."""
+        if answer is None:
+            self.value = None
+        elif self.options:
+            if answer not in self.options:
+                raise ValueError(f"{answer!r} is none of the options: {'; '.join(self.options)}")
+            self.value = answer
+        else:
+            self.value = as_number(answer)
+
+    def answered(self) -> str:
+        if self.value is None:
+            return "no answer"
+        return f"✓ noted: {said(self.value, self.unit)}"
+
+
+def as_number(answer: object) -> float:
+    """A number, or text that is one, also with a decimal comma. Raises ValueError."""
+    try:
+        number = float(answer.replace(",", ".") if isinstance(answer, str) else answer)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{answer!r} is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{answer!r} is not a finite number")
+    return number
+
 
 def ask(prediction: Prediction) -> None:
-    """Show the question with a widget, or as text that says how to answer without one."""
+    """Show the question with a field, or as text that says how to answer without one."""
+    if not in_notebook():
+        show(text_of(prediction), "")
+        return
+    from IPython.display import display
+
+    handle = display(bundle(prediction), raw=True, display_id=True)
+
+    def refresh(refused: str = "") -> None:
+        handle.update(bundle(prediction, refused), raw=True)
+
+    show_widget(field(prediction, refresh))
+
+
+def text_of(prediction: Prediction) -> str:
     how = f"lab.answer({prediction.key!r}, 5) for 5 {prediction.unit}"
     if prediction.options or not prediction.unit:
         how = f"lab.answer({prediction.key!r}, your answer)"
     lines = [f"Predict: {prediction.question}", *(f"  - {o}" for o in prediction.options)]
-    text = "\n".join([*lines, f"  ({how}, or go on without)"])
+    return "\n".join([*lines, f"  ({how}, or go on without)"])
+
+
+def bundle(prediction: Prediction, refused: str = "") -> dict[str, str]:
+    """The question and what was answered, as HTML and as text."""
     items = "".join(f"<li>{escape(option)}</li>" for option in prediction.options)
-    html = f"<b>Predict.</b> {escape(prediction.question)}<ul>{items}</ul>"
-    show(text, html, _widget(prediction) if in_notebook() else None)
+    inside = f"<b>Predict.</b> {escape(prediction.question)}"
+    inside += f"<ul>{items}</ul>" if items else ""
+    if refused:
+        inside += look.element("eff-refused", f"✗ {refused}")
+    elif prediction.value is not None:
+        inside += look.element("eff-taken", prediction.answered())
+    html = look.block(f'<div class="eff-question">{inside}</div>')
+    return {"text/html": html, "text/plain": text_of(prediction)}
 
 
-def _widget(prediction: Prediction):
+def field(prediction: Prediction, refresh):
+    """A widget that takes the answer and calls refresh(why it was refused, or "")."""
     import ipywidgets as widgets
 
-    html = f"<b>Predict.</b> {escape(prediction.question)}"
-    question = widgets.HTML(value=f'<div style="line-height:1.5">{html}</div>')
     if prediction.options:
         chosen = prediction.value if prediction.value in prediction.options else None
-        field = widgets.RadioButtons(options=list(prediction.options), value=chosen)
-        field.layout.width = "auto"
+        entry = box = widgets.RadioButtons(options=list(prediction.options), value=chosen)
+        entry.layout.width = "auto"
     else:
         number = "" if prediction.value is None else said(prediction.value, "")
-        field = widgets.Text(number, placeholder="your number", description=prediction.unit)
+        entry = widgets.Text(number, placeholder="your number", continuous_update=False)
+        entry.layout.width = "10em"
+        box = widgets.HBox([entry, widgets.Label(prediction.unit)])
 
     def changed(change) -> None:
-        prediction.value = change["new"] if prediction.options else number_or_none(change["new"])
+        try:
+            prediction.take(change["new"] or None)  # an empty field is no answer
+            refresh()
+        except ValueError as refused:
+            prediction.value = None
+            refresh(str(refused))
 
-    field.observe(changed, names="value")
-    return widgets.VBox([question, field])
-
-
-def number_or_none(text: str) -> float | None:
-    try:
-        return float(text.replace(",", "."))
-    except ValueError:
-        return None
+    entry.observe(changed, names="value")
+    return box
 
 
 def said(value: object, unit: str) -> str:

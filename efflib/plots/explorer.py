@@ -1,7 +1,7 @@
 """A figure that follows drop-down menus and sliders.
 
-The notebook output holds both the live widget and the first figure as a plain image.  A front end
-that can run widgets takes the widget; a printed page, a web view or a headless run the image.
+The figure is an output of its own, which every front end shows and a saved notebook keeps as it was
+last seen. Below it stand the menus, where widgets are alive.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from efflib.plots.style import to_html
+from efflib.lab.display import show_widget
+from efflib.plots.style import bundle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,16 +32,12 @@ def explorer(
         numbers = all(isinstance(choice, float) for choice in choices)
         kind = ipywidgets.SelectionSlider if numbers else ipywidgets.Dropdown
         menus[name] = kind(options=list(choices), description=name)
-    fig, text = draw(**{name: menu.value for name, menu in menus.items()})
-    first = to_html(fig, alt or text)
-    image = ipywidgets.HTML(value=first)
 
-    def redraw(change) -> None:
-        image.value = to_html(*draw(**{name: menu.value for name, menu in menus.items()}))
+    def picture() -> dict[str, str]:
+        fig, text = draw(**{name: menu.value for name, menu in menus.items()})
+        return bundle(fig, alt or text)
 
+    handle = display(picture(), raw=True, display_id=True)
     for menu in menus.values():
-        menu.observe(redraw, names="value")
-    box = ipywidgets.VBox([ipywidgets.HBox(list(menus.values())), image])
-    bundle = box._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
-    display({**data, "text/html": first, "text/plain": alt or text}, raw=True)
+        menu.observe(lambda change: handle.update(picture(), raw=True), names="value")
+    show_widget(ipywidgets.HBox(list(menus.values())))

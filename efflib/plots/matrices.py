@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from efflib.plots.style import BLUE, DIVERGING, GREY, ORANGE, figure
+from efflib.plots.style import BLUE, DARK_TEXT, DIVERGING, GREY, LIGHT_TEXT, ORANGE, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def _draw_matrix(ax, matrix: Tensor, limit: float, title: str, digits: int) -> N
             ha="center",
             va="center",
             fontsize=8,
-            color="white" if dark else "black",
+            color=LIGHT_TEXT if dark else DARK_TEXT,
         )
 
 

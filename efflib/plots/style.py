@@ -1,8 +1,10 @@
 """One look for all figures, safe for colour-blind readers, and a text for those who see none.
 
-Palette: Okabe and Ito (2008), "Color Universal Design", jfly.uni-koeln.de/color.  A figure is
-shown as an HTML image and not left to the notebook's own PNG output, because JupyterLab has no
-place for an alt text there.
+Palette: Okabe and Ito (2008), "Color Universal Design", jfly.uni-koeln.de/color.
+
+In a notebook a figure is an SVG in the page: black becomes the colour of the page's text and white
+its ground, so it can be read in light and dark themes.  A PNG goes along for readers that take no
+markup, such as the pages on which handed-in work is marked.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 import textwrap
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +23,13 @@ if TYPE_CHECKING:  # matplotlib is loaded by the first figure: importing these m
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, AMBER, GREY, BLACK = "#56B4E9", "#E69F00", "#7F7F7F", "#000000"
+# On a ground of the figure's own, such as the cells of a map: these stay as they are.
+DARK_TEXT, LIGHT_TEXT = "#111111", "#fefefe"
 COLOURS = [BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 DIVERGING = "PuOr"  # signed values: both ends stay apart in every common colour blindness
-DPI = 100
+DPI, SCREEN_DPI = 100, 100  # of a PNG; of an SVG, pixels of the page
+PAPER = "var(--jp-layout-color0, #ffffff)"  # the ground of a notebook's page
 CHARACTERS_PER_INCH = 12  # of the default font at 11 points
 
 
@@ -50,19 +57,38 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def to_html(fig: Figure, alt: str) -> str:
-    """An <img> element that holds the figure as PNG and the alt text."""
+def bundle(fig: Figure, alt: str) -> dict[str, str]:
+    """The figure as what a notebook's output holds: an SVG, a PNG, and the alt text."""
     buffer = io.BytesIO()
     fig.savefig(buffer, format="png", dpi=DPI)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{data}">'
+    png = base64.b64encode(buffer.getvalue()).decode()
+    return {"text/html": to_html(fig, alt), "image/png": png, "text/plain": alt}
+
+
+def to_html(fig: Figure, alt: str) -> str:
+    """An <svg> element in the colours of the page around it."""
+    from matplotlib import rc_context
+
+    buffer, width = io.StringIO(), fig.get_figwidth() * SCREEN_DPI
+    # names inside an SVG are the page's: no two figures of a page may share one
+    with rc_context({"svg.hashsalt": uuid.uuid4().hex, "svg.fonttype": "none"}):
+        fig.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = re.search(r"<svg[^>]*>(.*</svg>)", buffer.getvalue(), re.DOTALL)[1]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = svg.replace("#000000", "currentColor").replace("#ffffff", PAPER)
+    size = f"width: {width:.0f}px; max-width: 100%; height: auto; display: block"
+    points = " ".join(f"{72 * inches:g}" for inches in fig.get_size_inches())
+    return (
+        f'<svg role="img" aria-label="{html.escape(alt)}" style="{size}" fill="currentColor" '
+        f'viewBox="0 0 {points}" xmlns:xlink="http://www.w3.org/1999/xlink">{svg}'
+    )
 
 
 def show(fig: Figure, alt: str) -> None:
     """Display the figure in a notebook; where images cannot be shown, the alt text stands."""
     from IPython.display import display
 
-    display({"text/html": to_html(fig, alt), "text/plain": alt}, raw=True)
+    display(bundle(fig, alt), raw=True)
 
 
 def save(fig: Figure, path: Path, alt: str) -> None:

@@ -1,6 +1,6 @@
 """A card names exercises that the failing one calls, if they fail as well."""
 
-from efflib.lab.dependencies import failing_below, hint_at, names_used
+from efflib.lab.dependencies import failing_below, mend_first, names_used
 from efflib.lab.exercises import Exercise
 from efflib.lab.report import TestReport
 
@@ -31,8 +31,10 @@ def reports(outcome):
             TestReport("ex1", "test_b", "b", 2, "i", "c", outcome)]  # fmt: skip
 
 
-def failing(key, checked):
-    return [e.key for e in failing_below(EXERCISES[key], EXERCISES, checked, globals())]
+def failing(key, found):
+    """found: what the tests of an exercise say when they are run now."""
+    others = failing_below(EXERCISES[key], EXERCISES, globals(), lambda key: found.get(key, []))
+    return [exercise.key for exercise in others]
 
 
 def test_what_a_function_mentions():
@@ -43,13 +45,23 @@ def test_what_a_function_mentions():
 def test_only_exercises_that_are_called_and_fail_are_named():
     assert failing("ex2", {"ex1": reports("failed")}) == ["ex1"]
     assert failing("ex2", {"ex1": reports("passed")}) == []
-    assert failing("ex2", {}) == []  # not checked yet: nothing is known
+    assert failing("ex2", {}) == []
     assert failing("ex3", {"ex1": reports("failed")}) == []  # does not call it itself
     assert failing("ex1", {"ex1": reports("failed")}) == []
 
 
+def test_only_what_is_called_is_run():
+    ran = []
+    failing_below(EXERCISES["ex3"], EXERCISES, globals(), lambda key: ran.append(key) or [])
+    assert ran == ["ex2"]
+
+
 def test_the_sentence():
-    assert hint_at([]) == ""
-    assert hint_at([EXERCISES["ex1"]]) == (
-        " It calls exercise 1, of which a public test fails: mend that first."
+    assert mend_first([]) == ""
+    assert mend_first([EXERCISES["ex1"]]) == (
+        "Exercise 1 fails a public test, and this exercise calls it: mend that first."
+    )
+    assert mend_first([EXERCISES["ex1"], EXERCISES["ex2"]]) == (
+        "Exercise 1 and exercise 2 fail a public test, and this exercise calls them: mend that "
+        "first."
     )

@@ -14,7 +14,7 @@ from nbgrader.utils import determine_grade
 from efflib.lab import CheckFailed, Lab
 from efflib.lab.exercises import find_folder
 from efflib.lab.lab import VSCODE_NOTEBOOK
-from efflib.lab.predict import number_or_none
+from efflib.lab.predict import Prediction, as_number, bundle
 
 TESTS = """
 from efflib.lab import exercise
@@ -51,16 +51,20 @@ def test_a_right_function_passes_and_points_are_told(lab, capsys, monkeypatch):
     monkeypatch.setitem(globals(), "one", lambda: 1)
     lab.check("ex1")
     out = capsys.readouterr().out
-    assert "1 of 1 public tests passed" in out
-    assert "2 of 2 points by these tests; 3 more (of 5) by hidden tests: large numbers." in out
+    assert "✓ Exercise 1 · One · 1 of 1 public tests · 2 of 2 points\n" in out
+    assert "3 more points by hidden tests: large numbers." in out
 
 
 def test_a_wrong_function_fails_with_a_card(lab, capsys, monkeypatch):
     monkeypatch.setitem(globals(), "one", lambda: 2)
     with pytest.raises(CheckFailed):
         lab.check("ex1")
-    card = "✗ one is one · one() returned 2 · one() is 1 · usual cause: it returns two"
-    assert card in capsys.readouterr().out
+    assert [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[-5:-1]] == [
+        ["✗", "one is one"],
+        ["observed", "one() returned 2"],
+        ["rule", "one() is 1"],
+        ["usual", "cause  it returns two"],
+    ]
 
 
 def stub():
@@ -69,7 +73,7 @@ def stub():
 
 def test_an_untouched_stub_is_told_what_to_do(lab, capsys, monkeypatch):
     monkeypatch.setitem(globals(), "one", stub)
-    with pytest.raises(CheckFailed, match="not attempted yet"):
+    with pytest.raises(CheckFailed, match="exercise 1 is not done yet: write it"):
         lab.check("ex1")
     assert "write the function in the cell above" in capsys.readouterr().out
 
@@ -78,7 +82,7 @@ def test_a_missing_function_is_named(lab, capsys):
     with pytest.raises(CheckFailed):
         lab.check("ex1")
     out = capsys.readouterr().out
-    assert "one is not defined (exercise 1) · run the cell that defines it" in out
+    assert "one is not defined (exercise 1)\n" in out and "run the cell that defines it" in out
 
 
 def test_an_unknown_exercise_is_named(lab):
@@ -116,11 +120,12 @@ def test_the_files_are_found_beside_the_notebook(folder, tmp_path_factory, monke
     assert find_folder("toy") == folder
 
 
-def test_an_exercise_without_public_tests_is_not_passed(lab, folder):
+def test_an_exercise_without_public_tests_is_not_passed(lab, folder, capsys):
     with (folder / "exercises.toml").open("a") as file:
         file.write('[ex2]\ntitle = "Two"\npoints = 5\n')
-    with pytest.raises(CheckFailed, match="0 of 0"):
+    with pytest.raises(CheckFailed, match="exercise 2"):
         lab.check("ex2")
+    assert "0 of 0" in capsys.readouterr().out
 
 
 def test_checking_leaves_the_notebooks_random_numbers_alone(lab, monkeypatch):
@@ -164,8 +169,7 @@ def test_predictions_are_compared_and_never_needed(lab, capsys):
         (3, 0, "Result: 0 MB; you predicted 3 MB."),
         (3, -6.0, "Result: -6 MB; you predicted 3 MB."),
         (1000, 1, "Result: 1 MB; you predicted 1000 MB."),
-        ("much", 2, "Result: 2 MB; you predicted much MB."),
-        (torch.ones(2), torch.ones(2), "Result: tensor([1., 1.]) MB; you predicted tensor"),
+        (3, torch.ones(2), "Result: tensor([1., 1.]) MB; you predicted 3 MB."),
         (3, None, "Result: None MB; you predicted 3 MB."),
         (None, 5, "Result: 5 MB. You made no prediction this time."),
     ],
@@ -183,9 +187,40 @@ def test_asking_again_keeps_the_answer(lab):
     assert lab.predict("size", "How large?", unit="MB").value == 3
 
 
-@pytest.mark.parametrize(("text", "number"), [("2.5", 2.5), ("2,5", 2.5), ("", None), ("a", None)])
-def test_a_typed_number_is_read(text, number):
-    assert number_or_none(text) == number
+@pytest.mark.parametrize(
+    ("answer", "number"), [("2.5", 2.5), ("2,5", 2.5), (" 3 ", 3), (4, 4), (torch.tensor(5.0), 5)]
+)
+def test_a_number_is_read(answer, number):
+    assert as_number(answer) == number
+
+
+@pytest.mark.parametrize("answer", ["", "a", "nan", "inf", torch.ones(2), [3], "1 000"])
+def test_what_is_no_number_is_refused(answer):
+    with pytest.raises(ValueError, match="is not a"):
+        as_number(answer)
+
+
+def test_an_answer_is_acknowledged_and_a_wrong_one_refused_with_the_reason(lab, capsys):
+    lab.predict("size", "How large?", unit="MB")
+    lab.predict("p", "more?", ["more", "less"])
+    lab.answer("size", "2,5")
+    assert "size: ✓ noted: 2.5 MB" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="'much' is not a number"):
+        lab.answer("size", "much")
+    with pytest.raises(ValueError, match="'much' is none of the options: more; less"):
+        lab.answer("p", "much")
+    with pytest.raises(ValueError, match="no question is called 'sice'; asked were 'size', 'p'"):
+        lab.answer("sice", 3)
+    assert lab.predict("size", "How large?", unit="MB").value == 2.5
+
+
+def test_the_question_as_an_output_tells_what_was_taken():
+    asked = Prediction("p", "how <much>?", unit="MB")
+    assert "noted" not in bundle(asked)["text/html"]
+    asked.take("3")
+    assert "✓ noted: 3 MB" in bundle(asked)["text/html"]
+    refused = bundle(asked, "'<a>' is not a number")["text/html"]
+    assert "✗ &#x27;&lt;a&gt;&#x27; is not a number" in refused and "how &lt;much&gt;?" in refused
 
 
 def test_the_report_says_what_is_checked_and_what_is_to_come(lab, capsys, monkeypatch):
@@ -266,8 +301,28 @@ def test_in_a_notebook_a_failed_check_is_a_card_and_one_line(folder):
     assert "line 2 of one: raise ValueError" in cells[4].outputs[0].data["text/plain"]
     assert [o.output_type for o in cells[6].outputs] == ["display_data"]
     assert [nbgraders_score(cells[i]) for i in (2, 4, 6)] == [0, 0, 5]
-    for asked, fallback in ((cells[7], "&lt;yes&gt;"), (cells[8], "how much?")):
-        [shown] = asked.outputs
-        assert "application/vnd.jupyter.widget-view+json" in shown.data
-        assert fallback in shown.data["text/html"]
+    for asked, text in ((cells[7], "&lt;yes&gt;"), (cells[8], "how much?")):
+        question, field = asked.outputs  # the field alone is lost in a notebook opened again
+        assert text in question.data["text/html"]
+        assert "application/vnd.jupyter.widget-view+json" in field.data
     assert [o.output_type for o in cells[9].outputs] == ["display_data"] * 3
+
+
+def test_what_must_be_mended_first_stands_first_and_is_looked_at_anew(lab, folder, monkeypatch):
+    more = TESTS.replace("ex1", "ex2").replace("student.one()", "student.two() - 1")
+    (folder / "test_public.py").write_text(TESTS + more.replace("test_one_is_one", "test_two"))
+    with (folder / "exercises.toml").open("a") as file:
+        file.write('[ex2]\ntitle = "Two"\npoints = 5\nfunctions = ["two"]\n')
+    monkeypatch.setitem(globals(), "one", lambda: 2)
+    monkeypatch.setitem(globals(), "two", lambda: one() + 1)  # noqa: F821 -- set above
+    printed = []
+    monkeypatch.setattr("efflib.lab.lab.show", lambda text, html: printed.append(text))
+    with pytest.raises(CheckFailed):
+        lab.check("ex2")  # exercise 1 was never checked
+    assert printed[-1].startswith("Exercise 1 fails a public test, and this exercise calls it")
+    monkeypatch.setitem(globals(), "one", lambda: 1)
+    lab.check("ex2")
+    monkeypatch.setitem(globals(), "two", lambda: one() + 2)  # noqa: F821 -- its own mistake now
+    with pytest.raises(CheckFailed):
+        lab.check("ex2")
+    assert printed[-1].startswith("✗ Exercise 2")

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 
 import ipywidgets
 import pytest
@@ -100,9 +101,23 @@ def test_curves_differ_without_colour():
 
 def test_images_carry_an_escaped_alt_text():
     fig, _ = style.figure()
-    page = style.to_html(fig, 'a < b & "c"')
-    assert 'alt="a &lt; b &amp; &quot;c&quot;"' in page
-    assert re.search(r'src="data:image/png;base64,iVBOR', page)
+    shown = style.bundle(fig, 'a < b & "c"')
+    assert 'aria-label="a &lt; b &amp; &quot;c&quot;"' in shown["text/html"]
+    assert shown["image/png"].startswith("iVBOR") and shown["text/plain"] == 'a < b & "c"'
+
+
+def test_a_figure_takes_the_colours_of_the_page():
+    w = torch.tensor([[1.0, -5.0], [0.5, 2.0]])
+    page = style.to_html(matrices.before_after(w, w.round(), "t"), "alt")
+    ElementTree.fromstring(page)  # well-formed
+    assert not re.search("#000000|#ffffff|black|white", page)
+    assert "currentColor" in page and style.LIGHT_TEXT in page  # a number on a dark cell
+
+
+def test_figures_of_one_page_share_no_name():
+    pages = [style.to_html(grid.bars({"x": 1.0}, "t", "y"), "alt") for _ in range(2)]
+    names = [set(re.findall(r'(?:clipPath|path|marker) id="([^"]+)"', page)) for page in pages]
+    assert names[0] and not names[0] & names[1]
 
 
 def test_files_are_the_same_for_the_same_figure(tmp_path):
@@ -113,50 +128,55 @@ def test_files_are_the_same_for_the_same_figure(tmp_path):
     assert b"what it shows" in first
 
 
-def test_explorer_shows_a_widget_and_a_static_figure(monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
-    menus, dropdown = [], ipywidgets.Dropdown
+class Screen:
+    """Stands in for IPython's display: what was shown, and what it became."""
 
-    def keep(**kwargs):
-        menus.append(dropdown(**kwargs))
-        return menus[-1]
+    def __init__(self, monkeypatch) -> None:
+        self.shown = []
+        monkeypatch.setattr("IPython.display.display", self.display)
 
-    monkeypatch.setattr("ipywidgets.Dropdown", keep)
-    asked = []
+    def display(self, data, raw, display_id=None):
+        self.shown.append(data)
+        return self
+
+    def update(self, data, raw):
+        self.shown[0] = data
+
+
+def made(monkeypatch, kind):
+    """The widgets of a kind that are made from now on."""
+    widgets, make = [], getattr(ipywidgets, kind)
+    monkeypatch.setattr(
+        f"ipywidgets.{kind}", lambda **options: widgets.append(make(**options)) or widgets[-1]
+    )
+    return widgets
+
+
+def test_explorer_shows_a_figure_that_follows_its_menus(monkeypatch):
+    screen, menus = Screen(monkeypatch), made(monkeypatch, "Dropdown")
 
     def draw(bits, kind):
-        asked.append((bits, kind))
         return grid.bars({"x": bits}, kind, "y"), f"{bits} {kind}"
 
     explorer.explorer(draw, {"bits": [2, 3], "kind": ["a", "b"]})
-    (data,) = shown
-    assert asked == [(2, "a")]
-    assert 'alt="2 a"' in data["text/html"] and data["text/plain"] == "2 a"
-    assert "application/vnd.jupyter.widget-view+json" in data
+    figure, widget = screen.shown
+    assert 'aria-label="2 a"' in figure["text/html"] and figure["text/plain"] == "2 a"
+    # the widget has no picture of its own: where it is dead, the figure is left
+    assert "application/vnd.jupyter.widget-view+json" in widget and "text/html" not in widget
     menus[1].value = "b"
-    assert asked == [(2, "a"), (2, "b")]
+    assert 'aria-label="2 b"' in screen.shown[0]["text/html"] and len(screen.shown) == 2
 
 
 def test_explorer_has_sliders_for_numbers(monkeypatch):
-    monkeypatch.setattr("IPython.display.display", lambda data, raw: None)
-    sliders, slider = [], ipywidgets.SelectionSlider
-
-    def keep(**kwargs):
-        sliders.append(slider(**kwargs))
-        return sliders[-1]
-
-    monkeypatch.setattr("ipywidgets.SelectionSlider", keep)
-    asked = []
+    screen, sliders = Screen(monkeypatch), made(monkeypatch, "SelectionSlider")
 
     def draw(alpha, kind):
-        asked.append((alpha, kind))
-        return grid.bars({"x": alpha}, kind, "y"), kind
+        return grid.bars({"x": alpha}, kind, "y"), f"{alpha} {kind}"
 
     explorer.explorer(draw, {"alpha": [0.0, 0.5], "kind": ["a", "b"]})
     (moved,) = sliders
     moved.value = 0.5
-    assert asked == [(0.0, "a"), (0.5, "a")]
+    assert screen.shown[0]["text/plain"] == "0.5 a"
 
 
 def test_channels_draw_every_channel_and_mark_the_outliers():
