@@ -39,7 +39,7 @@ def test_points_and_the_words_of_every_test(course):
     assert "ada : 50 of 100 points ; Written question 1 still to be graded by a person." in text
     assert "Exercise 1: Scale 50 of 50" in text and "Exercise 2: Clip 0 of 40" in text
     assert "clip by hand (public test, 0 of 15 points)" in text and "it is <b>7</b>" in text
-    assert "both bounds hold usual cause: one bound only" in text
+    assert "rule both bounds hold usual cause one bound only" in text
     assert "return [ factor * n for n in numbers ]" in text.replace("[factor", "[ factor").replace(
         "numbers]", "numbers ]"
     )
