@@ -51,8 +51,9 @@ test-soak: setup
 test-nbgrader: setup
 	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
 
+# course/jupyter leaves out the menus that only teachers need
 lab: setup
-	cd $(NOTEBOOK_DIR) && $(abspath $(BIN))/jupyter lab
+	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter $(abspath $(BIN))/jupyter lab
 
 lint: setup
 	$(BIN)/ruff check .
