@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test test-nightly test-soak test-nbgrader lab lint release mutants test-oracles test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly test-soak test-nbgrader lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-nightly mutants test-soak test-nbgrader test-oracles test-oldest test-browser bench site train figures clean"
+	@echo "also: lint release test-nightly mutants test-soak test-nbgrader test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -43,9 +43,12 @@ test-nightly: test mutants test-soak test-nbgrader
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
 
-# a class of 200, damaged and hostile, and a coordinator that is killed five times
+# a class of 200, damaged and hostile, and a coordinator that is killed five times; a class of 60
+# and ten kills of each kind of process, at other moments each time (SEED=number: the same again)
 test-soak: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/soak
+	STUDENTS=60 KILLS=10 OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	    tests/autograder/grading/test_random_kills.py
 
 # nbgrader's own tests, with our plug-in configured
 test-nbgrader: setup
@@ -66,6 +69,13 @@ release: setup
 test-oracles: setup
 	$(PIP) --editable '.[oracles]'
 	$(BIN)/python -m pytest tests/oracles
+
+# the gradebook in a PostgreSQL server of the tests' own
+test-postgres: setup
+	@test -n "$$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" || command -v initdb >/dev/null || \
+	    $$([ $$(id -u) = 0 ] || echo sudo) apt-get install -y -qq postgresql
+	$(PIP) --editable '.[postgres]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/postgres
 
 # the oldest Triton that the meter and the kernels work with, as GPU machines may have it
 OLDEST := build/oldest

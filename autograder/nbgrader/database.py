@@ -49,8 +49,15 @@ def open_gradebook(coursedir: CourseDirectory) -> Iterator[Gradebook]:
 
 
 def check_version(url: str) -> None:
-    """Raises InvalidEntry where the tables are those of another version of nbgrader."""
-    engine = create_engine(url)
+    """Raises InvalidEntry where the tables are those of another version of nbgrader.
+
+    StorageError: the driver of that kind of database is not installed.
+    """
+    try:
+        engine = create_engine(url)
+    except ModuleNotFoundError as error:
+        extra = "pip install 'efficient-llm-course[postgres]'"
+        raise StorageError(f"the gradebook needs {error.name} ({extra} for PostgreSQL)") from None
     try:
         remove_unfinished(engine)
         if not inspect(engine).get_table_names():

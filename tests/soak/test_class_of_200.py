@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from damage import hand_in
+from disturbed import in_file
 
 from autograder.demo.entries import load_entries
 from autograder.demo.honest import Kit, grade_id
@@ -86,20 +86,6 @@ def stored(course: Path) -> int:
     return sum(1 for _ in (course / "build" / "results").rglob("*.json"))
 
 
-def grades(course: Path) -> list[tuple]:
-    """Every grade and comment of the gradebook, without ids that hang on the order of writing."""
-    query = """
-        select student.id, base_cell.name, grade.auto_score, grade.manual_score,
-               grade.needs_manual_grade
-        from grade join submitted_notebook on submitted_notebook.id = grade.notebook_id
-        join submitted_assignment on submitted_assignment.id = submitted_notebook.assignment_id
-        join student on student.id = submitted_assignment.student_id
-        join base_cell on base_cell.id = grade.cell_id
-        order by 1, 2"""
-    with sqlite3.connect(course / "gradebook.db") as connection:
-        return connection.execute(query).fetchall()
-
-
 @pytest.fixture(scope="module")
 def undisturbed(handed_in, tmp_path_factory) -> Path:
     course = new_course(tmp_path_factory.mktemp("undisturbed"))
@@ -114,7 +100,7 @@ def test_everyone_has_a_row_and_a_page(undisturbed):
     assert not [result for result in results if result.status == "fault"]
     pages = {path.parts[-3] for path in undisturbed.glob(f"feedback/*/{LAB}/*.html")}
     assert pages == students
-    assert {row[0] for row in grades(undisturbed)} == students
+    assert {row[0] for row in in_file(undisturbed)} == students
     assert "Traceback" not in (undisturbed / "log.txt").read_text()
 
 
@@ -128,7 +114,7 @@ def test_a_killed_coordinator_changes_nothing(undisturbed, handed_in, tmp_path):
         run.send_signal(signal.SIGKILL)
         run.wait()
     assert grading(course, handed_in).wait() == 0, (course / "log.txt").read_text()
-    assert grades(course) == grades(undisturbed)
+    assert in_file(course) == in_file(undisturbed)
     points = [
         {result.student: (result.score, result.reason, result.notes) for result in report.results}
         for report in (read_report(folder / "results.json") for folder in (course, undisturbed))
