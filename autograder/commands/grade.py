@@ -40,8 +40,6 @@ def grade_class(
     unsafe: bool = False,
 ) -> list[Result]:
     """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
-    from autograder.nbgrader.recording import record
-
     lab = load_lab(lab_name, root)
     submissions, cache = class_rows(path, lab, roster, mapping), cache_dir(root, lab)
     before = previous_results(cache, submissions)
@@ -50,6 +48,8 @@ def grade_class(
             lab, submissions, jobs=jobs, executor=executor, cache=cache, regrade=regrade,
             unsafe=unsafe,
         )  # fmt: skip
+        from autograder.nbgrader.recording import record  # takes a second: grading has begun
+
         recorded = []
         recording = record(root, lab, submissions, graded)
         for row in with_progress(recording, len(submissions), f"grading {lab.name}"):

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +19,14 @@ import msgspec
 from msgspec.structs import replace as replace_fields
 
 from autograder.errors import files_told
-from autograder.grading.pool import Outcome, cores, run_here, run_jobs
+from autograder.grading.elsewhere import run_elsewhere
+from autograder.grading.pool import Outcome, cores, run_jobs
 from autograder.grading.results import Result, decode_result, encode
-from autograder.grading.verdict import fault, grade_one, rejected, sandbox_name, sandbox_spec
+from autograder.grading.ungraded import fault, rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
-from autograder.sandbox import ahead
 from autograder.sandbox.launch import SandboxUnavailable
-from efflib.lab.runner import TestFileError, collected
 
 KEPT = 5  # results of a student, the newest; older ones are deleted
 TWICE = "Graded twice, alone the second time, with the same end: the code kills its own process."
@@ -55,29 +54,40 @@ def grade_many(
     example dask's `client.get_executor()`; cache: folder of stored results, None for no storing;
     regrade: do not read stored results.  Raises SandboxUnavailable: nothing is graded without.
     """
-    todo, doubtful = [], {}
+    todo, ready = [], []
     for submission in submissions:
         if isinstance(submission, Rejected):
-            yield rejected(lab, submission)
+            ready.append(rejected(lab, submission))
             continue
         path = stored_at(cache, lab, submission, seed, unsafe)
         stored = None if regrade or path is None else load(path)
         if stored is not None:
             make_newest(path)
-            yield stored
+            ready.append(stored)
         else:
             todo.append(without_outputs(submission))
-    for submission, outcome in run(lab, todo, jobs, executor, seed, unsafe):
+    first = run(lab, todo, jobs, executor, seed, unsafe)  # starts while others are recorded
+    alone = functools.partial(run, lab, jobs=1, executor=executor, seed=seed, unsafe=unsafe)
+    where = functools.partial(stored_at, cache, lab, seed=seed, unsafe=unsafe)
+    return results(lab, ready, first, alone, where)
+
+
+def results(
+    lab: LabSpec, ready: list[Result], first: Iterator, alone: Callable, where: Callable
+) -> Iterator[Result]:
+    """What grade_many yields. alone: grades submissions again, when no other is graded."""
+    yield from ready
+    doubtful = {}
+    for submission, outcome in first:
         result = outcome_result(lab, submission, outcome)
         if result.doubtful:
             doubtful[submission.student] = submission, result
         else:
-            yield kept(stored_at(cache, lab, submission, seed, unsafe), result)
-    again = [submission for submission, _ in doubtful.values()]
-    for submission, outcome in run(lab, again, 1, executor, seed, unsafe):
-        _, first = doubtful[submission.student]
-        result = settled(first, outcome_result(lab, submission, outcome))
-        yield kept(stored_at(cache, lab, submission, seed, unsafe), result)
+            yield kept(where(submission), result)
+    for submission, outcome in alone([submission for submission, _ in doubtful.values()]):
+        _, before = doubtful[submission.student]
+        result = settled(before, outcome_result(lab, submission, outcome))
+        yield kept(where(submission), result)
 
 
 def kept(path: Path | None, result: Result) -> Result:
@@ -111,22 +121,18 @@ def run(
 ) -> Iterator[tuple[Submission, Outcome]]:
     job = functools.partial(grade_job, lab, seed=seed, unsafe=unsafe)
     get_ready = functools.partial(ready_to_grade, lab, unsafe)
-    if executor is None:
-        workers = max(1, min(jobs or cores(), len(todo)))
-        yield from run_jobs(job, todo, workers, JOB_SECONDS, get_ready)
-        return
-    here = functools.partial(run_here, job, limit=JOB_SECONDS, get_ready=get_ready)
-    futures = {executor.submit(here, submission): submission for submission in todo}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.exception() or future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+    if executor is not None:
+        return run_elsewhere(executor, job, todo, JOB_SECONDS, get_ready)
+    workers = max(1, min(jobs or cores(), len(todo)))
+    return run_jobs(job, todo, workers, JOB_SECONDS, get_ready)
 
 
 def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> None:
     """In a server: what its children need is imported, collected and started before they fork."""
+    from autograder.grading.verdict import sandbox_spec
+    from autograder.sandbox import ahead
+    from efflib.lab.runner import TestFileError, collected
+
     ahead.want(sandbox_spec(lab, unsafe))
     ahead.make()  # its zygote imports torch while the tests are collected
     try:
@@ -137,8 +143,10 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
 
 def grade_job(lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool) -> bytes:
     """What a worker does. The answer is JSON, so nothing of a student's is ever unpickled."""
+    from autograder.grading import verdict
+
     try:
-        return encode(grade_one(lab, submission, seed=seed, unsafe=unsafe))
+        return encode(verdict.grade_one(lab, submission, seed=seed, unsafe=unsafe))
     except SandboxUnavailable:
         raise
     except Exception as error:  # the grader's own bug must not stop the class

@@ -10,10 +10,13 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from autograder.grading.results import CellRun, ExerciseResult, TestResult
 from autograder.labs.manifest import HIDDEN_TESTS, LabSpec, TestDecl
-from efflib.lab.report import TestReport
+
+if TYPE_CHECKING:  # importing efflib.lab imports torch
+    from efflib.lab.report import TestReport
 
 MESSAGE_CHARS = 400
 ANSWER_CHARS = 50_000  # of one answer that is kept with the result
@@ -31,18 +34,18 @@ FIXED = {  # kinds that are no exceptions of the student's (see lab/calls.py and
 
 
 def judge(
-    declared: Sequence[TestDecl], reports: Iterable[TestReport], call_seconds: float
+    declared: Sequence[TestDecl], reports: Iterable["TestReport"], call_seconds: float
 ) -> list[TestResult]:
     """One result for every declared test; reports of anything else count for nothing."""
     found = {(kind_of(report), report.test): report for report in reports}
     return [result_of(test, found.get(test.key), call_seconds) for test in declared]
 
 
-def kind_of(report: TestReport) -> str:
+def kind_of(report: "TestReport") -> str:
     return "hidden" if report.file == HIDDEN_TESTS else "public"
 
 
-def result_of(test: TestDecl, report: TestReport | None, call_seconds: float) -> TestResult:
+def result_of(test: TestDecl, report: "TestReport | None", call_seconds: float) -> TestResult:
     passed = report is not None and report.outcome == "passed"
     return TestResult(
         exercise=test.exercise,
@@ -58,7 +61,7 @@ def result_of(test: TestDecl, report: TestReport | None, call_seconds: float) ->
     )
 
 
-def message_of(test: TestDecl, report: TestReport | None, call_seconds: float) -> str:
+def message_of(test: TestDecl, report: "TestReport | None", call_seconds: float) -> str:
     if report is None:
         return NOT_REPORTED
     if report.kind == "NotImplementedError":

@@ -4,7 +4,6 @@ Each job has a process of its own, so one that dies costs its own job only: that
 the end and alone.  A server that dies takes the jobs in flight along; the next job starts another.
 """
 
-import atexit
 import contextlib
 import os
 import pickle
@@ -13,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -144,14 +142,29 @@ def run_jobs(
     limit: float,
     get_ready: Ready = at_once,
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yields (item, answer or exception) as they come. limit: seconds until a job is given up."""
-    waiting, again = deque(items), deque()
-    server, running = None, {}
+    """Yields (item, answer or exception) as they come. limit: seconds until a job is given up.
+
+    The server starts at once, whenever the first answer is asked for.
+    """
+    waiting = deque(items)
+    return answers(job, waiting, jobs, limit, get_ready, Server(get_ready) if waiting else None)
+
+
+def answers(
+    job: Callable[[Item], bytes],
+    waiting: deque[Item],
+    jobs: int,
+    limit: float,
+    get_ready: Ready,
+    server: Server | None,
+) -> Iterator[tuple[Item, Outcome]]:
+    """What run_jobs yields."""
+    again, running = deque(), {}
     try:
         while waiting or running or again:
             alone = not waiting and not running
             while waiting and len(running) < jobs or alone and again and not running:
-                if server is None or not server.alive():
+                if not server.alive():
                     server = replaced(server, get_ready)
                 item = waiting.popleft() if waiting else again.popleft()
                 started = server.start(job, item, limit)
@@ -187,52 +200,3 @@ def ended(running: dict[int, Job]) -> list[int]:
         poll.register(fd, select.POLLIN)
         job.give_up_when_late()
     return [fd for fd, _ in poll.poll(POLL_SECONDS * 1000) if running[fd].read()]
-
-
-# ---- one job, in a process of a cluster's -------------------------------------------------------
-
-kept: dict[bytes, Server] = {}  # what it does to get ready -> the server of this process
-ONE_AT_A_TIME = threading.Lock()
-
-
-def run_here(
-    job: Callable[[Item], bytes], item: Item, limit: float, get_ready: Ready = at_once
-) -> bytes:
-    """The answer of a job in a child of this process's server. Raises what it raised, WorkerDied.
-
-    Threads may call this at the same time.
-    """
-    for _ in range(2):
-        server = borrowed(pickle.dumps(get_ready), get_ready)
-        started = server.start(job, item, limit)
-        try:
-            while not ended({started.fd: started}):
-                pass
-        finally:
-            with ONE_AT_A_TIME:
-                server.running -= 1
-        outcome = started.outcome()
-        if isinstance(outcome, Exception):
-            raise outcome
-        if outcome is not None or started.late:
-            break
-    if outcome is None:
-        raise WorkerDied("the process that graded it died, or took too long")
-    return outcome
-
-
-def borrowed(key: bytes, get_ready: Ready) -> Server:
-    """The server of this process that gets ready in this way; idle ones of other labs end."""
-    with ONE_AT_A_TIME:
-        for other in [other for other in kept if other != key and not kept[other].running]:
-            kept.pop(other).close()
-        if key not in kept or not kept[key].alive():
-            kept[key] = replaced(kept.pop(key, None), get_ready)
-        kept[key].running += 1
-        return kept[key]
-
-
-@atexit.register
-def close() -> None:
-    for key in list(kept):
-        kept.pop(key).close()

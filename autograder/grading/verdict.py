@@ -19,6 +19,7 @@ from autograder.grading.judge import (
 )
 from autograder.grading.rebuild import Rebuilt, rebuild
 from autograder.grading.results import CellRun, Result
+from autograder.grading.ungraded import rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.hashing import grader_hash
@@ -119,38 +120,6 @@ def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, 
         "grader_hash": grader_hash(),
         "sandbox": sandbox_name(unsafe),
     }
-
-
-def sandbox_name(unsafe: bool) -> str:
-    return "none" if unsafe else "bubblewrap"
-
-
-def rejected(lab: LabSpec, submission: Rejected) -> Result:
-    """The row of a submission that holds nothing to grade."""
-    return Result(
-        student=submission.student,
-        lab=lab.name,
-        status=submission.status,
-        reason=plain(submission.reason),
-        max_score=lab.max_score,
-        written=lab.written,
-        suite_hash=lab.suite_hash,
-        efflib_hash=lab.efflib_hash,
-    )
-
-
-def fault(lab: LabSpec, submission: Submission, reason: str) -> Result:
-    """The row of a submission at which the grader itself failed: no grade."""
-    return Result(
-        student=submission.student,
-        lab=lab.name,
-        status="fault",
-        reason="grader fault: " + plain(reason),
-        max_score=lab.max_score,
-        submission_hash=submission.digest,
-        suite_hash=lab.suite_hash,
-        efflib_hash=lab.efflib_hash,
-    )
 
 
 # ---- the run of the tests -----------------------------------------------------------------------

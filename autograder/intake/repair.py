@@ -4,8 +4,6 @@ import codecs
 import json
 import re
 
-import nbformat
-
 MAX_OLD_CELLS = 2_000
 CONFLICT = ("<<<<<<< ", ">>>>>>> ")
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -75,6 +73,8 @@ def to_format_4(content: object) -> tuple[object, list[str]]:
     sheets = [sheet for sheet in content["worksheets"] if isinstance(sheet, dict)]
     if sum(len(list(sheet.get("cells") or ())) for sheet in sheets) > MAX_OLD_CELLS:
         raise NotebookError(f"the notebook has more than {MAX_OLD_CELLS} cells")
+    import nbformat
+
     try:
         made = nbformat.convert(nbformat.from_dict(content), 4)
     except Exception:  # whatever stands in it; nbformat checks little before it takes it apart

@@ -14,7 +14,7 @@ from autograder.commands.tables import show_results
 from autograder.errors import UsageError
 from autograder.grading.check import CheckError, as_text, check_notebook
 from autograder.grading.results import Result, read_report
-from autograder.grading.verdict import fault
+from autograder.grading.ungraded import fault
 from autograder.labs.manifest import load_lab
 from autograder.nbgrader.gradebook import Late
 from autograder.nbgrader.recording import Recorded
@@ -55,12 +55,13 @@ def test_wrong_usage_is_one_line_and_code_2(course, monkeypatch, capsys, argumen
     assert out == "" and err.count("\n") == 1 and err.startswith("autograder: ")
 
 
+HEAVY = ("torch", "nbgrader", "nbconvert", "nbformat", "IPython", "pytest", "sqlalchemy", "efflib")
+PRINT_HEAVY = f"print([m for m in {HEAVY} if m in sys.modules])"
+
+
 def test_help_is_quick_to_come(capsys):
-    """--help imports neither torch nor nbgrader nor pytest."""
-    code = (
-        "import sys; from autograder.cli import run; run(['--help']);"
-        "print([m for m in ('torch', 'nbgrader', 'pytest', 'IPython') if m in sys.modules])"
-    )
+    """--help imports nothing that takes long."""
+    code = f"import sys; from autograder.cli import run; run(['--help']); {PRINT_HEAVY}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.endswith("[]\n")
     for command in ("doctor", "release", "grade", "check", "triad"):
@@ -239,3 +240,15 @@ def test_doctor_names_what_is_wrong(course, tmp_path, monkeypatch, capsys):
     assert rows[NAME] == (True, "4 tests, 90 points, 10 more by hand")
     assert cli.run(["doctor", "--course", str(course)]) == 1
     assert "[fail] no-such-package" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_grading_what_is_graded_already_imports_little(course, tmp_path):
+    root = tmp_path / "course"
+    shutil.copytree(course, root)
+    arguments = ["grade", NAME, str(root / "in"), "--course", str(root)]
+    assert cli.run(arguments) == 0
+    code = f"import sys; from autograder.cli import run; run({arguments}); {PRINT_HEAVY}"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(out.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
+    assert not loaded & {"torch", "pytest", "IPython", "efflib"}, loaded

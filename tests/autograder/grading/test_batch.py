@@ -13,7 +13,7 @@ import pytest
 from toylab import NAME, STUB2, answered, make_course, write
 
 from autograder.errors import StorageError
-from autograder.grading import batch
+from autograder.grading import elsewhere, verdict
 from autograder.grading.batch import (
     cache_dir,
     grade_many,
@@ -117,7 +117,7 @@ def test_a_second_run_grades_nothing(course, lab, first, monkeypatch):
     assert {name: r.score for name, r in first.items()} == {"alice": 90, "bob": 50, "carol": 0}
     stored = [path.name for path in cache_dir(course, lab).glob("*/*")]
     assert len(stored) == 2, "rejected submissions are not stored"
-    monkeypatch.setattr(batch, "run_here", fails(AssertionError("graded in vain")))
+    monkeypatch.setattr(elsewhere, "run_here", fails(AssertionError("graded in vain")))
     assert graded(course, lab, executor=ThreadPoolExecutor(1)) == first
 
 
@@ -196,7 +196,7 @@ def test_a_disk_that_fails_ends_grading_and_names_the_file(course, lab, first, t
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(batch, "run_here", lambda job, item, limit, get_ready: job(item))
+    monkeypatch.setattr(elsewhere, "run_here", lambda job, item, limit, get_ready: job(item))
 
 
 def fails(error):
@@ -209,7 +209,7 @@ def fails(error):
 def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(
     course, lab, monkeypatch, in_this_process
 ):
-    monkeypatch.setattr(batch, "grade_one", fails(KeyError("x")))
+    monkeypatch.setattr(verdict, "grade_one", fails(KeyError("x")))
     results = graded(course, lab, executor=ThreadPoolExecutor(1), seed=99)
     assert {r.status for r in results.values()} == {"fault", "rejected"}
     assert results["alice"].reason == "grader fault: KeyError: 'x'"
@@ -218,7 +218,9 @@ def test_a_fault_of_the_grader_is_that_students_row_and_is_not_stored(
 
 
 def test_without_a_sandbox_nothing_is_graded(course, lab, monkeypatch, in_this_process):
-    monkeypatch.setattr(batch, "grade_one", fails(SandboxUnavailable("install bubblewrap")))
+    monkeypatch.setattr(
+        "autograder.grading.verdict.grade_one", fails(SandboxUnavailable("install bubblewrap"))
+    )
     with pytest.raises(SandboxUnavailable, match="install bubblewrap"):
         graded(course, lab, executor=ThreadPoolExecutor(1), seed=98)
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from toylab import NAME, PUBLIC, answered, make_course, write
 
-from autograder.grading import pool
+from autograder.grading import elsewhere, pool
 from autograder.grading.batch import grade_many, ready_to_grade
-from autograder.grading.pool import Server, run_here, run_jobs
+from autograder.grading.elsewhere import run_here
+from autograder.grading.pool import Server, run_jobs
 from autograder.intake.discover import discover
 from autograder.labs.manifest import load_lab
 from autograder.sandbox import limits
@@ -183,10 +184,10 @@ def test_threads_of_a_process_share_its_server():
     with ThreadPoolExecutor(3) as threads:
         here = partial(run_here, job, limit=NEVER)
         assert list(threads.map(here, "abcdef")) == [name.encode() for name in "abcdef"]
-    [server] = pool.kept.values()
+    [server] = elsewhere.kept.values()
     assert server.alive() and server.running == 0
-    pool.close()
-    assert not server.alive() and not pool.kept
+    elsewhere.close()
+    assert not server.alive() and not elsewhere.kept
 
 
 def test_a_child_that_is_killed_leaves_no_group(tmp_path, monkeypatch):
@@ -233,4 +234,4 @@ def test_a_fault_of_a_job_is_raised_where_it_was_asked_for():
     assert isinstance(outcome, ValueError)
     with pytest.raises(ValueError, match="invalid literal"):
         run_here(int, "x", NEVER)
-    pool.close()
+    elsewhere.close()
