@@ -1,5 +1,7 @@
 """HTML of what students write: code is escaped, markdown keeps an allow-list of tags."""
 
+import functools
+
 from markupsafe import Markup
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
@@ -7,6 +9,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+KEPT = 1_000  # texts
 CODE_STYLE = HtmlFormatter(style="default", cssclass="highlight")
 TAGS = "a abbr blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre span strong"
 TAGS += " sub sup table tbody td th thead tr ul"
@@ -14,10 +17,12 @@ CLASSES = {"div": ["class"], "span": ["class"], "a": ["href"]}
 SANITIZER = SanitizeHTML(tags=TAGS.split(), attributes=CLASSES, strip=True)
 
 
+@functools.lru_cache(maxsize=KEPT)  # many hand in the same; questions and set-up are on every page
 def coloured(source: str) -> str:
     return highlight(source, PythonLexer(), CODE_STYLE)
 
 
+@functools.lru_cache(maxsize=KEPT)
 def rendered(markdown: str) -> Markup:
     """Markdown as HTML of harmless tags only."""
     renderer = IPythonRenderer(escape=True, exclude_anchor_links=True)

@@ -9,9 +9,11 @@ that one function switches off are not missing in the next exercise.
 
 import builtins
 import contextlib
+import functools
 import linecache
 import textwrap
 import traceback
+import types
 from collections.abc import Iterator
 
 import torch
@@ -70,10 +72,15 @@ class _Functions:
         return lambda *args, **kwargs: call_unchanged(function, name, args, kwargs)
 
 
+@functools.lru_cache(maxsize=256)  # several tests run the same driver
+def compiled(source: str) -> types.CodeType:
+    return compile(textwrap.dedent(source), "<driver>", "exec")
+
+
 def drive(namespace: dict, source: str, name: str, args: tuple, kwargs: dict):
     """Run the function `name` of `source` with the student's functions as its first argument."""
     scope = {"__name__": "driver"}
-    exec(compile(textwrap.dedent(source), "<driver>", "exec"), scope)
+    exec(compiled(source), scope)
     with settings_of_torch():
         return scope[name](_Functions(namespace), *args, **kwargs)
 
