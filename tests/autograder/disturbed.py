@@ -24,7 +24,8 @@ from autograder.sandbox import limits
 HERE = Path(__file__).parent
 COLD_GRADE = HERE / "cold_grade.py"
 PYTHONPATH = os.pathsep.join([str(HERE.parents[1]), *os.environ.get("PYTHONPATH", "").split(":")])
-KINDS = ("coordinator", "worker", "zygote", "sandbox")
+KINDS = ("coordinator", "server", "worker", "zygote", "sandbox")
+SERVER = "autograder.grading.server"  # in the command line of a server and of its forked children
 KILLS_ITSELF = "def scale(*_):\n    import os, signal\n    os.kill(os.getpid(), signal.SIGKILL)"
 SET_CHILD_SUBREAPER = 36
 STEP_SECONDS = 0.03
@@ -140,16 +141,22 @@ def below(root: int, processes: dict[int, tuple[int, str]]) -> dict[int, list[in
 def targets(coordinator: int) -> dict[str, list[int]]:
     """Which processes of a run are of which kind.
 
-    coordinator, grading worker, then where sandboxes are warm: keeper, bubblewrap twice, zygote;
-    below it three for each sandbox.  A cold sandbox is all that is below a grading worker.
+    coordinator; its server; below that the workers, which it forks for one submission each, and
+    where sandboxes are warm: keeper, bubblewrap twice, zygote; below it three for each sandbox.  A
+    cold sandbox is all that is below a worker.
     """
     processes = table()
     found = {kind: [] for kind in KINDS} | {"coordinator": [coordinator]}
     for pid, path in below(coordinator, processes).items():
-        if "spawn_main" not in processes[path[0]][1]:
-            continue  # multiprocessing's resource tracker
-        warm = len(path) > 1 and '"zygote"' in processes[path[1]][1]
-        kind = "worker" if len(path) == 1 else "zygote" if warm and len(path) < 6 else "sandbox"
+        if SERVER not in processes[path[0]][1]:
+            continue
+        forked = len(path) > 1 and SERVER in processes[path[1]][1]
+        if len(path) == 1:
+            kind = "server"
+        elif forked:
+            kind = "worker" if len(path) == 2 else "sandbox"
+        else:
+            kind = "zygote" if len(path) < 6 else "sandbox"
         found[kind].append(pid)
     return found
 
@@ -207,7 +214,7 @@ class Disturbed:
     def __init__(self, course: Path, handed_in: Path, warm: bool) -> None:
         self.course, self.handed_in, self.warm = course, handed_in, warm
         self.run: subprocess.Popen | None = None
-        self.workers: set[int] = set()  # every grading worker that was seen
+        self.servers: set[int] = set()  # every one that was seen
         self.groups: set[Path] = set()  # and every control group of theirs
 
     def start(self, *options: str) -> None:
@@ -216,8 +223,8 @@ class Disturbed:
     def look(self) -> dict[str, list[int]]:
         """The processes of the run as they are now, by kind."""
         found = targets(self.run.pid)
-        self.workers |= set(found["worker"])
-        self.groups |= set(groups(self.workers))
+        self.servers |= set(found["server"])
+        self.groups |= set(groups(self.servers))
         return found
 
     def kill(self, kind: str, rng: random.Random, within: float) -> None:
