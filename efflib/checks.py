@@ -40,6 +40,15 @@ def expect_integers(**tensors: "Tensor") -> None:
             raise ValueError(f"{name} must be integers, got {tensor.dtype}")
 
 
+def expect_within(stop: int, **tensors: "Tensor") -> None:
+    """Each tensor holds indices: integers from 0 to stop - 1."""
+    expect_integers(**tensors)
+    for name, tensor in tensors.items():
+        if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < stop:
+            low, high = int(tensor.min()), int(tensor.max())
+            raise ValueError(f"{name} must be from 0 to {stop - 1}, got {low} to {high}")
+
+
 def expect_finite(**tensors: "Tensor") -> None:
     """No tensor holds NaN or infinity: no search finds a minimum among them."""
     for name, tensor in tensors.items():
@@ -56,14 +65,17 @@ def expect_keys(found: Iterable[str], **wanted: Iterable[str]) -> None:
                 raise ValueError(f"{what}: there is no {name!r}{nearest(name, found)}")
 
 
-def expect_names(model: "nn.Module", **lists: Iterable[str]) -> None:
-    """Each entry names a module of the model as `is_named` reads it, and the list is no string."""
+def expect_names(model: "nn.Module", optional: Iterable[str] = (), **lists: Iterable[str]) -> None:
+    """Each entry names a module of the model as `is_named` reads it, and the list is no string.
+
+    An optional entry may name none.
+    """
     modules = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
     for argument, entries in lists.items():
         if isinstance(entries, str):
             raise ValueError(f"{argument}={entries!r} is one string: write ({entries!r},)")
         for entry in entries:
-            if not any(is_named(name, (entry,)) for name in modules):
+            if entry not in optional and not any(is_named(name, (entry,)) for name in modules):
                 parts = {part for name in modules for part in (name, *name.split("."))}
                 raise ValueError(
                     f"{argument}: no module of {type(model).__name__} is named {entry!r}"

@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efflib.checks import expect_dims, expect_whole
 from efflib.models.llama import Llama, LlamaConfig
 
 BEGIN = 0
@@ -51,6 +52,7 @@ def make_task(vocab: int = 64, triggers: int = 6, seed: int = 0) -> Task:
 
 def sample(task: Task, n: int, length: int, generator: torch.Generator) -> Tensor:
     """BEGIN and then `length` tokens of the chain. [n, 1 + length]"""
+    expect_whole(n=n, length=length)
     ids = torch.full((n, 1 + length), BEGIN)
     for t in range(1, 1 + length):
         last = ids[:, t - 1]
@@ -67,6 +69,10 @@ def best_losses(task: Task, ids: Tensor) -> Tensor:
 
 def excess_loss(task: Task, logits: Tensor, ids: Tensor) -> Tensor:
     """Nats above `best_losses` at every token; logits [n, T, V], ids [n, 1 + T] -> [n, T]."""
+    expect_dims("[n, 1 + T]", ids=ids)
+    expect_dims("[n, T, V]", logits=logits)
+    if logits.shape[:2] != (len(ids), ids.shape[1] - 1):
+        raise ValueError(f"logits {tuple(logits.shape)} are not of ids {tuple(ids.shape)}[:, :-1]")
     loss = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
     return loss - best_losses(task, ids)
 
@@ -113,6 +119,7 @@ def train(
     model: Llama, task: Task, steps: int, batch: int = 32, length: int = 24, seed: int = 0
 ) -> Iterator[tuple[int, float]]:
     """Train `model` in place on fresh samples; yield (step, loss) after every step."""
+    expect_whole(steps=steps)
     generator = torch.Generator().manual_seed(seed)
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "layers" in name]

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from efflib.attention.slots import ROOM, Slots
-from efflib.checks import expect_dims, expect_integers, expect_whole
+from efflib.checks import expect_dims, expect_whole, expect_within
 from efflib.models.cache import Cache, expect_entry
 from efflib.models.llama import Llama
 from efflib.models.rotary import RopeScaling, Turns, turns
@@ -39,6 +39,8 @@ def survivors(tokens: Tensor, pinned: Collection[int], room: int) -> Tensor:
     At most `room` places, but never fewer than the pinned ones. [S'] ascending
     """
     wanted = torch.tensor(sorted(pinned), dtype=tokens.dtype, device=tokens.device)
+    if tokens.ndim != 1:
+        raise ValueError(f"tokens must be [S], got {tuple(tokens.shape)}")
     keep = torch.isin(tokens, wanted)  # [S]
     others = (~keep).nonzero().flatten()
     recent = max(0, room - int(keep.sum()))
@@ -69,10 +71,9 @@ class StreamingCache:
         scaling: RopeScaling | None = None,
     ) -> None:
         expect_whole(1, size=size)
-        if len(set(pinned)) >= size or any(p < 0 for p in pinned):
-            raise ValueError(
-                f"size={size} must exceed the pinned tokens (>= 0), got {list(pinned)}"
-            )
+        expect_whole(**{f"pinned[{i}]": token for i, token in enumerate(pinned)})
+        if len(set(pinned)) >= size:
+            raise ValueError(f"size={size} must exceed the pinned tokens, got {list(pinned)}")
         if not theta > 0:
             raise ValueError(f"theta={theta} must be positive")
         self.size, self.pinned, self.theta, self.scaling = size, frozenset(pinned), theta, scaling
@@ -147,9 +148,7 @@ def recomputed_logits(
     expect_dims("[B, T]", ids=ids)
     expect_whole(1, size=size)
     expect_dims("[n]", at=at)
-    expect_integers(at=at)
-    if not 0 <= int(at.min()) <= int(at.max()) < ids.shape[1]:
-        raise ValueError(f"positions at={at.tolist()} must be in [0, {ids.shape[1] - 1}]")
+    expect_within(at=at, stop=ids.shape[1])
     rows = []
     for t in at.tolist():
         window = ids[:, max(0, t + 1 - size) : t + 1].clone()  # [B, <= size]

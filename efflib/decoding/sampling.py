@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efflib.checks import expect_dims, expect_integers, expect_whole
+from efflib.checks import expect_dims, expect_integers, expect_whole, expect_within
 from efflib.models.cache import Cache, KVCache
 from efflib.models.llama import Llama
 from efflib.models.rotary import at_least_fp32
@@ -64,6 +64,8 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
     A token is outside when those more likely than it already hold p or more.
     """
+    if not 0 < p <= 1:
+        raise ValueError(f"p={p} must be in (0, 1]")
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities  # the mass of the more likely tokens
@@ -112,11 +114,7 @@ def expect_prompt(
     """Raises ValueError unless prompt is ids [B, T] of the model; rows: what B has to be."""
     expect_whole(max_new_tokens=max_new_tokens)
     expect_dims("[B, T]", prompt=prompt)
-    expect_integers(prompt=prompt)
-    vocab = model.config.vocab_size
-    if not 0 <= int(prompt.min()) <= int(prompt.max()) < vocab:
-        low, high = int(prompt.min()), int(prompt.max())
-        raise ValueError(f"ids of the prompt must be in [0, {vocab - 1}], got {low} to {high}")
+    expect_within(prompt=prompt, stop=model.config.vocab_size)
     if rows is not None and len(prompt) != rows:
         raise ValueError(f"the prompt must be [{rows}, T], got {tuple(prompt.shape)}")
 

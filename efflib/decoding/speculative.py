@@ -125,6 +125,7 @@ def propose(
 
     The cache may lag behind: it is first fed what it lacks of ids. The last proposal is not fed.
     """
+    expect_whole(gamma=gamma)
     tokens, rows = ids.new_zeros(0), [torch.zeros(0, draft.config.vocab_size, device=ids.device)]
     fed = ids[:, cache.length :]
     for _ in range(gamma):

@@ -26,13 +26,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.checks import expect_names, expect_whole, is_named
 from efflib.quantization.nf4 import NF4Linear
 
 
 class LoRALinear(nn.Module):
     """A frozen linear (nn.Linear or NF4Linear) with a trainable update of rank r.
 
-    Raises ValueError unless r >= 1 and 0 <= dropout < 1.
+    Raises ValueError unless r >= 1, 0 <= dropout < 1 and alpha is finite.
     """
 
     def __init__(
@@ -44,8 +45,11 @@ class LoRALinear(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if r < 1 or not 0 <= dropout < 1:
-            raise ValueError(f"need r >= 1 and 0 <= dropout < 1, got r={r}, dropout={dropout}")
+        expect_whole(1, r=r)
+        if not isinstance(base, nn.Linear | NF4Linear):
+            raise ValueError(f"base must be an nn.Linear or NF4Linear, got {type(base).__name__}")
+        if not 0 <= dropout < 1 or not math.isfinite(alpha):
+            raise ValueError(f"need 0 <= {dropout=} < 1 and a finite {alpha=}")
         self.base, self.scale, self.dropout = base, alpha / r, dropout
         w = base_weight(base)
         self.a = nn.Parameter(torch.empty(r, w.shape[1], dtype=w.dtype, device=w.device))
@@ -65,10 +69,6 @@ def base_weight(base: nn.Linear | NF4Linear) -> Tensor:
     return base.weight_hat() if isinstance(base, NF4Linear) else base.weight.detach()
 
 
-def _replace(model: nn.Module, name: str, layer: nn.Module) -> None:
-    model.set_submodule(name, layer)
-
-
 def add_lora(
     model: nn.Module,
     r: int,
@@ -80,20 +80,24 @@ def add_lora(
     """A copy of the model, all of it frozen, with trainable updates beside the targets.
 
     targets: whole components of names, as ("q_proj", "v_proj") or ("layers.0",); every nn.Linear
-    and NF4Linear under such a name gets one.  Raises ValueError if there is none, or as LoRALinear.
+    and NF4Linear under such a name gets one.  Raises ValueError if there is none, for a name that
+    matches nothing, for a model that has updates already, or as LoRALinear.
     """
+    expect_names(model, targets=targets)
+    twice = [name for name, layer in model.named_modules() if isinstance(layer, LoRALinear)]
+    if twice:
+        raise ValueError(f"{twice[0]} has an update already: merge_lora or remove_lora first")
     model = copy.deepcopy(model).requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
     found = [
         (name, layer)
         for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear | NF4Linear)
-        and any(f".{target}." in f".{name}." for target in targets)
+        if isinstance(layer, nn.Linear | NF4Linear) and is_named(name, targets)
     ]
     if not found:
         raise ValueError(f"no linear of {type(model).__name__} is named by targets={targets}")
     for name, layer in found:
-        _replace(model, name, LoRALinear(layer, r, alpha, dropout, generator))
+        model.set_submodule(name, LoRALinear(layer, r, alpha, dropout, generator))
     return model
 
 
@@ -117,21 +121,34 @@ def merged(layer: LoRALinear) -> nn.Linear:
     return linear
 
 
+def _expect_updates(model: nn.Module) -> None:
+    if not any(isinstance(layer, LoRALinear) for layer in model.modules()):
+        raise ValueError(f"{type(model).__name__} has no updates of add_lora")
+
+
 def merge_lora(model: nn.Module) -> nn.Module:
-    """A copy of the model with every `LoRALinear` merged into one linear."""
+    """A copy of the model with every `LoRALinear` merged into one linear.
+
+    Raises ValueError if there is none.
+    """
+    _expect_updates(model)
     model = copy.deepcopy(model)
     for name, layer in list(model.named_modules()):
         if isinstance(layer, LoRALinear):
-            _replace(model, name, merged(layer))
+            model.set_submodule(name, merged(layer))
     return model
 
 
 def remove_lora(model: nn.Module) -> nn.Module:
-    """A copy of the model without the updates: bit by bit what `add_lora` was given."""
+    """A copy of the model without the updates: bit by bit what `add_lora` was given.
+
+    Raises ValueError if there are none.
+    """
+    _expect_updates(model)
     model = copy.deepcopy(model)
     for name, layer in list(model.named_modules()):
         if isinstance(layer, LoRALinear):
-            _replace(model, name, layer.base)
+            model.set_submodule(name, layer.base)
     return model
 
 

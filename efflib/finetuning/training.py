@@ -9,12 +9,14 @@ is trained is what `requires_grad`.
 """
 
 import copy
+import math
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims, expect_whole
 from efflib.zoo.evaluation import logits_of
 
 CLIP = 1.0  # largest norm of the gradient
@@ -23,6 +25,7 @@ WARM_UP = 0.1  # share of the steps
 
 def rate(step: int, steps: int) -> float:
     """The learning rate's factor at a step 0 .. steps - 1: up to 1, then linearly towards 0."""
+    expect_whole(1, steps=steps)
     warm = (step + 1) / max(1, round(WARM_UP * steps))
     return min(1.0, warm, (steps - step) / steps)
 
@@ -34,8 +37,15 @@ def finetune(
 
     batches: ids [B, 1 + T], one for each step; lr: the highest learning rate; seed: of dropout.
     The same arguments give the same weights.  The model given is not changed.
-    Raises ValueError if every parameter is frozen or there is no batch.
+    Raises ValueError if every parameter is frozen, there is no batch, one is no ids [B, 1 + T] with
+    T >= 1, or lr is not positive.
     """
+    if not 0 < lr < math.inf:
+        raise ValueError(f"{lr=} must be positive and finite")
+    for i, ids in enumerate(batches):
+        expect_dims("[B, 1 + T]", **{f"batches[{i}]": ids})
+        if ids.shape[1] < 2:
+            raise ValueError(f"batches[{i}] {tuple(ids.shape)} has nothing to predict: need T >= 1")
     model = copy.deepcopy(model).train()
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained or not len(batches):

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from efflib.checks import expect_whole
+from efflib.checks import expect_whole, expect_within
 
 
 class Cache(Protocol):
@@ -124,6 +124,10 @@ class KVCache:
         self._lengths = [min(n, length) for n in self._lengths]
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i of the batch becomes what row ``rows[i]`` was; rows [B'] may repeat and drop."""
+        """Row i of the batch becomes what row ``rows[i]`` was; rows [B'] may repeat and drop.
+
+        Raises ValueError for rows that are no integers or not in the batch.
+        """
+        expect_within(rows=rows, stop=len(self._keys[0]) if self._keys else 0)
         self._keys = [k[rows] for k in self._keys]
         self._values = [v[rows] for v in self._values]

@@ -44,6 +44,11 @@ class LlamaConfig:
 
     def __post_init__(self) -> None:
         expect_whole(1, **{name: getattr(self, name) for name in SIZES})
+        if not (self.rms_norm_eps >= 0 and self.rope_theta > 0):
+            raise ValueError(
+                f"need rms_norm_eps >= 0 and rope_theta > 0, got {self.rms_norm_eps} and "
+                f"{self.rope_theta}"
+            )
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(
                 f"num_attention_heads={self.num_attention_heads} must be a multiple of "
@@ -70,6 +75,7 @@ class LlamaConfig:
         values.setdefault("rope_theta", rope.get("rope_theta", 10000.0))
         values["rope_scaling"] = llama3_scaling(rope) if kind == "llama3" else None
         if values.get("head_dim") is None:
+            expect_whole(1, num_attention_heads=raw["num_attention_heads"])
             values["head_dim"] = raw["hidden_size"] // raw["num_attention_heads"]
         return cls(**values)
 

@@ -48,7 +48,12 @@ def at_least_fp32(dtype: torch.dtype) -> torch.dtype:
 def turns(
     positions: Tensor, d: int, theta: float, dtype: torch.dtype, scaling: RopeScaling | None = None
 ) -> Turns:
-    """Cosine and sine of every pair's angle at positions [T] or [B, T], for `turn`."""
+    """Cosine and sine of every pair's angle at positions [T] or [B, T], for `turn`.
+
+    Raises ValueError unless d is even and theta positive.
+    """
+    if d < 2 or d % 2 or not theta > 0:
+        raise ValueError(f"need an even {d=} >= 2 and {theta=} > 0")
     precise = at_least_fp32(dtype)
     frequency = theta ** (-torch.arange(0, d, 2, device=positions.device, dtype=precise) / d)
     if scaling is not None:

@@ -29,6 +29,7 @@ Where implementations differ
   (T // 512)-th, and stops with an error for fewer than 512.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efflib.checks import expect_dims, expect_finite, expect_whole, expect_within
 from efflib.quantization.linear import (
     dequantize_weight,
     from_groups,
@@ -62,20 +64,24 @@ class ScaleSearch(NamedTuple):
 
 def rtn(w: Tensor, bits: int, group_size: int) -> Tensor:
     """Q(W): w [N, K] rounded to nearest in groups of group_size inputs, asymmetric, w's dtype."""
+    expect_whole(1, group_size=group_size)
     return dequantize_weight(quantize_weight(w, bits, group_size)).to(w.dtype)
 
 
 def mean_magnitude(x: Tensor) -> Tensor:
     """mean|X_j| over all tokens of x [..., K]. [K]"""
-    return x.detach().abs().flatten(0, -2).mean(0)
+    expect_dims("[..., K]", x=x)
+    return x.detach().abs().reshape(-1, x.shape[-1]).mean(0)
 
 
 def top_channels(score: Tensor, fraction: float) -> Tensor:
     """Indices of the `fraction` of channels (at least one) with the largest score [K].
 
     The score decides what counts as salient: mean|X| (`mean_magnitude`), mean|W|, or noise.
-    Raises ValueError unless 0 < fraction <= 1.
+    Raises ValueError unless 0 < fraction <= 1 and the score is finite.
     """
+    expect_dims("[K]", score=score)
+    expect_finite(score=score)
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction must be in (0, 1], got {fraction}")
     return score.topk(max(1, round(fraction * len(score)))).indices
@@ -86,9 +92,18 @@ def keep_channels(w: Tensor, channels: Tensor, bits: int, group_size: int) -> Te
 
     The kept columns still count for the range of their groups, as in the paper's experiment.
     """
+    expect_dims("[N, K]", w=w)
+    expect_within(channels=channels, stop=w.shape[1])
     kept = torch.zeros(w.shape[1], dtype=torch.bool, device=w.device)
     kept[channels] = True
     return torch.where(kept, w.detach(), rtn(w, bits, group_size))
+
+
+def _expect_reader(w: Tensor, x: Tensor) -> None:
+    """Raises ValueError unless w is [N, K], x [..., K], and both are finite."""
+    if w.ndim != 2 or w.shape[1:] != x.shape[-1:]:
+        raise ValueError(f"weight {tuple(w.shape)} does not read x {tuple(x.shape)}")
+    expect_finite(x=x, w=w)
 
 
 def scaled_rtn(w: Tensor, scales: Tensor, bits: int, group_size: int) -> Tensor:
@@ -105,12 +120,18 @@ def scale_channels(
     w: Tensor, channels: Tensor, factor: float, bits: int, group_size: int
 ) -> Tensor:
     """W_hat with s = factor for the columns `channels` of w [N, K] and 1 for the others."""
+    expect_dims("[N, K]", w=w)
+    expect_within(channels=channels, stop=w.shape[1])
     scales = torch.ones_like(w[0]).index_fill(0, channels, factor)
     return scaled_rtn(w, scales.detach(), bits, group_size)
 
 
 def candidate_scales(x_mean: Tensor, ratio: float) -> Tensor:
     """mean|X|^ratio, at least FLOOR, centred so that sqrt(max(s) min(s)) = 1. [K]"""
+    expect_dims("[K]", x_mean=x_mean)
+    expect_finite(x_mean=x_mean)
+    if not math.isfinite(ratio) or (x_mean < 0).any():
+        raise ValueError(f"need a finite {ratio=} and no mean|X| below 0")
     s = (x_mean**ratio).clamp(min=FLOOR)
     return s / (s.max() * s.min()).sqrt()
 
@@ -125,18 +146,17 @@ def search_scales(
     of the attention for W_q, W_k and W_v; default: the linears' own outputs, side by side.
     X is never divided here: the block meets X and W_hat = Q(W s) / s, the same product.
     Ratio 0 is plain rounding, so on x the result is never worse.  The first of equal losses wins.
-    Raises ValueError if a weight does not read K channels, if x holds NaN or infinity, or if no
-    loss is finite.
+    Raises ValueError if a weight does not read K channels, if x or a weight holds NaN or infinity,
+    or if no loss is finite.
     """
     weights = [w.detach() for w in weights]
+    if not weights:
+        raise ValueError("no weights: need at least one [N, K]")
     for w in weights:
-        if w.shape[1:] != x.shape[-1:]:
-            raise ValueError(f"weight {tuple(w.shape)} does not read x {tuple(x.shape)}")
+        _expect_reader(w, x)
     if block is None:
         block = lambda ws: torch.cat([x @ w.T for w in ws], dim=-1)  # noqa: E731
     x_mean = mean_magnitude(x)
-    if not torch.isfinite(x_mean).all():
-        raise ValueError(f"x {tuple(x.shape)} holds NaN or infinity")
     losses = []
     with torch.no_grad():
         exact = block(weights)
@@ -155,7 +175,9 @@ def group_gram(x: Tensor, group_size: int) -> Tensor:
 
     In the last group, inputs that are missing count as 0.
     """
-    x = x.detach().flatten(0, -2)  # [T, K]
+    expect_dims("[..., K]", x=x)
+    expect_whole(1, group_size=group_size)
+    x = x.detach().reshape(-1, x.shape[-1])  # [T, K]
     size = group_layout(x.shape, group_size)[2]
     x = F.pad(x, (0, -x.shape[1] % size)).unflatten(1, (-1, size))  # [T, n_groups, G]
     return torch.einsum("tgi,tgj->gij", x, x) / len(x)
@@ -169,10 +191,10 @@ def search_clip(x: Tensor, w: Tensor, bits: int, group_size: int) -> Tensor:
     of the CLIP_GRID MAX_SHRINK limits max|w_g| (1 - i / CLIP_GRID).  With d = Q(...) - w_g and the
     Gram matrix of the group's inputs the error is d^T G d.  Each group is judged by itself.
     x [..., K]: calibration inputs (divided by s, if w [N, K] is multiplied by it).
-    Limit max|w_g| is plain rounding, so on x no group gets worse.
+    Limit max|w_g| is plain rounding, so on x no group gets worse.  Raises ValueError as
+    `search_scales`.
     """
-    if w.shape[1:] != x.shape[-1:]:
-        raise ValueError(f"weight {tuple(w.shape)} does not read x {tuple(x.shape)}")
+    _expect_reader(w, x)
     w = w.detach()
     gram = group_gram(x, group_size)  # [n_groups, G, G]
     largest = to_groups(w, group_size).abs().amax(-1)  # [N, n_groups]
@@ -194,5 +216,7 @@ def clip_weight(w: Tensor, limit: Tensor, group_size: int) -> Tensor:
         raise ValueError(
             f"limit {tuple(limit.shape)} must have one entry per group {tuple(groups.shape[:2])}"
         )
+    if not (limit >= 0).all():
+        raise ValueError("every limit must be at least 0")
     limit = limit.unsqueeze(-1)
     return from_groups(groups.clamp(-limit, limit), (w.shape[0], w.shape[1]))

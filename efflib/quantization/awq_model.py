@@ -31,10 +31,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from efflib.checks import expect_keys
 from efflib.models.groups import norm_groups
 from efflib.quantization.awq import ScaleSearch, clip_weight, search_clip, search_scales
 from efflib.quantization.linear import QuantizedWeight, dequantize_weight, quantize_weight
-from efflib.quantization.size import quantizable_linears
+from efflib.quantization.size import SKIP, quantizable_linears
 
 # linear -> the linear before it whose rows can take the factor, as last parts of their names
 ROW_PAIRS = {"self_attn.o_proj": "self_attn.v_proj", "mlp.down_proj": "mlp.up_proj"}
@@ -59,7 +60,7 @@ def _parent(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = ("lm_head",)) -> Calibration:
+def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calibration:
     """Run the model once on ids [B, T] and keep the inputs of linears and of their parents."""
     calls: dict[str, Call] = {}
     names = list(quantizable_linears(model, skip))
@@ -81,7 +82,7 @@ def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = ("lm_head",)) 
     return Calibration(inputs, calls)
 
 
-def row_pairs(model: nn.Module, skip: tuple[str, ...] = ("lm_head",)) -> dict[str, str]:
+def row_pairs(model: nn.Module, skip: tuple[str, ...] = SKIP) -> dict[str, str]:
     """{linear: the linear before it whose row i makes its input i}, full names."""
     linears = quantizable_linears(model, skip)
     pairs = {}
@@ -119,7 +120,7 @@ def search_model(
     calibration: Calibration,
     bits: int,
     group_size: int,
-    skip: tuple[str, ...] = ("lm_head",),
+    skip: tuple[str, ...] = SKIP,
 ) -> dict[str, ScaleSearch]:
     """{norm or linear whose input is scaled: its search}.
 
@@ -157,6 +158,7 @@ def input_scales(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> dict[
 def fold(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> nn.Module:
     """A copy of the model with the same function, W diag(s) for W, and 1 / s put in before it."""
     folded = copy.deepcopy(model)
+    expect_keys(dict(folded.named_modules()), searches=searches)
     before = row_pairs(folded, ())
     with torch.no_grad():
         for name, s in input_scales(folded, searches).items():
@@ -173,15 +175,17 @@ def quantized_weights(
     bits: int,
     group_size: int,
     clip: bool,
-    skip: tuple[str, ...] = ("lm_head",),
+    skip: tuple[str, ...] = SKIP,
 ) -> dict[str, QuantizedWeight]:
     """{linear: codes of its weight in the folded model, clipped before if `clip`}.
 
     folded, calibration, searches: of `fold`, `record` and `search_model` with the same skip.
     """
+    linears = quantizable_linears(folded, skip)
+    expect_keys(calibration.inputs, **{"inputs of the calibration": linears})
     scales = input_scales(folded, searches)
     codes = {}
-    for name, linear in quantizable_linears(folded, skip).items():
+    for name, linear in linears.items():
         w = linear.weight
         if clip and not name.endswith(NOT_CLIPPED):
             x = calibration.inputs[name]
@@ -194,6 +198,7 @@ def quantized_weights(
 def with_values(model: nn.Module, weights: Mapping[str, QuantizedWeight]) -> nn.Module:
     """A copy of the model whose linears hold the values that weights {name: codes} stand for."""
     model = copy.deepcopy(model)
+    expect_keys(dict(model.named_modules()), weights=weights)
     with torch.no_grad():
         for name, qw in weights.items():
             model.get_submodule(name).weight.copy_(dequantize_weight(qw))
@@ -206,7 +211,7 @@ def awq(
     bits: int,
     group_size: int,
     clip: bool = True,
-    skip: tuple[str, ...] = ("lm_head",),
+    skip: tuple[str, ...] = SKIP,
 ) -> nn.Module:
     """A copy of the model whose linears hold values of a b-bit grid, quantized by AWQ.
 

@@ -27,6 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from efflib.checks import expect_integers
+
 # Smallest normal float32, 2^-126.  A group of zeros would have s = 0; with any smaller s, 1 / s
 # overflows and 0 * inf is NaN.  A larger floor (torch.ao: 2^-23) coarsens groups of tiny weights.
 EPS = torch.finfo(torch.float32).tiny
@@ -54,7 +56,7 @@ def code_range(bits: int, symmetric: bool) -> tuple[int, int]:
     """
     if symmetric and bits == 1:
         raise ValueError("1 bit symmetric has no level but 0: use at least 2 bits, or asymmetric")
-    if not isinstance(bits, int) or not 1 <= bits <= 8:
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= 8:
         lowest = 2 if symmetric else 1
         raise ValueError(f"bits must be an integer from {lowest} to 8, got {bits!r}")
     if symmetric:
@@ -97,11 +99,18 @@ def affine_parameters(lo: Tensor, hi: Tensor, bits: int, symmetric: bool) -> tup
     return scale.clamp(min=EPS), zero.to(torch.int32)
 
 
+def _broadcasts(small: Tensor, x: Tensor) -> bool:
+    """Whether small is broadcastable to x, and x stays as it is."""
+    sizes = zip(reversed(small.shape), reversed(x.shape), strict=False)
+    return small.ndim <= x.ndim and all(a in (1, b) for a, b in sizes)
+
+
 def _unclamped_codes(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """round(x / s) + z as float32, before clamping.  Raises ValueError; see `quantize`."""
     if x.numel() == 0:
         raise ValueError(f"nothing to quantize: x has shape {tuple(x.shape)}")
-    if torch.broadcast_shapes(x.shape, scale.shape, zero.shape) != x.shape:
+    expect_integers(zero=zero)
+    if not (_broadcasts(scale, x) and _broadcasts(zero, x)):
         raise ValueError(
             f"scale {tuple(scale.shape)} and zero {tuple(zero.shape)} must broadcast to x "
             f"{tuple(x.shape)}"
@@ -133,7 +142,9 @@ def dequantize(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
 
     The difference is taken in int32: uint8 minus a zero point of uint8, or minus a 0-dimensional
     or Python integer, stays uint8 in torch, and 3 - 5 would be 254.
+    Raises ValueError for codes or zero points that are no integers.
     """
+    expect_integers(codes=codes, zero=zero)
     return (codes.to(torch.int32) - zero.to(torch.int32)) * scale
 
 
@@ -147,7 +158,7 @@ def fake_quantize(x: Tensor, scale: Tensor, zero: Tensor, bits: int, symmetric: 
     with torch.no_grad():
         codes = _unclamped_codes(x, scale, zero)
         inside = (codes >= qmin) & (codes <= qmax)
-        x_hat = dequantize(codes.clamp(qmin, qmax), scale, zero)
+        x_hat = dequantize(codes.clamp(qmin, qmax).to(torch.int32), scale, zero)
     # x - x.detach() is exactly 0 with derivative 1.  (x + (x_hat - x).detach(), the usual one
     # line, also passes the gradient where x is clipped, and there it loses bits of x_hat.)
     x = x.float()
@@ -167,7 +178,7 @@ def group_layout(shape: tuple[int, ...], granularity: Granularity) -> tuple[int,
         return 1, n * k, n * k
     if granularity == "channel":
         return n, k, k
-    if not isinstance(granularity, int) or granularity < 1:
+    if isinstance(granularity, bool) or not isinstance(granularity, int) or granularity < 1:
         raise ValueError(f'granularity is "tensor", "channel" or G >= 1, got {granularity!r}')
     return n, k, min(granularity, k)
 

@@ -26,12 +26,18 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims, expect_finite
 from efflib.quantization.linear import EPS
-from efflib.quantization.size import quantizable_linears
+from efflib.quantization.size import SKIP, quantizable_linears
 from efflib.quantization.w8a8 import int8_product
 
 THRESHOLD = 6.0
 QMAX = 127
+
+
+def _expect_threshold(threshold: float) -> None:
+    if not threshold > 0:
+        raise ValueError(f"threshold must be positive, got {threshold}")
 
 
 def outlier_columns(x: Tensor, threshold: float = THRESHOLD) -> Tensor:
@@ -39,9 +45,9 @@ def outlier_columns(x: Tensor, threshold: float = THRESHOLD) -> Tensor:
 
     Raises ValueError for a threshold that is not positive (0 would make every channel an outlier).
     """
-    if not threshold > 0:
-        raise ValueError(f"threshold must be positive, got {threshold}")
-    return (x.abs() >= threshold).flatten(0, -2).any(0)
+    _expect_threshold(threshold)
+    expect_dims("[..., K]", x=x)
+    return (x.abs() >= threshold).reshape(-1, x.shape[-1]).any(0)
 
 
 def vectorwise_codes(x: Tensor, absmax: Tensor) -> Tensor:
@@ -55,6 +61,8 @@ def vectorwise_codes(x: Tensor, absmax: Tensor) -> Tensor:
 
 def quantize_rows(w: Tensor) -> tuple[Tensor, Tensor]:
     """(codes [N, K] int8, absmax [N] float32) of w [N, K]; w ~ codes * absmax / 127."""
+    expect_dims("[N, K]", w=w)
+    expect_finite(w=w)
     absmax = w.abs().amax(1).float()  # [N]
     return vectorwise_codes(w, absmax), absmax
 
@@ -71,7 +79,8 @@ def llm_int8_linear(
     x [..., K] of any float dtype; codes [N, K] int8 and absmax [N] of `quantize_rows`; bias [N].
     Returns [..., N] in the dtype of x. Raises ValueError as `outlier_columns` and `int8_product`.
     """
-    rows = x.flatten(0, -2).float()  # [M, K]
+    expect_dims("[..., K]", x=x)
+    rows = x.reshape(-1, x.shape[-1]).float()  # [M, K]
     outlier = outlier_columns(rows, threshold)  # [K] bool
     x_absmax = rows.masked_fill(rows.abs() >= threshold, 0).abs().amax(1)  # [M]
     x_codes = vectorwise_codes(rows.masked_fill(outlier, 0), x_absmax)  # [M, K]
@@ -89,6 +98,7 @@ class LLMInt8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear, threshold: float = THRESHOLD) -> None:
         super().__init__()
+        _expect_threshold(threshold)
         self.threshold = threshold
         codes, absmax = quantize_rows(linear.weight.detach())
         self.register_buffer("codes", codes)
@@ -101,7 +111,7 @@ class LLMInt8Linear(nn.Module):
 
 
 def llm_int8(
-    model: nn.Module, threshold: float = THRESHOLD, skip: tuple[str, ...] = ("lm_head",)
+    model: nn.Module, threshold: float = THRESHOLD, skip: tuple[str, ...] = SKIP
 ) -> nn.Module:
     """A copy of the model with every linear but those of `skip` as an `LLMInt8Linear`.
 

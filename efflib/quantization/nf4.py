@@ -32,7 +32,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efflib.quantization.size import quantizable_linears
+from efflib.checks import expect_dims, expect_finite
+from efflib.quantization.size import SKIP, quantizable_linears
 
 OFFSET = 0.9677083  # of the outermost levels: 1 - (1/30 + 1/32) / 2, half a step of 15 and of 16
 BLOCK, SCALE_BLOCK = 64, 256  # weights that share an a; a's that share a second scale
@@ -69,6 +70,8 @@ def nearest_code(x: Tensor, codebook: Tensor) -> Tensor:
 
     codebook: rising. x outside of it takes the end.
     """
+    if x.isnan().any():
+        raise ValueError(f"x {tuple(x.shape)} holds NaN, and no level is nearest to it")
     middles = (codebook[1:] + codebook[:-1]) / 2
     return torch.bucketize(x, middles)  # the number of middles < x
 
@@ -102,6 +105,8 @@ def _scaled(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 def quantize_scales(a: Tensor) -> Scales:
     """Double quantization of a [blocks] float32."""
+    expect_dims("[blocks]", a=a)
+    expect_finite(a=a)
     mean = a.mean()
     scaled, second = _scaled(_blocks(a - mean, SCALE_BLOCK))
     codes = nearest_code(scaled, dynamic_codebook().to(a.device))
@@ -141,6 +146,8 @@ def dequantize_nf4(q: NF4Weight) -> Tensor:
 def nf4_bits(shape: tuple[int, ...], double: bool = True) -> int:
     """Total bits of a tensor in NF4: codes, scales, and with `double` theirs and the mean."""
     n = math.prod(shape)
+    if n < 1:
+        raise ValueError(f"shape {tuple(shape)} holds no weight")
     blocks = math.ceil(n / BLOCK)
     if not double:
         return 4 * n + SCALE_BITS * blocks
@@ -177,9 +184,7 @@ class NF4Linear(nn.Module):
         return F.linear(x, self.weight_hat().to(x.dtype), self.bias)
 
 
-def nf4_model(
-    model: nn.Module, double: bool = True, skip: tuple[str, ...] = ("lm_head",)
-) -> nn.Module:
+def nf4_model(model: nn.Module, double: bool = True, skip: tuple[str, ...] = SKIP) -> nn.Module:
     """A copy of the model with every linear of `quantizable_linears` as an `NF4Linear`."""
     model = copy.deepcopy(model)
     for name, linear in quantizable_linears(model, skip).items():

@@ -56,6 +56,8 @@ def pack(codes: Tensor, bits: int = 4, order: tuple[int, ...] | None = None) -> 
     """
     order = _fields(bits, order)
     expect_integers(codes=codes)
+    if codes.ndim == 0:
+        raise ValueError("codes must be [..., M], got a single number")
     if codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < 2**bits:
         low, high = int(codes.min()), int(codes.max())
         raise ValueError(f"codes must be in [0, {2**bits - 1}], got {low} to {high}")
@@ -105,6 +107,7 @@ def unpack_awq(words: Tensor) -> Tensor:
 
 def pack_compressed_tensors(codes: Tensor) -> Tensor:
     """Signed 4-bit codes -8 .. 7 of W [N, K] -> compressed-tensors' words [N, ceil(K / 8)]."""
+    expect_integers(codes=codes)
     return pack(codes.to(torch.int32) + 8, 4, PLAIN)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from efflib.quantization.kmeans import dequantize_kmeans_weight, kmeans_quantize_weight
 from efflib.quantization.linear import Granularity, dequantize_weight, quantize_weight
-from efflib.quantization.size import model_bits, quantizable_linears
+from efflib.quantization.size import SKIP, model_bits, quantizable_linears
 
 
 def _round_trip(
@@ -37,7 +37,7 @@ def quantize_model(
     granularity: Granularity,
     symmetric: bool = False,
     method: str = "linear",
-    skip: tuple[str, ...] = ("lm_head",),
+    skip: tuple[str, ...] = SKIP,
 ) -> tuple[nn.Module, int]:
     """(copy of model with quantized nn.Linear weights, its total size in bits).
 

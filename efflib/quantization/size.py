@@ -17,8 +17,10 @@ import math
 
 from torch import nn
 
+from efflib.checks import expect_names, expect_whole, is_named
 from efflib.quantization.linear import Granularity, code_range, group_count
 
+SKIP = ("lm_head",)  # what is kept in float unless a caller says otherwise
 FLOAT_BITS = 16  # of a parameter that is not quantized, a scale, or a codebook entry
 
 
@@ -36,6 +38,7 @@ def weight_bits(
     Raises ValueError for bits, a granularity or a shape that `quantize_weight` would not take.
     """
     code_range(bits, symmetric)
+    expect_whole(scale_bits=scale_bits, zero_bits=zero_bits or 0)
     metadata = scale_bits
     if not symmetric:
         metadata += bits if zero_bits is None else zero_bits
@@ -47,6 +50,7 @@ def codebook_bits(
 ) -> int:
     """Total bits of a k-means quantized weight [N, K] = shape: codes and codebooks."""
     code_range(bits, symmetric=False)
+    expect_whole(entry_bits=entry_bits)
     return math.prod(shape) * bits + group_count(shape, granularity) * 2**bits * entry_bits
 
 
@@ -57,20 +61,19 @@ def bits_per_weight(total_bits: int, shape: tuple[int, ...]) -> float:
     return total_bits / math.prod(shape)
 
 
-def quantizable_linears(
-    model: nn.Module, skip: tuple[str, ...] = ("lm_head",)
-) -> dict[str, nn.Linear]:
+def quantizable_linears(model: nn.Module, skip: tuple[str, ...] = SKIP) -> dict[str, nn.Linear]:
     """{name: nn.Linear} of the layers that are quantized: those that nothing else needs in float.
 
     Left out: names that contain an entry of skip as whole components ("lm_head", "layers.0",
     "mlp"), and weights that are the same Parameter as one of a module left out, e.g. an output
-    layer tied to the embedding.
+    layer tied to the embedding.  Raises ValueError for a skip that is one string, and for an entry
+    that names no module, except "lm_head", which not every model has.
     """
+    expect_names(model, skip=skip, optional=SKIP)
     modules = list(model.named_modules(remove_duplicate=False))  # a shared one under every name
     linears, in_float = {}, set()
     for name, module in modules:
-        skipped = any(f".{entry}." in f".{name}." for entry in skip)
-        if isinstance(module, nn.Linear) and not skipped:
+        if isinstance(module, nn.Linear) and not is_named(name, skip):
             linears[name] = module
         else:
             in_float.update(id(parameter) for parameter in module.parameters(recurse=False))
@@ -83,7 +86,7 @@ def model_bits(
     granularity: Granularity = "tensor",
     symmetric: bool = False,
     method: str = "linear",
-    skip: tuple[str, ...] = ("lm_head",),
+    skip: tuple[str, ...] = SKIP,
 ) -> int:
     """Total bits of the model that `quantize_model` with these arguments returns.
 

@@ -26,9 +26,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims, expect_finite, expect_integers, expect_keys
 from efflib.models.groups import norm_groups
 from efflib.quantization.linear import affine_parameters, dequantize, quantize
-from efflib.quantization.size import quantizable_linears
+from efflib.quantization.size import SKIP, quantizable_linears
 
 FLOOR = 1e-5  # of channel maxima and of smoothing scales, as in the authors' code
 BITS = 8
@@ -40,9 +41,11 @@ def channel_maxima(model: nn.Module, batches: Tensor) -> dict[str, Tensor]:
 
     batches: token ids [B, T], run one sample at a time.
     """
+    expect_dims("[B, T]", batches=batches)
+    expect_integers(batches=batches)
     maxima: dict[str, Tensor] = {}
     hooks = []
-    for name, linear in quantizable_linears(model, skip=("lm_head",)).items():
+    for name, linear in quantizable_linears(model, skip=SKIP).items():
 
         def remember(module: nn.Module, args: tuple, name: str = name) -> None:
             now = args[0].detach().abs().flatten(0, -2).amax(0)  # [K]
@@ -63,13 +66,21 @@ def smoothing_scales(x_max: Tensor, weights: list[Tensor], alpha: float) -> Tens
     """s_j = max|X_j|^alpha / max|W_:j|^(1 - alpha), over all linears that share the input.
 
     x_max [K]; weights [N_i, K] of the linears; 0 <= alpha <= 1. Returns s [K] > 0.
-    Raises ValueError for another alpha, or weights that do not read K channels.
+    Raises ValueError for another alpha, weights that do not read K channels, or values that are
+    not finite.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha must be from 0 to 1, got {alpha}")
+    if not weights:
+        raise ValueError("no weights: need at least one [N, K]")
+    expect_dims("[K]", x_max=x_max)
+    expect_finite(x_max=x_max)
+    if (x_max < 0).any():
+        raise ValueError("x_max must be maxima of |X|, got one below 0")
     for w in weights:
         if w.shape[1:] != x_max.shape:
             raise ValueError(f"weight {tuple(w.shape)} does not read {x_max.shape[0]} channels")
+        expect_finite(w=w)
     w_max = torch.cat([w.detach() for w in weights]).abs().amax(0).clamp(min=FLOOR)  # [K]
     return (x_max.clamp(min=FLOOR) ** alpha / w_max ** (1 - alpha)).clamp(min=FLOOR)
 
@@ -82,6 +93,7 @@ def smooth(model: nn.Module, maxima: dict[str, Tensor], alpha: float) -> nn.Modu
     """
     model = copy.deepcopy(model)
     for group in norm_groups(model):
+        expect_keys(maxima, maxima=group.linears)
         x_max = maxima[next(iter(group.linears))]  # one input, so one maximum for all of them
         s = smoothing_scales(x_max, [m.weight for m in group.linears.values()], alpha)
         with torch.no_grad():
@@ -144,7 +156,10 @@ def w8a8(
     kind: `w8a8.Int8Linear` computes with integers.
     """
     model = copy.deepcopy(model)
-    for name, linear in quantizable_linears(model, skip=("lm_head",)).items():
+    linears = quantizable_linears(model, skip=SKIP)
+    if maxima is not None:
+        expect_keys(maxima, maxima=linears)
+    for name, linear in linears.items():
         x_max = None if maxima is None else maxima[name]
         model.set_submodule(name, kind(linear, activations, x_max))
     return model

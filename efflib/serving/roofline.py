@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from torch import nn
 
+from efflib.checks import expect_whole
 from efflib.models.llama import LlamaConfig
 from efflib.quantization.size import model_bits
 
@@ -49,6 +50,8 @@ RTX_4090 = Machine(1.008e12, 165.2e12)  # NVIDIA Ada whitepaper; fp16 with fp32 
 
 def kv_bytes(config: LlamaConfig, tokens: int, bits: int = FLOAT_BITS) -> float:
     """Bytes of the keys and values of one sequence of so many tokens."""
+    expect_whole(tokens=tokens)
+    expect_whole(1, bits=bits)
     heads = config.num_key_value_heads * config.head_dim
     return 2 * config.num_hidden_layers * heads * tokens * bits / 8
 
@@ -62,6 +65,7 @@ def decode_step(
     "meta".  lm_head stays in 16 bits; a token table that is not also lm_head is not read.
     """
     config = model.config
+    expect_whole(1, group_size=group_size)
     stored = model_bits(model, bits, group_size if bits else "tensor")
     embedding = config.vocab_size * config.hidden_size
     parameters = sum(p.numel() for p in model.parameters())
@@ -76,8 +80,7 @@ def decode_step(
 
 def step_seconds(step: Step, machine: Machine, batch: int = 1) -> float:
     """The least time of a step with `batch` sequences.  Raises ValueError for batch < 1."""
-    if batch < 1:
-        raise ValueError(f"batch={batch} must be at least 1")
+    expect_whole(1, batch=batch)
     reading = (step.weights + batch * step.kv) / machine.bandwidth
     return max(reading, batch * step.flops / machine.peak)
 

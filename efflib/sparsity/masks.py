@@ -24,6 +24,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from efflib.checks import expect_whole
+
 Pattern = float | tuple[int, int]  # the share of zeros, or (n, m): n kept of every m
 Scope = Literal["row", "layer"]  # among which scores the lowest are looked for
 
@@ -58,6 +60,7 @@ def keep_n_of_m(scores: Tensor, n: int, m: int) -> Tensor:
     Raises ValueError for other n and m, or scores that hold NaN.
     """
     _check(scores)
+    expect_whole(n=n, m=m)
     if not (0 <= n <= m and m >= 1):
         raise ValueError(f"need 0 <= n <= m and m >= 1, got n={n}, m={m}")
     if scores.shape[1] % m:
@@ -68,8 +71,12 @@ def keep_n_of_m(scores: Tensor, n: int, m: int) -> Tensor:
 
 def keep(scores: Tensor, pattern: Pattern, scope: Scope = "row") -> Tensor:
     """`keep_share` for a number, `keep_n_of_m` (always within rows) for a pair. [N, K] bool"""
-    if isinstance(pattern, tuple):
+    if isinstance(pattern, tuple | list):
+        if len(pattern) != 2:
+            raise ValueError(f"pattern is a share of zeros or a pair (n, m), got {pattern}")
         return keep_n_of_m(scores, *pattern)
+    if not isinstance(pattern, int | float):
+        raise ValueError(f"pattern is a share of zeros or a pair (n, m), got {pattern!r}")
     return keep_share(scores, pattern, scope)
 
 

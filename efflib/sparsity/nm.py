@@ -21,6 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from efflib.checks import expect_dims
+
 KEPT, GROUP = 2, 4
 INDEX_BITS = 2  # a place among four
 PER_BYTE = 8 // INDEX_BITS
@@ -61,7 +63,13 @@ def compress(w: Tensor) -> Compressed:
 
 def decompress(stored: Compressed) -> Tensor:
     """The weight [N, K] that was stored."""
+    expect_dims("[N, K / 2]", values=stored.values)
     n, half = stored.values.shape
+    if stored.indices.shape != (n, half // PER_BYTE) or stored.indices.dtype != torch.uint8:
+        raise ValueError(
+            f"values {n, half} need uint8 indices {n, half // PER_BYTE}, got "
+            f"{stored.indices.dtype} {tuple(stored.indices.shape)}"
+        )
     shifts = INDEX_BITS * torch.arange(PER_BYTE, device=stored.values.device)
     places = (stored.indices.long().unsqueeze(-1) >> shifts) & (GROUP - 1)  # [N, K / 8, 4]
     places = places.reshape(n, -1, KEPT)  # [N, K / 4, 2]
@@ -72,6 +80,6 @@ def decompress(stored: Compressed) -> Tensor:
 def compressed_bits(shape: tuple[int, int], value_bits: int = 16) -> int:
     """Bits of a 2:4 weight [N, K] = shape: K / 2 values a row and an index for each."""
     n, k = shape
-    if k % GROUP:
+    if n < 1 or k < 1 or k % GROUP:
         raise ValueError(f"rows of {tuple(shape)} do not divide into groups of {GROUP}")
     return n * (k // GROUP) * KEPT * (value_bits + INDEX_BITS)

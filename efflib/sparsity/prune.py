@@ -19,6 +19,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims, expect_integers
 from efflib.quantization.size import quantizable_linears
 from efflib.sparsity.masks import apply_mask
 
@@ -66,8 +67,8 @@ def prune_sequentially(model: nn.Module, ids: Tensor, rule: Rule) -> nn.Module:
     """
     if model.training:
         raise ValueError("calibration in training mode: call model.eval() before")
-    if ids.ndim != 2 or ids.numel() == 0:
-        raise ValueError(f"need calibration ids [n, T], got shape {tuple(ids.shape)}")
+    expect_dims("[n, T]", ids=ids)
+    expect_integers(ids=ids)
     pruned = copy.deepcopy(model)
     _, blocks = find_blocks(pruned)
     inputs = _inputs_of(pruned, blocks[0], ids)  # one (hidden, other arguments) per text

@@ -18,6 +18,7 @@ Where implementations differ
 
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims
 from efflib.sparsity.masks import Pattern, keep
 from efflib.sparsity.prune import prune_sequentially
 
@@ -27,7 +28,8 @@ def input_norms(x: Tensor) -> Tensor:
 
     The squares are summed in float64: over a million tokens float32 would lose small ones.
     """
-    return x.detach().double().flatten(0, -2).square().sum(0).sqrt().float()
+    expect_dims("[..., K]", x=x)
+    return x.detach().double().reshape(-1, x.shape[-1]).square().sum(0).sqrt().float()
 
 
 def wanda_scores(w: Tensor, norms: Tensor) -> Tensor:

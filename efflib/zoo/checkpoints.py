@@ -6,12 +6,14 @@ reads, so a truncated download or a half-written file is named instead of giving
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from efflib.attention.zero_sink import with_zero
+from efflib.checks import nearest
 from efflib.models.checkpoint import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
 from efflib.models.llama import Llama, sdpa
 
@@ -19,6 +21,7 @@ FOLDER = Path(__file__).parent / "checkpoints"
 HASHES = "hashes.json"
 TOKENIZER = "tokenizer.json"
 ZERO_SINK = "zero_sink"  # key of config.json that only this package knows
+HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 CHECKED = (CONFIG_FILE, WEIGHTS_FILE)
 
 
@@ -83,22 +86,28 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
     """A model by name, in fp32 and eval mode; a fresh one at every call.
 
     A name of the zoo ("target", "draft") gives our `Llama`. Any other name goes to
-    ``transformers``: a local folder in Hugging Face's layout, or a hub name where there is a
-    network; its forward returns an object with ``.logits``.
+    ``transformers``: a local folder in Hugging Face's layout, or a model of the hub, "owner/name",
+    for which alone the network is asked; its forward returns an object with ``.logits``.
 
     Raises:
         CorruptCheckpoint: a shipped file is missing or damaged.
         ValueError: nothing of that name, here or at the hub.
     """
-    if name in names(folder):
+    known = names(folder)
+    if name in known:
         for file in CHECKED:
             verify(f"{name}/{file}", folder)
         return load_unchecked(folder / name)
-    return _load_with_transformers(name, folder)
+    missing = f"no model {name!r} in the zoo ({', '.join(known)})"
+    if not (name and Path(name).is_dir()) and not HUB_NAME.fullmatch(name):
+        raise ValueError(
+            f"{missing}{nearest(name, known)}; a model elsewhere is a folder that exists, or "
+            '"owner/name" at the hub'
+        )
+    return _load_with_transformers(name, missing)
 
 
-def _load_with_transformers(name: str, folder: Path) -> nn.Module:
-    missing = f"no model {name!r} in the zoo ({', '.join(names(folder))})"
+def _load_with_transformers(name: str, missing: str) -> nn.Module:
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.checks import expect_dims
 from efflib.zoo import corpus
 from efflib.zoo.tokenizer import BEGIN_ID, load_tokenizer, text_ids
 
@@ -58,6 +59,7 @@ def token_losses(model: nn.Module, text: Tensor, context: int, stride: int) -> T
     Raises:
         ValueError: unless 1 <= stride <= context.
     """
+    expect_dims("[S, L]", text=text)
     if not 1 <= stride <= context:
         raise ValueError(f"stride={stride} must be in [1, context={context}]")
     device = next(model.parameters()).device

@@ -14,6 +14,7 @@ the weights are extraordinary too, and smoothing with alpha = 0 just undoes it.)
 """
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ def outlier_offset(width: int, channels: int, offset: float, seed: int = 0) -> T
 
     Raises ValueError unless 0 <= channels <= width.
     """
+    if not math.isfinite(offset):
+        raise ValueError(f"offset must be finite, got {offset}")
     if not 0 <= channels <= width:
         raise ValueError(f"channels must be from 0 to the width {width}, got {channels}")
     generator = torch.Generator().manual_seed(seed)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efflib.checks import expect_dims
 from efflib.models.llama import Llama
 
 FIRST_QUERY = 32  # earlier queries see too few keys for the share to mean anything
@@ -16,6 +17,9 @@ def begin_attention(model: Llama, ids: Tensor, zero_sink: bool = False) -> Tenso
     ids [B, T] with the begin token at position 0, T > FIRST_QUERY.  zero_sink: of a model whose
     softmax has an extra zero; the share is that of the zero, which has the begin token's part.
     """
+    expect_dims("[B, T]", ids=ids)
+    if ids.shape[1] <= FIRST_QUERY:
+        raise ValueError(f"ids {tuple(ids.shape)} must have more than {FIRST_QUERY} tokens")
     shares = []
 
     def recording(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from efflib.checks import expect_whole
 from efflib.zoo import corpus
 from efflib.zoo.tokenizer import BEGIN_ID, text_ids
 
@@ -16,6 +17,7 @@ def calibration(split: corpus.Split, n: int, length: int, seed: int = 0) -> Tens
         ValueError: unless n >= 1 and 2 <= length <= the split's length.
     """
     text = text_ids(split, held_out=False)
+    expect_whole(n=n, length=length)
     if n < 1 or not 2 <= length <= len(text):
         raise ValueError(f"need n >= 1 and 2 <= length <= {len(text)}, got n={n}, length={length}")
     generator = torch.Generator().manual_seed(seed)

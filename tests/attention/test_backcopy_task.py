@@ -68,6 +68,19 @@ def test_a_short_training_learns():
     assert sum(losses[-5:]) < 0.85 * sum(losses[:5])  # seen: 0.61, 0.73, 0.68
 
 
+def test_what_does_not_fit_is_named():
+    task, generator = make_task(), torch.Generator()
+    with pytest.raises(ValueError, match="length=-1 must be"):
+        sample(task, 2, -1, generator)
+    with pytest.raises(ValueError, match="n=-2 must be"):
+        sample(task, -2, 1, generator)
+    ids = sample(task, 2, 5, generator)
+    with pytest.raises(ValueError, match=r"logits \(2, 6, 64\) are not of ids \(2, 6\)"):
+        excess_loss(task, torch.zeros(2, 6, 64), ids)
+    with pytest.raises(ValueError, match="steps=-1 must be"):
+        next(train(one_head_model(), task, -1))
+
+
 def test_too_many_triggers_are_refused():
     with pytest.raises(ValueError, match="triggers=62"):
         make_task(64, 62)

@@ -208,10 +208,14 @@ def test_what_does_not_fit_is_named():
         StreamingCache(0, (), THETA)
     with pytest.raises(ValueError, match="theta=0 must be positive"):
         StreamingCache(4, (), 0)
+    with pytest.raises(ValueError, match=r"pinned\[0\]=0.5 must be an integer"):
+        StreamingCache(4, (0.5,), THETA)
+    with pytest.raises(ValueError, match=r"tokens must be \[S\], got \(1, 4\)"):
+        survivors(torch.arange(4)[None], (), 3)
     with pytest.raises(ValueError, match="size=0"):
         recomputed_logits(MODEL, ids, 0, torch.tensor([3]))
     for at in ([8], [-1]):
-        with pytest.raises(ValueError, match=r"at=\[.*\] must be in \[0, 7\]"):
+        with pytest.raises(ValueError, match=f"at must be from 0 to 7, got {at[0]} to {at[0]}"):
             recomputed_logits(MODEL, ids, 4, torch.tensor(at))
     with pytest.raises(ValueError, match=r"ids must be a non-empty \[B, T\], got \(8,\)"):
         stream_logits(MODEL, ids[0], KVCache())

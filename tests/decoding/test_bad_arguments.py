@@ -8,6 +8,7 @@ from tiny_models import ids_of, tiny
 
 from efflib.decoding import beam, sampling, speculative
 from efflib.decoding.sampling import Sampling, draw, filtered_probabilities, keep_top_k
+from efflib.models import KVCache
 
 MODEL, IDS = tiny(0), ids_of(1, 1, 4)
 
@@ -37,8 +38,8 @@ RUNS = [
         (IDS[0], 3, r"prompt must be a non-empty \[B, T\], got \(4,\)"),
         (IDS[:, :0], 3, r"prompt must be a non-empty \[B, T\], got \(1, 0\)"),
         (IDS.float(), 3, "prompt must be integers, got torch.float32"),
-        (IDS + 61, 3, r"ids of the prompt must be in \[0, 60\], got"),
-        (IDS - 61, 3, r"ids of the prompt must be in \[0, 60\], got"),
+        (IDS + 61, 3, "prompt must be from 0 to 60, got"),
+        (IDS - 61, 3, "prompt must be from 0 to 60, got"),
     ],
 )
 def test_every_way_to_generate_checks_its_prompt(run, prompt, n, message):
@@ -59,6 +60,8 @@ def test_speculation_asks_for_one_vocabulary_and_one_prompt():
         speculated(IDS.expand(2, 4), 3)
     with pytest.raises(ValueError, match="gamma=0 must be"):
         speculative.speculative_generate(MODEL, MODEL, IDS, 3, gamma=0)
+    with pytest.raises(ValueError, match="gamma=-1"):
+        speculative.propose(MODEL, IDS, -1, KVCache(), Sampling(), None)
     with pytest.raises(ValueError, match="gamma=-1"):
         speculative.expected_tokens(0.5, -1)
     with pytest.raises(ValueError, match=r"\(3,\) and \(3, 5\)"):
@@ -89,6 +92,8 @@ def test_logits_without_an_order_are_refused():
     for greedy in (True, False):
         with pytest.raises(ValueError, match=r"logits \(3,\) hold NaN"):
             filtered_probabilities(logits, Sampling(0.0 if greedy else 1.0))
+    with pytest.raises(ValueError, match=r"p=0.0 must be in \(0, 1\]"):
+        sampling.keep_top_p(torch.zeros(3), 0.0)
     with pytest.raises(ValueError, match="k=0"):
         keep_top_k(torch.zeros(3), 0)
     with pytest.raises(ValueError, match=r"logits must be a non-empty \[..., V\], got \(0,\)"):

@@ -51,8 +51,12 @@ def test_targets_are_whole_components_of_names():
 
     assert len(found(ATTENTION)) == 4 and len(found(ALL)) == 14 and len(found(("layers.0",))) == 7
     for part in ("proj", "layers.0.self"):
-        with pytest.raises(ValueError, match="no linear of Llama is named by targets"):
-            found((part,))
+        with pytest.raises(ValueError, match=f"targets: no module of Llama is named '{part}'"):
+            found(("q_proj", part))
+    with pytest.raises(ValueError, match=r"targets='q_proj' is one string: write \('q_proj',\)"):
+        found("q_proj")
+    with pytest.raises(ValueError, match="no linear of Llama is named by targets"):
+        found(("norm",))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 8), st.sampled_from([0.5, 1.0, 16.0]))
@@ -168,5 +172,5 @@ def test_adamw_holds_what_is_counted():
 
 def test_bad_input_is_named():
     for r, dropout in ((0, 0.0), (2, 1.0), (2, -0.1)):
-        with pytest.raises(ValueError, match=f"r={r}, dropout={dropout}"):
+        with pytest.raises(ValueError, match=f"r={r} must be|dropout={dropout}"):
             add_lora(llama(), r, 1, ATTENTION, dropout)

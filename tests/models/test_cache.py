@@ -75,6 +75,15 @@ def test_keys_and_values_that_do_not_fit_are_refused(make):
     assert k.shape == (2, 3, 5, 8)
 
 
+def test_rows_that_are_not_in_the_batch_are_refused():
+    cache = KVCache()
+    cache.append(0, entry(4), entry(4))
+    with pytest.raises(ValueError, match="rows must be from 0 to 1, got 0 to 2"):
+        cache.reorder(torch.tensor([0, 2]))
+    with pytest.raises(ValueError, match="rows must be integers"):
+        cache.reorder(torch.tensor([0.0, 1.0]))
+
+
 def test_negative_lengths_are_refused():
     cache = KVCache()
     cache.append(0, entry(4), entry(4))

@@ -266,10 +266,28 @@ def test_errors_name_the_bad_value(tmp_path):
         LlamaConfig.from_dict({**TINY.to_dict(), "rope_scaling": {"rope_type": "yarn"}})
     with pytest.raises(ValueError, match="lacks factor, low_freq_factor"):
         LlamaConfig.from_dict({**TINY.to_dict(), "rope_scaling": {"rope_type": "llama3"}})
+    with pytest.raises(ValueError, match="num_key_value_heads=0 must be an integer of at least 1"):
+        LlamaConfig(num_key_value_heads=0, **SHAPE)
+    with pytest.raises(ValueError, match="rope_theta > 0"):
+        dataclasses.replace(TINY, rope_theta=0.0)
+    with pytest.raises(ValueError, match="the config lacks hidden_size, intermediate_size"):
+        LlamaConfig.from_dict({"vocab_size": 3})
+    ids = ids_of(1, 2, 5)
+    with pytest.raises(ValueError, match="ids must be integers, got torch.float32"):
+        tiny()(ids.float())
+    with pytest.raises(ValueError, match=r"positions \(3,\) must be \[T\] or \[B, T\]"):
+        tiny()(ids, positions=torch.arange(3))
+    with pytest.raises(ValueError, match="mask must be bool.*got torch.float32"):
+        tiny()(ids, mask=torch.ones(5, 5))
+    with pytest.raises(ValueError, match="even d=3"):
+        rotate(torch.zeros(1, 1, 2, 3), torch.arange(2), 100.0)
     with pytest.raises(FileNotFoundError, match="config.json"):
         from_pretrained(tmp_path)
     save_pretrained(tiny(), tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
     with pytest.raises(ValueError, match="model.safetensors"):
+        from_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json is not JSON"):
         from_pretrained(tmp_path)

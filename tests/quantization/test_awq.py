@@ -246,7 +246,7 @@ def test_bad_input_is_named():
         search_scales(x, [w[:, 1:]], 4, 8)
     with pytest.raises(ValueError, match=r"weight \(12, 31\) does not read x \(1, 40, 32\)"):
         search_clip(x, w[:, 1:], 4, 8)
-    with pytest.raises(ValueError, match=r"x \(1, 40, 32\) holds NaN or infinity"):
+    with pytest.raises(ValueError, match=r"x \(1, 40, 32\) must be finite, got NaN or infinity"):
         search_scales(torch.full_like(x, float("nan")), [w], 4, 8)
     with pytest.raises(ValueError, match="no finite loss among"):
         search_scales(x, [w], 4, 8, block=lambda ws: ws[0] / 0)

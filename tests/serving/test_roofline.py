@@ -49,6 +49,17 @@ def test_at_the_ridge_reading_and_computing_take_the_same_time(step, machine):
         assert reading == pytest.approx(b * step.flops / machine.peak, rel=1e-6)
 
 
+def test_what_does_not_fit_is_named():
+    model = llama_2_7b()
+    for options, message in (
+        ({"bits": 4, "group_size": 0}, "group_size=0 must be"),
+        ({"tokens": -1}, "tokens=-1 must be"),
+        ({"bits": 9}, "bits must be an integer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            r.decode_step(model, **options)
+
+
 def test_without_sequences_there_is_no_step():
     with pytest.raises(ValueError, match="batch=0"):
         r.tokens_per_second(r.Step(1.0, 0.0, 1.0), r.RTX_4090, 0)

@@ -188,6 +188,33 @@ def test_an_unknown_name_lists_the_zoo():
         zoo.load("./no-such-folder")
 
 
+@pytest.mark.parametrize("name", ["Target", "targt", "drafts", "gpt2", "", "no/such/folder"])
+def test_a_name_that_is_no_model_is_refused_without_a_network(name, monkeypatch):
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", None)  # nobody is asked
+    with pytest.raises(ValueError, match=f"no model {name!r} in the zoo") as caught:
+        zoo.load(name)
+    near = {"Target": "target", "targt": "target", "drafts": "draft"}.get(name)
+    assert near is None or f"the nearest is {near!r}; a model elsewhere" in str(caught.value)
+    assert '"owner/name" at the hub' in str(caught.value)
+
+
+def test_a_name_with_an_owner_is_asked_of_the_hub(monkeypatch):
+    from transformers import AutoModelForCausalLM
+
+    asked = []
+
+    def answer(name, **options):
+        asked.append(name)
+        raise OSError("no such repository")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", answer)
+    with pytest.raises(ValueError, match="could not load it: no such repository"):
+        zoo.load("nobody/nothing-1.0")
+    assert asked == ["nobody/nothing-1.0"]
+
+
 def test_importing_the_zoo_loads_nothing_and_unknown_attributes_fail():
     code = "import sys; from efflib import zoo; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -124,6 +124,14 @@ def test_all_tokens_are_used_by_default():
     assert evaluation.SEGMENTS == 16
 
 
+def test_texts_of_another_shape_are_named():
+    model = model_of(0)
+    with pytest.raises(ValueError, match=r"ids \(1, 32\) must have more than 32 tokens"):
+        begin_attention(model, torch.zeros(1, FIRST_QUERY, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"text must be a non-empty \[S, L\], got \(40,\)"):
+        token_losses(model, torch.zeros(40, dtype=torch.long), 8, 4)
+
+
 def test_begin_attention_is_the_share_of_key_zero():
     model = model_of(2)
     ids = torch.randint(1, VOCAB_SIZE, (2, FIRST_QUERY + 5))
