@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.errors import StorageError, file_trouble, files_told
@@ -21,6 +21,8 @@ from autograder.nbgrader.executed import write_executed
 from autograder.nbgrader.gradebook import Late, ensure_assignment, write_scores
 from autograder.nbgrader.marking import write_marking_pages
 from autograder.nbgrader.pages import write_page
+
+MARKUP = '<>&"`'
 
 
 class Recorded(NamedTuple):
@@ -61,6 +63,26 @@ def record(
             write_marking_pages(coursedir, gradebook, lab)
 
 
+def record_name(gradebook: Gradebook, student: str, name: str) -> None:
+    """The person's name, "First Last" or "Last, First"; one that stands there already stays.
+
+    It may come from the name of a folder, so nothing in it becomes markup on formgrader's pages.
+    """
+    name = "".join(c for c in name if c.isprintable() and c not in MARKUP).strip()
+    if not name:
+        return
+    try:
+        known = gradebook.find_student(student)
+    except MissingEntry:
+        known = None
+    if known is not None and (known.first_name or known.last_name):
+        return
+    last, comma, first = (part.strip() for part in name.partition(","))
+    if not comma:
+        first, _, last = name.rpartition(" ")
+    gradebook.update_or_create_student(student, first_name=first, last_name=last)
+
+
 def record_one(
     gradebook: Gradebook,
     coursedir: CourseDirectory,
@@ -72,6 +94,7 @@ def record_one(
     """Rows first: whatever is missing beside them is seen by the next run, and written then."""
     try:
         with database_told(coursedir):
+            record_name(gradebook, result.student, submission.name)
             if result.status == "missing":
                 gradebook.update_or_create_student(result.student)
                 return Recorded(result)

@@ -1,5 +1,6 @@
 """Results are recorded as they come; one that cannot be is that student's row; nothing twice."""
 
+import dataclasses
 import errno
 import os
 import shutil
@@ -320,3 +321,23 @@ def test_kill_9_leaves_no_half_rows_and_going_on_gives_the_same(course, tmp_path
     for student in STUDENTS:
         page = Path("feedback", student, lab.name, "toy.html")
         assert (root / page).read_bytes() == (whole / page).read_bytes()
+
+
+def test_names_of_people_reach_formgrader_and_what_stands_there_stays(course):
+    root, lab, rows, results = course
+    names = ("Ada Lovelace King", "Byron, Bob <b>'s</b>", "", "Dora")
+    rows = [dataclasses.replace(row, name=name) for row, name in zip(rows, names, strict=True)]
+    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as gradebook:
+        gradebook.update_or_create_student("dora", first_name="D.", last_name="by hand")
+    nbcourse.record(root, lab, results, rows)
+    before = files(root)
+    nbcourse.record(root, lab, results, rows)
+    assert files(root) == before
+    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as gradebook:
+        told = {s.id: (s.first_name, s.last_name) for s in gradebook.students}
+    assert told == {
+        "ada": ("Ada Lovelace", "King"),
+        "bob": ("Bob b's/b", "Byron"),
+        "cleo": (None, None),
+        "dora": ("D.", "by hand"),
+    }
