@@ -1,4 +1,14 @@
-"""Models to run techniques on: a readable Llama and its checkpoints."""
+"""Models to run techniques on: a readable Llama and its checkpoints.
+
+    llama       the model
+    config      the fields of config.json that change its function
+    rotary      angles of positions, those of Llama 3.1 too
+    cache       keys and values of the tokens seen
+    checkpoint  Hugging Face's folders, read and written
+    groups      which linears read the output of which norm
+
+What nearly everything needs can be had from the package itself; the rest is loaded by its name.
+"""
 
 from efflib.models.cache import KVCache
 from efflib.models.checkpoint import from_pretrained, save_pretrained

@@ -35,6 +35,8 @@ AttentionFn = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """True where query i may see key j; the queries are the last tokens among the keys. [T, S]"""
+    if queries == 1:  # every step of decoding, in every layer
+        return torch.ones(1, keys, dtype=torch.bool, device=device)
     i = torch.arange(queries, device=device)[:, None] + (keys - queries)
     j = torch.arange(keys, device=device)[None, :]
     return j <= i

@@ -8,8 +8,15 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     ptq      post-training quantization of every nn.Linear of a model
     smoothquant  outliers moved from activations into weights; simulated 8-bit W8A8
     w8a8     the same with a real integer product
+    awq, awq_model  weights scaled up before rounding where activations are large
+    packing  codes side by side in words, and a linear that stores them so
+    nf4      levels for normal weights, as in QLoRA
+    kv       keys per channel and values per token
     llm_int8 outlier columns in floating point, all others as integers
 
 Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), G the group size,
 b the bits of a code, q a code, s a scale, z a zero point.
+
+Arguments: `granularity` is "tensor", "channel" or G; `group_size` is G and nothing else, where a
+technique has groups only (AWQ, the key-value cache, W4A16).
 """

@@ -117,7 +117,9 @@ class W4A16Linear(nn.Module):
         y = x W_hat^T + b,      W_hat = s (q - z)  decoded in every call
 
     Weights 4 bits, activations as they come (16 bits on a GPU): less to read from memory, and here
-    more to compute; speed needs a kernel that decodes inside the product.  K and the number of
+    more to compute: slower than a dense product, and some hundred times slower than torch's int4
+    kernel (`python benchmarks/quantization.py` measures it); speed needs a kernel that decodes
+    inside the product.  K and the number of
     groups may be anything: words are filled up at the end of a row.
 
     qw: codes of `quantize_weight`, 4 bits, asymmetric, in groups or by channel; bias [N] or None.
