@@ -100,8 +100,7 @@ def main() -> int:
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
     open_ones = [name for name, kind in judged.items() if kind == "unexplained"]
-    excused = [name for name, kind in judged.items() if kind == "does not apply"]
-    idle = [p for p in reasons if not any(matches(name, p) for name in excused)]
+    idle = [p for p in reasons if not any(matches(name, p) for name in failed)]
     print(
         "\n".join([*(f"unexplained: {name}" for name in open_ones), *(f"idle: {p}" for p in idle)])
     )
