@@ -202,8 +202,8 @@ def test_check_runs_the_public_tests_as_grading_would(course, capsys):
     finally:
         path.unlink()
     text = capsys.readouterr().out
-    assert "ex1, Scale: 0 of 20 points" in text and "'late' is not defined" in text
-    assert "ex2, Clip: 15 of 15 points" in text
+    assert "ex1, Scale · 0 of 20 points" in text and "'late' is not defined" in text
+    assert "ex2, Clip · 15 of 15 points" in text
     assert "without a sandbox" in text and "30 more points by hidden tests" in text
     assert "cell 9: ZeroDivisionError" in text and "SECRET-CANARY" not in text
 

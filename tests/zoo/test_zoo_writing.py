@@ -1,6 +1,7 @@
 """What models write: a prompt continued, and the share of it that is Python."""
 
 import ast
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -38,6 +39,7 @@ class Writes(nn.Module):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.device_of = nn.Parameter(torch.zeros(1))
+        self.config = SimpleNamespace(vocab_size=VOCAB_SIZE)
         tokenizer = load_tokenizer()
         self.script, self.rest = tokenizer.encode(text).ids, tokenizer.encode("\n").ids[0]
 

@@ -140,6 +140,7 @@ def test_a_killed_process_takes_zygote_and_sandboxes_along():
 
 @pytest.fixture
 def untried(monkeypatch):
+    warm.close()  # hidden from the `close` below, they would lose the group of their spare
     monkeypatch.setattr(warm, "zygotes", {})
     monkeypatch.setattr(warm, "reason", {})
     yield

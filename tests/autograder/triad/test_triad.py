@@ -12,7 +12,7 @@ from autograder.grading.results import Result
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import LabError, load_lab
 from autograder.triad.judge import judge_variant, missing_variants
-from autograder.triad.run import run_triad
+from autograder.triad.run import a_few, run_triad
 from autograder.triad.variants import collect_variants, frozen_but
 from efflib.lab.report import TestReport
 
@@ -63,6 +63,16 @@ def course(tmp_path):
 
 def triad(root):
     return root / "autograder/suites" / NAME / "triad"
+
+
+def test_a_few_are_of_every_exercise_and_kind(course):
+    lab = load_lab(NAME, course)
+    variants = collect_variants(lab, SOLVED)
+    few = a_few(variants)
+    kinds = {(variant.exercise, variant.kind) for variant in variants}
+    assert {(variant.exercise, variant.kind) for variant in few} == kinds
+    assert len(few) == len(kinds) + 3  # four variants are no work
+    assert len(list(run_triad(lab, SOLVED, chosen=few[:1]))) == 1
 
 
 @pytest.mark.slow
