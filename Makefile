@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test test-nightly test-soak test-nbgrader lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-nightly mutants test-soak test-nbgrader test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: lint release test-nightly test-all mutants test-soak test-nbgrader test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -39,6 +39,9 @@ test: setup
 # what takes too long for every change: triads under 20 seeds, mutants of the solutions
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
+
+# everything there is
+test-all: test-nightly test-oracles test-oldest test-browser test-postgres
 
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
