@@ -82,7 +82,7 @@ FLOOR = 1e-5  # exercise 4: a channel maximum counts as at least this
 # for a weight in place of 2) and products of integers.
 
 # %% tags=["demo"]
-from efflib.zoo.phenomena.smoothquant import CHANNELS, OFFSET  # noqa: E402 -- not in grading
+from efflib.zoo.phenomena.smoothquant import CHANNELS, OFFSET
 
 control = zoo.load("target")
 model = zoo.with_offset(control, CHANNELS, OFFSET)

@@ -78,9 +78,9 @@ FLOOR = 1e-4  # of scales before they are normalized
 # that of the float model, in nats per token. Size is counted in bits, as in lab 1.
 
 # %% tags=["demo"]
-from efflib.quantization.awq_model import record  # noqa: E402 -- not in grading
-from efflib.zoo.phenomena.awq import CHANNELS, FRACTION, GROUP, OFFSET  # noqa: E402
-from efflib.zoo.phenomena.story import QUICK, losses, windows  # noqa: E402
+from efflib.quantization.awq_model import record
+from efflib.zoo.phenomena.awq import CHANNELS, FRACTION, GROUP, OFFSET
+from efflib.zoo.phenomena.story import QUICK, losses, windows
 
 plain = zoo.load("target")
 model = zoo.with_offset(plain, CHANNELS, OFFSET)
@@ -844,9 +844,9 @@ lab.reveal("decode", found["decode"])
 # by thousandths, and by a few hundredths where the model is ruined anyway.)
 
 # %% tags=["demo"]
-from torch.func import functional_call  # noqa: E402
+from torch.func import functional_call
 
-from efflib.models.groups import norm_groups  # noqa: E402
+from efflib.models.groups import norm_groups
 
 
 def own_output(name: str):
@@ -904,8 +904,8 @@ style.show(
 )
 
 # %% tags=["demo"]
-from efflib.quantization import awq_model  # noqa: E402
-from efflib.zoo.phenomena import awq as story  # noqa: E402
+from efflib.quantization import awq_model
+from efflib.zoo.phenomena import awq as story
 
 theirs = {"RTN": with_weights(lambda n, v: story.keep_channels(v, large[:0], 4, GROUP))}
 theirs |= story.by_hand(model, calibration, 4, seed=0)
@@ -961,7 +961,7 @@ print(f"Control, the model without outliers, 4 bits RTN: {found['no outliers']:.
 # does this here; `python -m efflib.chat --quant w4a16` is the same as a program.
 
 # %% tags=["demo"]
-from efflib.decoding.sampling import Sampling, stream  # noqa: E402
+from efflib.decoding.sampling import Sampling, stream
 
 # the second rule on four numbers: two tokens, two channels
 p, v, o = torch.tensor([0.25, 0.75]), torch.tensor([[1.0, 8.0], [3.0, 4.0]]), torch.tensor([2.0, 1])
