@@ -5,6 +5,7 @@ A lab's source is a jupytext percent notebook whose cell headers are one of
     # %%                             code that students may change
     # %% [markdown]                  text
     # %% tags=["demo"]               code that grading does not run: models, plots, experiments
+    # %% tags=["demo", "fold"]       the same, and the notebook opens with the code folded away
     # %% solution="ex2"              answer of exercise 2, between ### BEGIN SOLUTION and
                                      ### END SOLUTION; a second cell of it is solution="ex2-b"
     # %% check="ex2"                 the locked cell that checks exercise 2; its points come from
@@ -98,7 +99,7 @@ def expand(nb: NotebookNode, exercises: dict[str, Exercise], written: dict[str, 
         roles = [key for key in ("solution", "check", "written") if key in header]
         if unknown or len(roles) > 1:
             raise ReleaseError(f"cell {number}: a header cannot say {sorted(unknown or roles)}")
-        cell.metadata = nbformat.from_dict({"tags": header["tags"]} if "tags" in header else {})
+        cell.metadata = nbformat.from_dict(tagged(header.get("tags", [])))
         if roles:
             graded = graded_metadata(cell, roles[0], header[roles[0]], points, number)
             cell.metadata["nbgrader"] = nbformat.from_dict(graded)
@@ -111,6 +112,12 @@ def expand(nb: NotebookNode, exercises: dict[str, Exercise], written: dict[str, 
                 raise ReleaseError(f"cell {number}: there are two cells {cell.id!r}")
             cell.id = f"{cell.id}-{used[cell.id]}"
     check_complete(nb, exercises, written)
+
+
+def tagged(tags: list[str]) -> dict:
+    """A cell's metadata for the tags of its header: "fold" is JupyterLab's folded source."""
+    kept = {"tags": [tag for tag in tags if tag != "fold"]} if tags else {}
+    return kept | ({"jupyter": {"source_hidden": True}} if "fold" in tags else {})
 
 
 def graded_metadata(

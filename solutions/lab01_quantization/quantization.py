@@ -156,9 +156,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 1 · Scale and zero point
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `affine_parameters(lo, hi, bits, symmetric) -> (scale, zero)`: the grid for groups of
 # numbers that lie in [lo, hi].
@@ -222,9 +220,7 @@ lab.check("ex1")
 # %% [markdown]
 # ### Exercise 2 · Quantize and dequantize
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 15 | 15 |
+# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `quantize(x, scale, zero, bits, symmetric) -> codes`, by
 # $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, which
@@ -355,9 +351,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 3 · Granularity and its price
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 5 of 5 | 25 | 15 |
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `quantize_weight(w, bits, granularity, symmetric) -> w_hat`, the weight after a round
 # trip through the grids of its groups, and `weight_bits(shape, bits, granularity, symmetric)`, its
@@ -427,9 +421,7 @@ lab.check("ex3")
 # %% [markdown]
 # ### Exercise 4 · A codebook by k-means
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 3 of 5 | 25 | 15 |
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
 #
 # Must levels be equally spaced? Deep Compression (Han et al., 2016) stores a table of $2^b$ values,
 # the *codebook* $c$, with its entries where the weights are: $\hat w = c[q]$, where $q$ is the
@@ -592,9 +584,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 5 · A gradient through rounding
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `fake_quantize(x, scale, zero, bits, symmetric) -> x_hat`: the values of
 # `dequantize(quantize(x))`, with the gradient above for `x`. (`scale` and `zero` need none.) Up to
@@ -696,9 +686,7 @@ lab.reveal("training", found["training"])
 # %% [markdown]
 # ### Exercise 6 · A whole model
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `quantize_model(model, bits, granularity) -> (quantized, total)`.
 #

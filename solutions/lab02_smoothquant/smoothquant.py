@@ -149,9 +149,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 1 · Find the outlier channels
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 4 of 5 | 30 | 15 |
+# **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `channel_maxima(model, names, batches) -> {name: x_max}` and
 # `outlier_channels(x_max, ratio) -> channels`.
@@ -227,9 +225,7 @@ lab.check("ex1")
 # %% [markdown]
 # ### Exercise 2 · A W8A8 linear layer
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 5 of 5 | 25 | 15 |
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # Weights *and* activations in 8 bits (W8A8), so that the product is one of integers:
 #
@@ -503,9 +499,7 @@ print(f"exact {x @ w_row:.4f}, split {split:.4f}, without the split {whole:.4f}"
 # %% [markdown]
 # ### Exercise 3 · The split of LLM.int8()
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 25 | 15 |
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `outlier_columns(x, threshold) -> mask` and
 # `llm_int8_linear(x, w, bias, threshold) -> y`.
@@ -638,9 +632,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 4 · Smoothing scales
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 10 | 15 |
+# **10 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `smoothing_scales(x_max, weights, alpha) -> s`.
 #
@@ -691,9 +683,7 @@ lab.check("ex4")
 # %% [markdown]
 # ### Exercise 5 · Fold the scales into the model
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 5 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # A norm computes $\mathrm{norm}(h) = g \odot \hat h + c$, with a gain $g$ and perhaps a bias $c$.
 # Its output divided by $s$ is the norm with $g / s$ and $c / s$.
@@ -778,9 +768,7 @@ style.show(
 # %% [markdown]
 # ### Exercise 6 · Sweep the migration strength
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # $\alpha$ is chosen by measuring. **Deliver** `sweep(x, weights, alphas, activations) -> errors`:
 # for each $\alpha$ the relative squared error that smoothing and W8A8 together leave in the outputs

@@ -149,9 +149,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 1 · Round in groups
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 4 of 5 | 20 | 15 |
+# **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `quantize_groups(w, bits, group_size) -> (codes, scale, zero)` and
 # `dequantize_groups(codes, scale, zero) -> w_hat`. Each $G$ neighbours of a row have the
@@ -225,9 +223,7 @@ lab.check("ex1")
 # %% [markdown]
 # ### Exercise 2 · Keep some channels in floating point
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 4 of 5 | 15 | 15 |
+# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** three small functions.
 #
@@ -384,9 +380,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 3 · A round trip with scales
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 10 | 15 |
+# **10 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `scaled_round_trip(w, s, bits, group_size) -> w_hat`, the weight
 # $Q(W\,\mathrm{diag}(s))\,\mathrm{diag}(s)^{-1}$ (with exercise 1 as $Q$), and
@@ -515,9 +509,7 @@ explorer.explorer(draw, {"factor": FACTORS, "by": ["|X|", "|W|", "random"], "bit
 # %% [markdown]
 # ### Exercise 4 · Search the scales
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 5 of 5 | 25 | 15 |
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # One factor for a few channels is crude. AWQ gives every channel its own, from one number, the
 # ratio $\alpha$:
@@ -632,9 +624,7 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 5 · Pack, and multiply from the packed weight
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 3 of 5 | 4 of 5 | 35 | 15 |
+# **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver**
 # - `pack_int4(codes) -> words`: eight codes to a word, along the last dimension; the last word is
@@ -713,9 +703,7 @@ lab.check("ex5")
 # %% [markdown]
 # ### Exercise 6 · The roofline of decoding
 #
-# | difficulty | importance | minutes | points |
-# |---|---|---|---|
-# | 2 of 5 | 5 of 5 | 15 | 15 |
+# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** three formulas.
 #

@@ -42,6 +42,7 @@ from efflib.zoo.phenomena.story import Claim, Scale, losses, windows
 
 GROUP = 32
 FRACTION = 0.03
+GAINS = {1: 10.0, 2: 10.0}  # of zoo.with_outliers: two components, four channels
 CHANNELS, OFFSET = 4, 30.0
 BITS = (4, 3)
 FACTORS = (2, 3, 4, 8, 16)  # and 1, which is RTN

@@ -16,6 +16,7 @@ from efflib.plots import style
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.zoo.phenomena.story import Claim, Scale, perplexity, windows
 
+GAINS = {1: 20.0, 2: 20.0}  # of zoo.with_outliers: two components, four channels
 CHANNELS, OFFSET = 2, 75.0
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEVELS = {"O1": "token", "O2": "tensor", "O3": "static"}
