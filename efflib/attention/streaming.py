@@ -71,6 +71,8 @@ class StreamingCache:
         scaling: RopeScaling | None = None,
     ) -> None:
         expect_whole(1, size=size)
+        if not isinstance(pinned, Collection):
+            raise ValueError(f"pinned={pinned!r} must be token numbers, such as range(4) or (0,)")
         expect_whole(**{f"pinned[{i}]": token for i, token in enumerate(pinned)})
         if len(set(pinned)) >= size:
             raise ValueError(f"size={size} must exceed the pinned tokens, got {list(pinned)}")

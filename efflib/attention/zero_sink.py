@@ -16,7 +16,12 @@ from efflib.models.llama import AttentionFn
 
 
 def with_zero(attention: AttentionFn) -> AttentionFn:
-    """`attention` with the extra zero in its softmax; for `Llama.set_attention`."""
+    """`attention` with the extra zero in its softmax; for `Llama.set_attention`.
+
+    Raises ValueError for what is no function, such as the name of one.
+    """
+    if not callable(attention):
+        raise ValueError(f"attention must be a function of (q, k, v, mask), got {attention!r}")
 
     def zero_sink(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         k, v = (F.pad(x, (0, 0, 1, 0)) for x in (k, v))  # [B, Hkv, 1 + S, d]

@@ -33,6 +33,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -202,10 +203,15 @@ def attention_backward(
     check_window(causal, window, sinks)
     check_outputs(q, o, lse, do)
     (B, H, T, d), (_, Hkv, S, _) = q.shape, k.shape
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    if more := triton.next_power_of_2(d) - d:  # dimensions that are 0 get the gradient 0
+        q, k, v, o, do = (F.pad(t, (0, more)) for t in (q, k, v, o, do))
+        rest = (lse, do, dlse, causal, scale, window, sinks, block, step, num_warps, num_stages)
+        return tuple(g[..., :d] for g in attention_backward(q, k, v, o, *rest))
     o, lse, do = o.contiguous(), lse.contiguous(), do.contiguous()
     dlse = torch.zeros_like(lse) if dlse is None else dlse.contiguous()
     dq, dk, dv = (torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
-    delta, scale = torch.empty_like(lse), 1 / math.sqrt(d) if scale is None else scale
+    delta = torch.empty_like(lse)
     strides = [s for t in (q, k, v) for s in t.stride()[:3]]
     masks = alignment_shift(T, S, causal), window or 0, sinks
     options = {"D": d, "num_warps": num_warps, "num_stages": num_stages}

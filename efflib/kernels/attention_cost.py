@@ -75,7 +75,7 @@ def flash_attention_cost(
         V=kv,
         Out=rows,
         LSE=B * H * T * LSE_BYTES,
-        flops=4 * count * block_m * block_n * d,
+        flops=4 * count * block_m * block_n * (1 << (d - 1).bit_length()),  # of whole tiles
         exponentials=count * block_m * (block_n + 1),
     )
 

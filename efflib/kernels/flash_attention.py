@@ -47,6 +47,14 @@ OFFSETS = 2**31  # within a head kernels count elements in int32, of which GPUs 
 
 
 @triton.jit
+def in_head(mask, d, HEAD: tl.constexpr, D: tl.constexpr):
+    """mask, where d is in the head besides: a head of 96 lies in tiles of D = 128."""
+    if HEAD < D:
+        mask = mask & (d < HEAD)
+    return mask
+
+
+@triton.jit
 def attend_scores(acc, total, m, s, v):
     """Go on with scores s [BM, BN], in units of log2 and -inf where masked, and v [BN, D]."""
     m_new = tl.maximum(m, tl.max(s, 1))  # [BM]
@@ -62,15 +70,18 @@ def attend_scores(acc, total, m, s, v):
 @triton.jit
 def _attend(
     acc, total, m, q, K, V, row_k, row_v, start, stop, rows, S, shift, scale_log2,
-    D: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
     """Go on with keys start..stop.  MASKED: not every query may see every one of them."""
     d = tl.arange(0, D)
     for first in tl.range(start, stop, BN):
         n = first + tl.arange(0, BN)
-        if MASKED:
-            k = tl.load(K + n[None, :] * row_k + d[:, None], mask=n[None, :] < S, other=0.0)
-            v = tl.load(V + n[:, None] * row_v + d[None, :], mask=n[:, None] < S, other=0.0)
+        if MASKED or HEAD < D:
+            k = tl.load(K + n[None, :] * row_k + d[:, None],
+                        mask=in_head(n[None, :] < S, d[:, None], HEAD, D), other=0.0)  # fmt: skip
+            v = tl.load(V + n[:, None] * row_v + d[None, :],
+                        mask=in_head(n[:, None] < S, d[None, :], HEAD, D), other=0.0)  # fmt: skip
         else:
             k = tl.load(K + n[None, :] * row_k + d[:, None])  # [D, BN]
             v = tl.load(V + n[:, None] * row_v + d[None, :])  # [BN, D]
@@ -101,7 +112,7 @@ def flash_attention_kernel(
     Q, K, V, Out, LSE,
     batch_q, head_q, row_q, batch_k, head_k, row_k, batch_v, head_v, row_v,
     batch_o, head_o, row_o, H, GROUP, T, S, shift, scale_log2,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head.  Grid: (ceil(T / BM), B H)."""
     b = (tl.program_id(1) // H).to(tl.int64)
@@ -114,20 +125,20 @@ def flash_attention_kernel(
     first = tl.program_id(0) * BM
     rows = first + tl.arange(0, BM)  # [BM]
     d = tl.arange(0, D)
-    q = tl.load(Q + rows[:, None] * row_q + d[None, :], mask=rows[:, None] < T, other=0.0)
+    on = in_head(rows[:, None] < T, d[None, :], HEAD, D)  # [BM, D]
+    q = tl.load(Q + rows[:, None] * row_q + d[None, :], mask=on, other=0.0)
 
     whole, stop = key_stops(first, T, S, shift, BM, BN, CAUSAL)
     m = tl.full([BM], float("-inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
     acc, total, m = _attend(acc, total, m, q, K, V, row_k, row_v, 0, whole,
-                            rows, S, shift, scale_log2, D, BN, CAUSAL, False)  # fmt: skip
+                            rows, S, shift, scale_log2, HEAD, D, BN, CAUSAL, False)  # fmt: skip
     acc, total, m = _attend(acc, total, m, q, K, V, row_k, row_v, whole, stop,
-                            rows, S, shift, scale_log2, D, BN, CAUSAL, True)  # fmt: skip
+                            rows, S, shift, scale_log2, HEAD, D, BN, CAUSAL, True)  # fmt: skip
 
     o = acc / tl.where(total == 0, 1.0, total)[:, None]  # total = 0: no key seen, acc = 0
-    tl.store(Out + rows[:, None] * row_o + d[None, :], o.to(Out.dtype.element_ty),
-             mask=rows[:, None] < T)  # fmt: skip
+    tl.store(Out + rows[:, None] * row_o + d[None, :], o.to(Out.dtype.element_ty), mask=on)
     tl.store(LSE + rows, (m + tl.log2(total)) * LN_2, mask=rows < T)
 
 
@@ -150,6 +161,15 @@ def check_offsets(dim: int, **tensors: Tensor) -> None:
             )
 
 
+def check_sizes(d: int, **powers: int) -> None:
+    """Raises ValueError for a head that is no multiple of 16 or a size that is no power of two."""
+    if d % SMALLEST_BLOCK:
+        raise ValueError(f"d must be a multiple of {SMALLEST_BLOCK}, got {d}")
+    for name, size in powers.items():
+        if size < SMALLEST_BLOCK or size & (size - 1):
+            raise ValueError(f"{name} must be a power of two from {SMALLEST_BLOCK} on, got {size}")
+
+
 def check(q: Tensor, k: Tensor, v: Tensor, block_m: int, block_n: int) -> None:
     """Raises ValueError unless q [B, H, T, d] and k, v [B, Hkv, S, d] fit the kernel."""
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
@@ -162,9 +182,7 @@ def check(q: Tensor, k: Tensor, v: Tensor, block_m: int, block_n: int) -> None:
     if any(t.stride(-1) != 1 for t in (q, k, v)):
         strides = [t.stride() for t in (q, k, v)]
         raise ValueError(f"the last dimension must be contiguous, got strides {strides}")
-    for name, size in {"d": q.shape[3], "block_m": block_m, "block_n": block_n}.items():
-        if size < SMALLEST_BLOCK or size & (size - 1):
-            raise ValueError(f"{name} must be a power of two from {SMALLEST_BLOCK} on, got {size}")
+    check_sizes(q.shape[3], block_m=block_m, block_n=block_n)
     check_offsets(2, q=q, k=k, v=v)
 
 
@@ -195,7 +213,7 @@ def flash_attention(
     """Attention o [B, H, T, d] in q's dtype, and lse [B, H, T] float32.
 
     q: [B, H, T, d]; k, v: [B, Hkv, S, d] with H a multiple of Hkv (query head h uses h // (H/Hkv));
-    fp16, bf16 or fp32, d a power of two.  causal: None, "top_left" or "bottom_right".
+    fp16, bf16 or fp32, d a multiple of 16.  causal: None, "top_left" or "bottom_right".
     scale: 1 / sqrt(d) if None.
     Raises ValueError for what does not fit, RuntimeError for CPU tensors without the interpreter.
     """
@@ -209,7 +227,7 @@ def flash_attention(
     strides = [s for t in (q, k, v, o) for s in t.stride()[:3]]
     flash_attention_kernel[(triton.cdiv(T, block_m), B * H)](
         q, k, v, o, lse, *strides, H, H // Hkv, T, S, shift, scale_log2,
-        D=d, BM=block_m, BN=block_n, CAUSAL=causal is not None,
+        HEAD=d, D=triton.next_power_of_2(d), BM=block_m, BN=block_n, CAUSAL=causal is not None,
         num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return o, lse
@@ -226,7 +244,7 @@ def compile_cases() -> list[Case]:
         strides = {f"{n}_{t}": s for t in "qkvo" for n, s in zip(
             ("batch", "head", "row"), tensor.stride(), strict=False)}  # fmt: skip
         sizes = {"H": 32, "GROUP": 4, "T": 4096, "S": 4096, "shift": 0, "scale_log2": 0.1}
-        blocks = {"D": d, "BM": 128, "BN": 64, "CAUSAL": True}
+        blocks = {"HEAD": d, "D": d, "BM": 128, "BN": 64, "CAUSAL": True}
         options = {"num_warps": 8, "num_stages": 2}
         name = f"flash attention d={d} causal bf16"
         arguments = tensors | strides | sizes | blocks

@@ -45,6 +45,8 @@ from efflib.kernels.flash_attention import (
     SMALLEST_BLOCK,
     attend_scores,
     check_device,
+    check_sizes,
+    in_head,
 )
 
 if TYPE_CHECKING:
@@ -56,11 +58,14 @@ GOOD_WAVES = 0.85  # of the best efficiency of waves
 
 
 @triton.jit
-def store_part(Part, PartLSE, row, acc, total, m, on, D: tl.constexpr):
+def store_part(
+    Part, PartLSE, row, acc, total, m, on, HEAD: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
     """Finish a part: row [BG] of Part and PartLSE, where on.  Without keys: 0 and -inf."""
     d = tl.arange(0, D)
     o = acc / tl.where(total == 0, 1.0, total)[:, None]
-    tl.store(Part + row[:, None] * D + d[None, :], o.to(Part.dtype.element_ty), mask=on[:, None])
+    mask = in_head(on[:, None], d[None, :], HEAD, D)
+    tl.store(Part + row[:, None] * HEAD + d[None, :], o.to(Part.dtype.element_ty), mask=mask)
     tl.store(PartLSE + row, (m + tl.log2(total)) * LN_2, mask=on)
 
 
@@ -68,7 +73,7 @@ def store_part(Part, PartLSE, row, acc, total, m, on, D: tl.constexpr):
 def decode_kernel(
     Q, K, V, Part, PartLSE, batch_q, head_q, batch_k, head_k, row_k, batch_v, head_v, row_v,
     HKV, GROUP, S, SPLITS, per_split, scale_log2,
-    D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Keys split * per_split .. of one key head.  Grid: (SPLITS, B Hkv)."""
     b = (tl.program_id(1) // HKV).to(tl.int64)
@@ -77,7 +82,8 @@ def decode_kernel(
     g, d = tl.arange(0, BG), tl.arange(0, D)
     on = g < GROUP
     rows = Q + b * batch_q + (head * GROUP + g) * head_q  # [BG]
-    q = tl.load(rows[:, None] + d[None, :], mask=on[:, None], other=0.0)
+    inside = in_head(on[:, None], d[None, :], HEAD, D)
+    q = tl.load(rows[:, None] + d[None, :], mask=inside, other=0.0)
     K += b * batch_k + head * head_k
     V += b * batch_v + head * head_v
 
@@ -89,17 +95,21 @@ def decode_kernel(
     for first in tl.range(start, stop, BN):
         n = (first + tl.arange(0, BN)).to(tl.int64)
         seen = n < stop
-        k = tl.load(K + n[None, :] * row_k + d[:, None], mask=seen[None, :], other=0.0)
-        v = tl.load(V + n[:, None] * row_v + d[None, :], mask=seen[:, None], other=0.0)
+        k = tl.load(K + n[None, :] * row_k + d[:, None],
+                    mask=in_head(seen[None, :], d[:, None], HEAD, D), other=0.0)  # fmt: skip
+        v = tl.load(V + n[:, None] * row_v + d[None, :],
+                    mask=in_head(seen[:, None], d[None, :], HEAD, D), other=0.0)  # fmt: skip
         s = tl.dot(q, k, input_precision="ieee") * scale_log2  # [BG, BN], in units of log2
         s = tl.where(seen[None, :], s, float("-inf"))
         acc, total, m = attend_scores(acc, total, m, s, v)
     row = ((b * HKV + head) * GROUP + g) * SPLITS + split
-    store_part(Part, PartLSE, row, acc, total, m, on, D)
+    store_part(Part, PartLSE, row, acc, total, m, on, HEAD, D)
 
 
 @triton.jit
-def merge_kernel(Part, PartLSE, Out, LSE, SPLITS, D: tl.constexpr, BS: tl.constexpr):
+def merge_kernel(
+    Part, PartLSE, Out, LSE, SPLITS, HEAD: tl.constexpr, D: tl.constexpr, BS: tl.constexpr
+):  # fmt: skip
     """The parts of one query head.  Grid: (B H,)."""
     row = tl.program_id(0).to(tl.int64)
     s, d = tl.arange(0, BS), tl.arange(0, D)
@@ -109,10 +119,11 @@ def merge_kernel(Part, PartLSE, Out, LSE, SPLITS, D: tl.constexpr, BS: tl.conste
     # a sequence without keys: -inf - (-inf) would be NaN
     weight = tl.exp(lse - tl.where(largest == float("-inf"), 0.0, largest))
     total = tl.sum(weight, 0)
-    at = (row * SPLITS + s)[:, None] * D + d[None, :]
-    part = tl.load(Part + at, mask=on[:, None], other=0.0)  # [BS, D]
+    at = (row * SPLITS + s)[:, None] * HEAD + d[None, :]
+    mask = in_head(on[:, None], d[None, :], HEAD, D)
+    part = tl.load(Part + at, mask=mask, other=0.0)  # [BS, D]
     o = tl.sum(part * weight[:, None], 0) / tl.where(total == 0, 1.0, total)
-    tl.store(Out + row * D + d, o.to(Out.dtype.element_ty))
+    tl.store(Out + row * HEAD + d, o.to(Out.dtype.element_ty), mask=d < HEAD)
     tl.store(LSE + row, largest + tl.log(total))
 
 
@@ -148,9 +159,7 @@ def check_decoding(q: Tensor, k: Tensor, v: Tensor, group_of: int, block_n: int)
     if any(t.stride(-1) != 1 for t in (q, k, v)):
         strides = [t.stride() for t in (q, k, v)]
         raise ValueError(f"the last dimension must be contiguous, got strides {strides}")
-    for name, size in {"d": q.shape[2], "block_n": block_n}.items():
-        if size < SMALLEST_BLOCK or size & (size - 1):
-            raise ValueError(f"{name} must be a power of two from {SMALLEST_BLOCK} on, got {size}")
+    check_sizes(q.shape[2], block_n=block_n)
 
 
 def empty_parts(q: Tensor, splits: int) -> tuple[Tensor, Tensor]:
@@ -169,7 +178,9 @@ def merge_parts(part: Tensor, part_lse: Tensor, dtype: torch.dtype) -> tuple[Ten
     o = torch.empty((B, H, d), dtype=dtype, device=part.device)
     lse = torch.empty((B, H), dtype=torch.float32, device=part.device)
     block = triton.next_power_of_2(splits)
-    merge_kernel[(B * H,)](part, part_lse, o, lse, splits, D=d, BS=block)
+    merge_kernel[(B * H,)](
+        part, part_lse, o, lse, splits, HEAD=d, D=triton.next_power_of_2(d), BS=block
+    )
     return o, lse
 
 
@@ -184,7 +195,7 @@ def flash_decoding(
     """Attention of one query per head: o [B, H, d] in q's dtype, lse [B, H] float32.
 
     q: [B, H, d]; k, v: [B, Hkv, S, d] with H a multiple of Hkv (query head h uses h // (H/Hkv));
-    fp16, bf16 or fp32, d a power of two.  scale: 1 / sqrt(d) if None.  splits: by `choose_splits`
+    fp16, bf16 or fp32, d a multiple of 16.  scale: 1 / sqrt(d) if None.  splits: by `choose_splits`
     if None; fewer are made if some would be empty.  Raises ValueError for what does not fit.
     """
     check_decoding(q, k, v, 1, block_n)
@@ -202,7 +213,8 @@ def flash_decoding(
     strides = [*q.stride()[:2], *k.stride()[:3], *v.stride()[:3]]
     decode_kernel[(splits, B * Hkv)](
         q, k, v, part, part_lse, *strides, Hkv, H // Hkv, S, splits, per_split, scale_log2,
-        D=d, BG=max(SMALLEST_BLOCK, triton.next_power_of_2(H // Hkv)), BN=block_n,
+        HEAD=d, D=triton.next_power_of_2(d), BN=block_n,
+        BG=max(SMALLEST_BLOCK, triton.next_power_of_2(H // Hkv)),
     )  # fmt: skip
     return merge_parts(part, part_lse, q.dtype)
 
@@ -218,9 +230,9 @@ def compile_cases() -> list[Case]:
                for dim, stride in zip(dims, t.stride()[:-1], strict=False)}  # fmt: skip
     numbers = {"HKV": 8, "GROUP": 4, "S": 2**17, "SPLITS": 16, "per_split": 2**13}
     tensors = {"Q": q, "K": kv, "V": kv, "Part": "*fp32", "PartLSE": "*fp32", "scale_log2": 0.1}
-    blocks = {"D": 128, "BG": 16, "BN": 64}
+    blocks = {"HEAD": 128, "D": 128, "BG": 16, "BN": 64}
     merged = {"Part": "*fp32", "PartLSE": "*fp32", "Out": "*bf16", "LSE": "*fp32", "SPLITS": 128}
     return [
         Case("flash decoding bf16", decode_kernel, tensors | strides | numbers | blocks),
-        Case("merge 128 splits", merge_kernel, merged | {"D": 128, "BS": 128}),
+        Case("merge 128 splits", merge_kernel, merged | {"HEAD": 128, "D": 128, "BS": 128}),
     ]

@@ -84,7 +84,7 @@ def decoding_cost(
         reads |= writes
         writes = writes | {"Out": vector * itemsize, "LSE": B * H * FLOAT32}
         exponentials += B * H * (1 << (splits - 1).bit_length())
-    return KernelCost(reads, writes, 4 * tiles * rows * block_n * d, exponentials)
+    return KernelCost(reads, writes, 4 * tiles * rows * block_n * _block(d, 2 * d), exponentials)
 
 
 def w4a16_cost(shape: tuple[int, int, int], group_size: int, itemsize: int) -> KernelCost:

@@ -41,6 +41,7 @@ from efflib.kernels.flash_attention import (
     attend_scores,
     check_device,
     check_offsets,
+    in_head,
 )
 from efflib.kernels.flash_decoding import (
     MAX_SPLITS,
@@ -62,7 +63,7 @@ PAGE_SIZES = (8, 16, 32, 64, 128)
 def paged_decode_kernel(
     Q, K, V, Table, Lengths, Part, PartLSE, batch_q, head_q,
     page_k, row_k, head_k, page_v, row_v, head_v, batch_t, HKV, GROUP, SPLITS, scale_log2,
-    D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr, PAGE: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr, PAGE: tl.constexpr,
 ):  # fmt: skip
     """A split of the keys of one sequence, for one key head.  Grid: (SPLITS, B Hkv)."""
     b = (tl.program_id(1) // HKV).to(tl.int64)
@@ -71,7 +72,8 @@ def paged_decode_kernel(
     g, d = tl.arange(0, BG), tl.arange(0, D)
     on = g < GROUP
     rows = Q + b * batch_q + (head * GROUP + g) * head_q  # [BG]
-    q = tl.load(rows[:, None] + d[None, :], mask=on[:, None], other=0.0)
+    inside = in_head(on[:, None], d[None, :], HEAD, D)
+    q = tl.load(rows[:, None] + d[None, :], mask=inside, other=0.0)
     K += head * head_k
     V += head * head_v
 
@@ -88,13 +90,15 @@ def paged_decode_kernel(
         page = tl.load(Table + b * batch_t + n // PAGE, mask=seen, other=0).to(tl.int64)  # [BN]
         at_k = page * page_k + n % PAGE * row_k
         at_v = page * page_v + n % PAGE * row_v
-        k = tl.load(K + at_k[None, :] + d[:, None], mask=seen[None, :], other=0.0)
-        v = tl.load(V + at_v[:, None] + d[None, :], mask=seen[:, None], other=0.0)
+        k = tl.load(K + at_k[None, :] + d[:, None],
+                    mask=in_head(seen[None, :], d[:, None], HEAD, D), other=0.0)  # fmt: skip
+        v = tl.load(V + at_v[:, None] + d[None, :],
+                    mask=in_head(seen[:, None], d[None, :], HEAD, D), other=0.0)  # fmt: skip
         s = tl.dot(q, k, input_precision="ieee") * scale_log2  # [BG, BN], in units of log2
         s = tl.where(seen[None, :], s, float("-inf"))
         acc, total, m = attend_scores(acc, total, m, s, v)
     row = ((b * HKV + head) * GROUP + g) * SPLITS + split
-    store_part(Part, PartLSE, row, acc, total, m, on, D)
+    store_part(Part, PartLSE, row, acc, total, m, on, HEAD, D)
 
 
 def check_table(q: Tensor, k: Tensor, block_table: Tensor, lengths: Tensor) -> None:
@@ -128,7 +132,7 @@ def paged_attention(
     """Attention of one query per head and sequence: o [B, H, d] in q's dtype, lse [B, H] float32.
 
     q: [B, H, d]; k, v: [pages, page_size, Hkv, d] with H a multiple of Hkv (query head h uses
-    h // (H/Hkv)); fp16, bf16 or fp32, d a power of two, page_size in PAGE_SIZES.  block_table:
+    h // (H/Hkv)); fp16, bf16 or fp32, d a multiple of 16, page_size in PAGE_SIZES.  block_table:
     [B, max_pages] int32, the pages of each sequence in order; lengths: [B] int32, keys of each.
     scale: 1 / sqrt(d) if None.  splits: of each sequence, by `choose_splits` for the longest that
     the table can hold if None (lengths lie on the GPU, and asking would wait for it).
@@ -149,7 +153,8 @@ def paged_attention(
     strides = [*q.stride()[:2], *k.stride()[:3], *v.stride()[:3], block_table.stride(0)]
     paged_decode_kernel[(splits, B * Hkv)](
         q, k, v, block_table, lengths, part, part_lse, *strides, Hkv, H // Hkv, splits, scale_log2,
-        D=d, BG=max(SMALLEST_BLOCK, triton.next_power_of_2(H // Hkv)), BN=block_n, PAGE=page_size,
+        HEAD=d, D=triton.next_power_of_2(d), BN=block_n, PAGE=page_size,
+        BG=max(SMALLEST_BLOCK, triton.next_power_of_2(H // Hkv)),
     )  # fmt: skip
     return merge_parts(part, part_lse, q.dtype)
 
@@ -163,5 +168,6 @@ def compile_cases() -> list[Case]:
     strides = {"batch_q": 4096, "head_q": 128, "batch_t": 8192}
     strides |= {f"{dim}_{t}": n for t in "kv" for dim, n in
                 {"page": 16 * 1024, "row": 1024, "head": 128}.items()}  # fmt: skip
-    numbers = {"HKV": 8, "GROUP": 4, "SPLITS": 16, "D": 128, "BG": 16, "BN": 64, "PAGE": 16}
+    numbers = {"HKV": 8, "GROUP": 4, "SPLITS": 16, "BG": 16, "BN": 64}
+    numbers |= {"HEAD": 128, "D": 128, "PAGE": 16}
     return [Case("paged decoding bf16", paged_decode_kernel, tensors | strides | numbers)]

@@ -34,6 +34,7 @@ from efflib.kernels.flash_attention import (
     attend_scores,
     check,
     check_device,
+    check_sizes,
     key_stops,
 )
 
@@ -139,12 +140,14 @@ def tma_attention(
 ) -> tuple[Tensor, Tensor]:
     """Attention o [B, H, T, d] in q's dtype, and lse [B, H, T] float32.
 
-    Arguments as for `flash_attention`; addresses and strides must be multiples of 16 bytes.
+    Arguments as for `flash_attention`, but d a power of two; addresses and strides must be
+    multiples of 16 bytes.
     warp_specialize: warps that fetch beside num_warps that compute; Triton does it with
     num_warps=4, and with 8 ignores it without a word.
     Raises ValueError for what does not fit, RuntimeError for CPU tensors without the interpreter.
     """
     check(q, k, v, block_m, block_n)
+    check_sizes(q.shape[3], d=q.shape[3])  # tiles of descriptors are powers of two
     check_alignment(q=q, k=k, v=v)
     check_device(tma_attention_kernel, q)
     if q.is_cuda:

@@ -36,6 +36,7 @@ from efflib.kernels.flash_attention import (
     attend_scores,
     check,
     check_device,
+    in_head,
 )
 
 if TYPE_CHECKING:
@@ -69,15 +70,17 @@ def key_ranges(first, T, S, shift, window, sinks, BM: tl.constexpr, CAUSAL: tl.c
 @triton.jit
 def _attend_window(
     acc, total, m, q, K, V, row_k, row_v, start, stop, rows, shift, window, sinks, scale_log2,
-    D: tl.constexpr, BN: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Go on with keys start..stop."""
     d = tl.arange(0, D)
     for first in tl.range(start, stop, BN):
         n = first + tl.arange(0, BN)
         exists = n < stop
-        k = tl.load(K + n[None, :] * row_k + d[:, None], mask=exists[None, :], other=0.0)
-        v = tl.load(V + n[:, None] * row_v + d[None, :], mask=exists[:, None], other=0.0)
+        k = tl.load(K + n[None, :] * row_k + d[:, None],
+                    mask=in_head(exists[None, :], d[:, None], HEAD, D), other=0.0)  # fmt: skip
+        v = tl.load(V + n[:, None] * row_v + d[None, :],
+                    mask=in_head(exists[:, None], d[None, :], HEAD, D), other=0.0)  # fmt: skip
         s = tl.dot(q, k, input_precision="ieee") * scale_log2  # [BM, BN], in units of log2
         seen = visible(rows[:, None] + shift, n[None, :], window, sinks, True, True)
         s = tl.where(seen & exists[None, :], s, float("-inf"))
@@ -90,7 +93,7 @@ def windowed_attention_kernel(
     Q, K, V, Out, LSE,
     batch_q, head_q, row_q, batch_k, head_k, row_k, batch_v, head_v, row_v,
     H, GROUP, T, S, shift, window, sinks, scale_log2,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head.  Grid: (ceil(T / BM), B H)."""
     b = (tl.program_id(1) // H).to(tl.int64)
@@ -102,20 +105,21 @@ def windowed_attention_kernel(
     d = tl.arange(0, D)
     on = rows < T
     Q += b * batch_q + h * head_q
-    q = tl.load(Q + rows[:, None] * row_q + d[None, :], mask=on[:, None], other=0.0)
+    inside = in_head(on[:, None], d[None, :], HEAD, D)  # [BM, D]
+    q = tl.load(Q + rows[:, None] * row_q + d[None, :], mask=inside, other=0.0)
 
     sinks_stop, start, stop = key_ranges(first, T, S, shift, window, sinks, BM, True, True)
     m = tl.full([BM], float("-inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
     acc, total, m = _attend_window(acc, total, m, q, K, V, row_k, row_v, 0, sinks_stop,
-                                   rows, shift, window, sinks, scale_log2, D, BN)  # fmt: skip
+                                   rows, shift, window, sinks, scale_log2, HEAD, D, BN)  # fmt: skip
     acc, total, m = _attend_window(acc, total, m, q, K, V, row_k, row_v, start, stop,
-                                   rows, shift, window, sinks, scale_log2, D, BN)  # fmt: skip
+                                   rows, shift, window, sinks, scale_log2, HEAD, D, BN)  # fmt: skip
 
     o = acc / tl.where(total == 0, 1.0, total)[:, None]  # total = 0: no key seen, acc = 0
     row = (b * H + h) * T + rows
-    tl.store(Out + row[:, None] * D + d[None, :], o.to(Out.dtype.element_ty), mask=on[:, None])
+    tl.store(Out + row[:, None] * HEAD + d[None, :], o.to(Out.dtype.element_ty), mask=inside)
     tl.store(LSE + row, (m + tl.log2(total)) * LN_2, mask=on)
 
 
@@ -160,7 +164,8 @@ def windowed_attention(
     strides = [s for t in (q, k, v) for s in t.stride()[:3]]
     windowed_attention_kernel[(triton.cdiv(T, block_m), B * H)](
         q, k, v, o, lse, *strides, H, H // Hkv, T, S, shift, window, sinks, scale_log2,
-        D=d, BM=block_m, BN=block_n, num_warps=num_warps, num_stages=num_stages,
+        HEAD=d, D=triton.next_power_of_2(d), BM=block_m, BN=block_n,
+        num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
     return o, lse
 
@@ -174,7 +179,7 @@ def compile_cases() -> list[Case]:
     strides = {f"{n}_{t}": s for t in "qkv" for n, s in zip(
         ("batch", "head", "row"), tensor.stride(), strict=False)}  # fmt: skip
     sizes = {"H": 32, "GROUP": 4, "T": 4096, "S": 4096, "shift": 0, "scale_log2": 0.1}
-    blocks = {"window": 1024, "sinks": 4, "D": 128, "BM": 64, "BN": 64}
+    blocks = {"window": 1024, "sinks": 4, "HEAD": 128, "D": 128, "BM": 64, "BN": 64}
     arguments = tensors | strides | sizes | blocks
     options = {"num_warps": 8, "num_stages": 2}
     return [Case("window and sinks bf16", windowed_attention_kernel, arguments, options)]

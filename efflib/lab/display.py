@@ -1,6 +1,14 @@
 """Where something can be shown: as HTML or as a widget in Jupyter, as text elsewhere."""
 
 import os
+import time
+
+FRESH_SECONDS = 20
+# JupyterLab calls the node of an output `element`; it selects the last cell when all are run
+SCROLL = """if (Date.now() < %d && typeof element !== "undefined" && element.closest) {
+  const cell = element.closest(".jp-Cell");
+  if (cell) setTimeout(() => cell.scrollIntoView({block: "start"}), 400);
+}"""
 
 
 def in_sandbox() -> bool:
@@ -25,6 +33,19 @@ def show(text: str, html: str) -> None:
     from IPython.display import display
 
     display({"text/html": html, "text/plain": text}, raw=True)
+
+
+def bring_into_view() -> None:
+    """Scroll a browser's notebook to the cell that runs: "Run All" leaves the view at its end.
+
+    Only now: a notebook that is opened again later stays where it is.
+    """
+    if not in_notebook():
+        return
+    from IPython.display import display
+
+    until = round(1000 * (time.time() + FRESH_SECONDS))
+    display({"application/javascript": SCROLL % until, "text/plain": ""}, raw=True)
 
 
 def show_widget(widget) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from efflib.lab import cards, look
 from efflib.lab.dependencies import failing_below, mend_first
-from efflib.lab.display import in_sandbox, show
+from efflib.lab.display import bring_into_view, in_sandbox, show
 from efflib.lab.exercises import EXERCISES, TESTS, Exercise, find_folder, read_exercises
 from efflib.lab.predict import Prediction, ask, compare, said
 from efflib.lab.report import TestReport
@@ -66,6 +66,7 @@ class Lab:
         about = summary(exercise, reports, first)
         show(cards.text_cards(about, reports), cards.html_cards(about, reports))
         if state != "passed":
+            bring_into_view()
             todo = "the card above says what is missing" if cards.attempted(reports) else "write it"
             raise CheckFailed(f"{exercise.label} is not done yet: {todo}")
 

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efflib.checks import expect_dims, expect_integers
+from efflib.checks import expect_dims, expect_integers, expect_within
 from efflib.models.cache import Cache
 from efflib.models.config import ACTIVATIONS, LlamaConfig
 from efflib.models.rotary import Turns, at_least_fp32, turn, turns
@@ -148,6 +148,13 @@ class Llama(nn.Module):
         for layer in self.model.layers:
             layer.self_attn.attention = attention
 
+    def _embedded(self, ids: Tensor) -> Tensor:
+        try:
+            return self.model.embed_tokens(ids)
+        except IndexError:  # on a CPU; looking before would wait for a GPU
+            expect_within(self.config.vocab_size, ids=ids)
+            raise
+
     def forward(
         self,
         ids: Tensor,
@@ -172,7 +179,7 @@ class Llama(nn.Module):
                 f"positions {tuple(positions.shape)} must be [T] or [B, T] of ids "
                 f"{tuple(ids.shape)}"
             )
-        x = self.model.embed_tokens(ids)  # [B, T, D]
+        x = self._embedded(ids)  # [B, T, D]
         c = self.config
         by = turns(positions, c.head_dim, c.rope_theta, x.dtype, c.rope_scaling)
         for layer in self.model.layers:

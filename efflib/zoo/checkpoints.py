@@ -6,6 +6,7 @@ reads, so a truncated download or a half-written file is named instead of giving
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
         CorruptCheckpoint: a shipped file is missing or damaged.
         ValueError: nothing of that name, here or at the hub.
     """
-    known = names(folder)
+    if not isinstance(name, (str, os.PathLike)):
+        raise ValueError(f"a model's name is text, got {name!r}")
+    known, name = names(folder), str(name)
     if name in known:
         for file in CHECKED:
             verify(f"{name}/{file}", folder)

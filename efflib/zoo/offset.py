@@ -13,13 +13,13 @@ emulation, and labs say so. (Scaling the norm's gain up and the weights down doe
 the weights are extraordinary too, and smoothing with alpha = 0 just undoes it.)
 """
 
-import copy
 import math
 
 import torch
 from torch import Tensor, nn
 
 from efflib.models.groups import norm_groups
+from efflib.quantization.shifting import add_offsets
 
 
 def outlier_offset(width: int, channels: int, offset: float, seed: int = 0) -> Tensor:
@@ -47,21 +47,8 @@ def with_offset(model: nn.Module, channels: int, offset: float, seed: int = 0) -
     differs by rounding: terms of size |W c| cancel.
     Raises ValueError for a norm without a bias, and as `outlier_offset` and `norm_groups`.
     """
-    model = copy.deepcopy(model)
-    for group in norm_groups(model):
-        if not hasattr(group.norm, "bias"):
-            kind = type(group.norm).__name__
-            raise ValueError(f"{group.name}: {kind} has no bias to hold an offset")
-        c = outlier_offset(group.norm.weight.shape[0], channels, offset, seed)
-        c = c.to(group.norm.weight)
-        _add_to_bias(group.norm, c)
-        for linear in group.linears.values():
-            # W c in float64: a sum of large terms that cancel in use
-            shift = linear.weight.detach().double() @ c.double()  # [N]
-            _add_to_bias(linear, -shift.to(linear.weight.dtype))
-    return model
-
-
-def _add_to_bias(module: nn.Module, shift: Tensor) -> None:
-    bias = shift if module.bias is None else module.bias.detach() + shift
-    module.bias = nn.Parameter(bias.clone())
+    offsets = {
+        group.name: outlier_offset(group.norm.weight.shape[0], channels, offset, seed)
+        for group in norm_groups(model)
+    }
+    return add_offsets(model, offsets)

@@ -25,6 +25,8 @@ PROMPTS = (  # starts of functions, after a line that says at which indentation
 
 def continuations(model: Llama, prompt: str, tokens: int, n: int, seed: int | None) -> list[str]:
     """The prompt and n continuations of it; greedy, so all alike, without a seed."""
+    if not isinstance(prompt, str):
+        raise ValueError(f"a prompt is text, got {prompt!r}")
     tokenizer = load_tokenizer()
     device = next(model.parameters()).device
     ids = torch.tensor([[BEGIN_ID, *tokenizer.encode(prompt).ids]] * n, device=device)  # [n, T]

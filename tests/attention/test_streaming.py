@@ -210,6 +210,8 @@ def test_what_does_not_fit_is_named():
         StreamingCache(4, (), 0)
     with pytest.raises(ValueError, match=r"pinned\[0\]=0.5 must be an integer"):
         StreamingCache(4, (0.5,), THETA)
+    with pytest.raises(ValueError, match="pinned=2 must be token numbers"):
+        StreamingCache(4, 2, THETA)
     with pytest.raises(ValueError, match=r"tokens must be \[S\], got \(1, 4\)"):
         survivors(torch.arange(4)[None], (), 3)
     with pytest.raises(ValueError, match="size=0"):

@@ -31,3 +31,8 @@ def test_nothing_that_is_given_changes():
     mask = causal_mask(2, 2)
     with_zero(sdpa)(q, k, v, mask)
     assert mask.shape == (2, 2) and k.shape == (1, 1, 2, 4)
+
+
+def test_the_name_of_a_function_is_none():
+    with pytest.raises(ValueError, match="must be a function of .*got 'sdpa'"):
+        with_zero("sdpa")

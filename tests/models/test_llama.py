@@ -275,6 +275,8 @@ def test_errors_name_the_bad_value(tmp_path):
     ids = ids_of(1, 2, 5)
     with pytest.raises(ValueError, match="ids must be integers, got torch.float32"):
         tiny()(ids.float())
+    with pytest.raises(ValueError, match=f"ids must be from 0 to {TINY.vocab_size - 1}, got"):
+        tiny()(ids + TINY.vocab_size)
     with pytest.raises(ValueError, match=r"positions \(3,\) must be \[T\] or \[B, T\]"):
         tiny()(ids, positions=torch.arange(3))
     with pytest.raises(ValueError, match="mask must be bool.*got torch.float32"):

@@ -222,3 +222,8 @@ def test_importing_the_zoo_loads_nothing_and_unknown_attributes_fail():
     with pytest.raises(AttributeError, match="no attribute 'zebra'"):
         zoo.zebra  # noqa: B018
     assert all(callable(getattr(zoo, n)) or n in ("BEGIN_ID", "PROMPTS") for n in zoo.__all__)
+
+
+def test_no_name_is_named():
+    with pytest.raises(ValueError, match="a model's name is text, got None"):
+        zoo.load(None)

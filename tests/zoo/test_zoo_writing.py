@@ -138,6 +138,8 @@ def test_the_seed_decides_and_greedy_needs_none():
     assert texts[0] == texts[1] and texts[2] == texts[3]
     assert len({*texts}) == 3
     assert all(text.startswith(PROMPTS[0]) for text in texts)
+    with pytest.raises(ValueError, match="a prompt is text, got 3"):
+        zoo.sample(model, 3)
 
 
 def test_the_target_writes_more_python_than_chance():

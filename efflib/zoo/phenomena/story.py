@@ -5,15 +5,20 @@ A story is a module of this package with three functions:
     measure(scale, seed) -> dict[str, float]     the figures; `seed` picks the slices of text
     claims(figures)      -> list[Claim]          what the course says about them
     plot(figures, axes)                          the chapter's figure, on two axes side by side
+
+and, if it compares models, `MODELS`: {how the names of their figures begin: what a reader calls the
+model}.  Claims are made for each seed, and the worst is judged.  What is plotted is the `Mean`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from efflib.zoo import corpus
+from efflib.models.llama import Llama
+from efflib.zoo import corpus, outliers
 from efflib.zoo.evaluation import logits_of
 from efflib.zoo.tokenizer import BEGIN_ID, text_ids
 
@@ -29,6 +34,23 @@ class Scale(NamedTuple):
 
 FULL = Scale(windows=64, calibration=32, steps=400)
 QUICK = Scale(windows=12, calibration=8, steps=100)
+
+
+class Mean(float):
+    """The mean over the seeds, which also says how far they lie apart."""
+
+    low: float
+    high: float
+
+    def __new__(cls, values: Sequence[float]) -> "Mean":
+        mean = super().__new__(cls, sum(values) / len(values))
+        mean.low, mean.high = min(values), max(values)
+        return mean
+
+    @staticmethod
+    def of(runs: Sequence[dict[str, float]]) -> dict[str, "Mean"]:
+        """{name: mean of the figures that the runs have under this name}."""
+        return {name: Mean([run[name] for run in runs]) for name in runs[0]}
 
 
 class Claim(NamedTuple):
@@ -56,6 +78,18 @@ def windows(split: corpus.Split, held_out: bool, scale: Scale, seed: int) -> Ten
     starts = ((torch.arange(n) + shift) * room).long()
     pieces = text[starts[:, None] + torch.arange(scale.length)]
     return torch.cat([torch.full((n, 1), BEGIN_ID), pieces], dim=1)
+
+
+def with_outliers(model: Llama, ids: Tensor, gains: dict[int, float], seed: int) -> Llama:
+    """The model with outliers that vary; ids [n, 1 + T] of `windows`: what they are found on."""
+    return outliers.with_outliers(model, ids[:, :-1], gains, seed=seed)
+
+
+def bands(ax, x: Sequence[float], row: Sequence[float], **line) -> None:
+    """A line through the means `row`, and a band from the lowest to the highest seed."""
+    ax.plot(x, row, **line)
+    ends = [(getattr(v, "low", v), getattr(v, "high", v)) for v in row]
+    ax.fill_between(x, *zip(*ends, strict=True), color=line["color"], alpha=0.2, linewidth=0)
 
 
 @torch.no_grad()

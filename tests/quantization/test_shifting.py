@@ -1,0 +1,58 @@
+"""Shifting keeps the function and takes means out of the activations."""
+
+import pytest
+import torch
+
+from efflib.models.groups import norm_groups
+from efflib.models.llama import Llama, LlamaConfig
+from efflib.quantization.shifting import add_offsets, channel_means, shift
+from efflib.zoo.offset import with_offset
+
+WIDTH = 32
+
+
+def tiny() -> Llama:
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=50, hidden_size=WIDTH, intermediate_size=48, num_hidden_layers=2)
+    heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8)
+    return Llama(LlamaConfig(**sizes, **heads)).eval().double()
+
+
+def test_the_function_stays_and_the_means_are_gone():
+    model, ids = tiny(), torch.randint(0, 50, (3, 20))
+    means = channel_means(model, ids)
+    shifted = shift(model, means)
+    with torch.no_grad():
+        assert (shifted(ids) - model(ids)).abs().max() < 1e-11
+    assert all(mean.abs().max() < 1e-11 for mean in channel_means(shifted, ids).values())
+    assert all(mean.abs().max() > 0.01 for mean in means.values())
+
+
+def test_means_are_those_of_the_tokens():
+    model, ids = tiny(), torch.randint(0, 50, (2, 5))
+    first = norm_groups(model)[0]
+    with torch.no_grad():
+        rows = first.norm(model.model.embed_tokens(ids)).flatten(0, 1)
+    torch.testing.assert_close(channel_means(model, ids)[first.name], rows.mean(0))
+    assert not first.norm._forward_hooks
+
+
+def test_a_constant_offset_is_repaired_completely():
+    model, ids = tiny(), torch.randint(0, 50, (3, 20))
+    outliers = with_offset(model, 3, 100.0)
+    repaired = shift(outliers, channel_means(outliers, ids))
+    plain = shift(model, channel_means(model, ids))
+    for a, b in zip(norm_groups(repaired), norm_groups(plain), strict=True):
+        torch.testing.assert_close(a.norm.bias, b.norm.bias, rtol=0, atol=1e-11)
+
+
+def test_bad_input_is_named():
+    model, ids = tiny(), torch.randint(0, 50, (3, 20))
+    with pytest.raises(ValueError, match="ids"):
+        channel_means(model, ids[0])
+    with pytest.raises(ValueError, match="means"):
+        shift(model, {})
+    norm = norm_groups(model)[0].name
+    del model.get_submodule(norm)._parameters["bias"]
+    with pytest.raises(ValueError, match="no bias to hold an offset"):
+        add_offsets(model, dict.fromkeys([g.name for g in norm_groups(tiny())], torch.ones(WIDTH)))
