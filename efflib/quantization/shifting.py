@@ -10,7 +10,6 @@ scales (Wei et al. 2023, arXiv:2304.09145, section 4.1); here it is the mean. It
 a steady value, and cannot repair those that vary from token to token.
 """
 
-import copy
 from collections.abc import Mapping
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_integers, expect_keys
 from efflib.models.groups import norm_groups
+from efflib.models.offsets import add_offsets
 
 
 def channel_means(model: nn.Module, ids: Tensor) -> dict[str, Tensor]:
@@ -45,29 +45,3 @@ def shift(model: nn.Module, means: Mapping[str, Tensor]) -> nn.Module:
     """A copy of the same function whose norms put out X - means. means: of `channel_means`."""
     expect_keys(means, means=[group.name for group in norm_groups(model)])
     return add_offsets(model, {name: -mean for name, mean in means.items()})
-
-
-def add_offsets(model: nn.Module, offsets: Mapping[str, Tensor]) -> nn.Module:
-    """A copy of the same function whose norms put out X + offsets[norm] [K].
-
-    Every norm must have a `bias` (None or a parameter), as ours and LayerNorm have; linears get a
-    bias where they have none. The function differs by rounding: terms of size |W c| cancel.
-    Raises ValueError for a norm without a bias, and as `norm_groups`.
-    """
-    model = copy.deepcopy(model)
-    for group in norm_groups(model):
-        if not hasattr(group.norm, "bias"):
-            kind = type(group.norm).__name__
-            raise ValueError(f"{group.name}: {kind} has no bias to hold an offset")
-        c = offsets[group.name].to(group.norm.weight)
-        _add_to_bias(group.norm, c)
-        for linear in group.linears.values():
-            # W c in float64: a sum of large terms that cancel in use
-            moved = linear.weight.detach().double() @ c.double()  # [N]
-            _add_to_bias(linear, -moved.to(linear.weight.dtype))
-    return model
-
-
-def _add_to_bias(module: nn.Module, shift: Tensor) -> None:
-    bias = shift if module.bias is None else module.bias.detach() + shift
-    module.bias = nn.Parameter(bias.clone())

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from efflib.models.groups import norm_groups
-from efflib.quantization.shifting import add_offsets
+from efflib.models.offsets import add_offsets
 
 
 def outlier_offset(width: int, channels: int, offset: float, seed: int = 0) -> Tensor:

@@ -5,7 +5,8 @@ import torch
 
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
-from efflib.quantization.shifting import add_offsets, channel_means, shift
+from efflib.models.offsets import add_offsets
+from efflib.quantization.shifting import channel_means, shift
 from efflib.zoo.offset import with_offset
 
 WIDTH = 32

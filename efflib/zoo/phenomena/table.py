@@ -43,8 +43,12 @@ def section(name: str, figures: dict[str, Mean], claims: list[Judged], seeds: in
 
 def row(claim: Claim, mean: float) -> str:
     holds = "yes" if claim.holds else "**no**"
-    text = claim.text.replace("|", r"\|")  # |X| would end the table's cell
-    return f"| {text} | {mean:.3f} | {claim.value:.3f} | {claim.bar:.3f} | {holds} |"
+    return f"| {escaped(claim.text)} | {mean:.3f} | {claim.value:.3f} | {claim.bar:.3f} | {holds} |"
+
+
+def escaped(text: str) -> str:
+    """|X| would end a cell of the table."""
+    return text.replace("|", r"\|")
 
 
 def alt(name: str, claims: list[Judged]) -> str:
@@ -65,11 +69,12 @@ def measured(story: ModuleType, figures: dict[str, Mean]) -> list[str]:
     if not models:
         return lines
     names = [k.removeprefix(f"{m} ") for m in models for k in figures if k.startswith(f"{m} ")]
-    table = ["| | " + " | ".join(models.values()) + " |", "|---" * (1 + len(models)) + "|"]
+    heads = [escaped(title) for title in models.values()]
+    table = ["| | " + " | ".join(heads) + " |", "|---" * (1 + len(models)) + "|"]
     for name in dict.fromkeys(names):
         cells = [figures.get(f"{model} {name}") for model in models]
         shown = ["" if value is None else interval(value) for value in cells]
-        table.append(f"| {name.replace('|', chr(92) + '|')} | " + " | ".join(shown) + " |")
+        table.append(f"| {escaped(name)} | " + " | ".join(shown) + " |")
     return [*table, "", *lines]
 
 

@@ -1,23 +1,32 @@
 """The table: claims are judged by the worst seed, one that fails is printed as such."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
-from efflib.zoo.phenomena import STORIES, __main__, module
-from efflib.zoo.phenomena.story import QUICK, Claim, losses, perplexity, windows
+from efflib.zoo.phenomena import STORIES, __main__, module, table
+from efflib.zoo.phenomena.story import QUICK, Claim, Mean, losses, perplexity, windows
 from efflib.zoo.tokenizer import BEGIN_ID
+
+SECTIONS = Path(__file__).parents[3] / "course" / "chapters" / "_generated" / "phenomena"
 
 
 class Story:
-    """A toy story whose figure is the seed."""
+    """A toy story whose figures are the seed, of two models.
+
+    The control is nothing.
+    """
+
+    MODELS = {"hot": "with |X|", "plain": "as trained"}
 
     @staticmethod
     def measure(scale, seed):
-        return {"figure": float(seed)}
+        return {"hot a": float(seed), "plain a": 1.0, "hot b": 0.25, "other": float(seed)}
 
     @staticmethod
     def claims(figures):
-        return [Claim("at least one", figures["figure"], 1.0)]
+        return [Claim("at least |one|", figures["other"], 1.0)]
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -30,11 +39,27 @@ def test_a_story_says_what_its_control_is(name):
 def test_the_worst_seed_is_judged(monkeypatch, capsys):
     monkeypatch.setattr(__main__, "module", lambda name: Story)
     measured = __main__.measure("toy", QUICK, seeds=3)
-    (claim,) = __main__.worst("toy", measured)
-    assert claim.value == 0.0 and not claim.holds
-    assert "| at least one | 0.000 | 1.000 | **no** |" in __main__.rows("toy", measured[0], [claim])
-    __main__.show(measured[0], [claim])
-    assert "NO  at least one" in capsys.readouterr().out
+    (judged,) = __main__.judged("toy", measured)
+    assert judged.claim.value == 0.0 and not judged.claim.holds and judged.mean == 1.0
+    __main__.show(Mean.of(measured), [judged])
+    assert "NO  at least |one|: 1.000, worst 0.000, wanted 1.000" in capsys.readouterr().out
+
+
+def test_a_section_has_a_column_for_every_model(monkeypatch):
+    monkeypatch.setattr(table, "module", lambda name: Story)
+    runs = [Story.measure(QUICK, seed) for seed in range(3)]
+    claims = [table.Judged(Story.claims(runs[0])[0], 1.0)]
+    text = table.section("toy", Mean.of(runs), claims, 3)
+    assert "| at least \\|one\\| | 1.000 | 0.000 | 1.000 | **no** |" in text
+    assert "| | with \\|X\\| | as trained |" in text
+    assert "| a | 1 (0 to 2) | 1 |" in text and "| b | 0.25 |  |" in text
+    assert "other 1 (0 to 2)" in text and "toy.svg" in text
+
+
+def test_the_mean_knows_its_spread():
+    mean = Mean([1.0, 3.0, 2.0])
+    assert (mean, mean.low, mean.high) == (2.0, 1.0, 3.0)
+    assert Mean.of([{"a": 1.0}, {"a": 5.0}])["a"].high == 5.0
 
 
 def test_an_unknown_story_is_named(monkeypatch, capsys):
@@ -42,6 +67,16 @@ def test_an_unknown_story_is_named(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         __main__.main()
     assert "no story 'nonsense'; there are quantization" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_chapters_table_is_of_the_shipped_target(name):
+    assert f"Measured on `target` {table.target_hash()}." in (SECTIONS / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_no_claim_of_the_chapters_table_fails(name):
+    assert "**no**" not in (SECTIONS / f"{name}.md").read_text()
 
 
 def test_every_seed_reads_other_windows():
