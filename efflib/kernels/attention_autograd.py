@@ -12,6 +12,7 @@ Source: PyTorch, "Custom Python operators" (torch.library.custom_op).
 
 # no `from __future__ import annotations`: the schema of an op is read from its annotations
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from efflib.kernels.attention_backward import attention_backward
@@ -56,7 +57,12 @@ def _backward(
     window: int | None,
     sinks: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return attention_backward(q, k, v, o, lse, do, dlse, causal, scale, window, sinks)
+    d = q.shape[3]
+    scale = d**-0.5 if scale is None else scale
+    if more := (1 << (d - 1).bit_length()) - d:  # dimensions that are 0 get the gradient 0
+        q, k, v, o, do = (F.pad(t, (0, more)) for t in (q, k, v, o, do))
+    gradients = attention_backward(q, k, v, o, lse, do, dlse, causal, scale, window, sinks)
+    return tuple(g[..., :d].contiguous() for g in gradients)
 
 
 @_backward.register_fake

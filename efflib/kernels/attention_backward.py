@@ -33,12 +33,17 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from efflib.kernels.flash_attention import LOG2_E, alignment_shift, check, check_device
+from efflib.kernels.flash_attention import (
+    LOG2_E,
+    alignment_shift,
+    check,
+    check_device,
+    check_sizes,
+)
 from efflib.kernels.windowed_attention import check_window, key_ranges, visible
 
 if TYPE_CHECKING:
@@ -170,6 +175,7 @@ def key_gradient_kernel(
 def check_outputs(q: Tensor, o: Tensor, lse: Tensor, do: Tensor) -> None:
     """ValueError unless shapes are those that q gives; RuntimeError as `check_device`."""
     check_device(query_gradient_kernel, q)
+    check_sizes(q.shape[3], d=q.shape[3])
     if o.shape != q.shape or do.shape != q.shape or lse.shape != q.shape[:3]:
         shapes = [tuple(t.shape) for t in (o, do, lse)]
         raise ValueError(f"need o and do {tuple(q.shape)}, lse {tuple(q.shape[:3])}, got {shapes}")
@@ -194,7 +200,7 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients (dq, dk, dv) in the shapes and the dtype of q, k, v, contiguous.
 
-    q, k, v and options as given to `flash_attention`, or with a window to `windowed_attention`;
+    q, k, v (d a power of two) and options as given to `flash_attention` or `windowed_attention`;
     o [B, H, T, d] and lse [B, H, T] as returned; do, dlse: the gradients of those (dlse None: 0).
     block: rows that a program holds (queries for dQ, keys for dK, dV); step: rows it walks by.
     Raises ValueError for what does not fit, RuntimeError for CPU tensors without the interpreter.
@@ -203,15 +209,10 @@ def attention_backward(
     check_window(causal, window, sinks)
     check_outputs(q, o, lse, do)
     (B, H, T, d), (_, Hkv, S, _) = q.shape, k.shape
-    scale = 1 / math.sqrt(d) if scale is None else scale
-    if more := triton.next_power_of_2(d) - d:  # dimensions that are 0 get the gradient 0
-        q, k, v, o, do = (F.pad(t, (0, more)) for t in (q, k, v, o, do))
-        rest = (lse, do, dlse, causal, scale, window, sinks, block, step, num_warps, num_stages)
-        return tuple(g[..., :d] for g in attention_backward(q, k, v, o, *rest))
     o, lse, do = o.contiguous(), lse.contiguous(), do.contiguous()
     dlse = torch.zeros_like(lse) if dlse is None else dlse.contiguous()
     dq, dk, dv = (torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
-    delta = torch.empty_like(lse)
+    delta, scale = torch.empty_like(lse), 1 / math.sqrt(d) if scale is None else scale
     strides = [s for t in (q, k, v) for s in t.stride()[:3]]
     masks = alignment_shift(T, S, causal), window or 0, sinks
     options = {"D": d, "num_warps": num_warps, "num_stages": num_stages}

@@ -49,9 +49,7 @@ OFFSETS = 2**31  # within a head kernels count elements in int32, of which GPUs 
 @triton.jit
 def in_head(mask, d, HEAD: tl.constexpr, D: tl.constexpr):
     """mask, where d is in the head besides: a head of 96 lies in tiles of D = 128."""
-    if HEAD < D:
-        mask = mask & (d < HEAD)
-    return mask
+    return mask & (d < HEAD) if HEAD < D else mask
 
 
 @triton.jit
@@ -70,18 +68,18 @@ def attend_scores(acc, total, m, s, v):
 @triton.jit
 def _attend(
     acc, total, m, q, K, V, row_k, row_v, start, stop, rows, S, shift, scale_log2,
-    HEAD: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
+    HEAD: tl.constexpr, D: tl.constexpr, BN: tl.constexpr,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Go on with keys start..stop.  MASKED: not every query may see every one of them."""
     d = tl.arange(0, D)
     for first in tl.range(start, stop, BN):
         n = first + tl.arange(0, BN)
         if MASKED or HEAD < D:
-            k = tl.load(K + n[None, :] * row_k + d[:, None],
-                        mask=in_head(n[None, :] < S, d[:, None], HEAD, D), other=0.0)  # fmt: skip
-            v = tl.load(V + n[:, None] * row_v + d[None, :],
-                        mask=in_head(n[:, None] < S, d[None, :], HEAD, D), other=0.0)  # fmt: skip
+            on_k = in_head(n[None, :] < S, d[:, None], HEAD, D)
+            on_v = in_head(n[:, None] < S, d[None, :], HEAD, D)
+            k = tl.load(K + n[None, :] * row_k + d[:, None], mask=on_k, other=0.0)
+            v = tl.load(V + n[:, None] * row_v + d[None, :], mask=on_v, other=0.0)
         else:
             k = tl.load(K + n[None, :] * row_k + d[:, None])  # [D, BN]
             v = tl.load(V + n[:, None] * row_v + d[None, :])  # [BN, D]
@@ -161,7 +159,7 @@ def check_offsets(dim: int, **tensors: Tensor) -> None:
             )
 
 
-def check_sizes(d: int, **powers: int) -> None:
+def check_sizes(d: int, /, **powers: int) -> None:
     """Raises ValueError for a head that is no multiple of 16 or a size that is no power of two."""
     if d % SMALLEST_BLOCK:
         raise ValueError(f"d must be a multiple of {SMALLEST_BLOCK}, got {d}")

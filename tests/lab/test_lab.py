@@ -295,7 +295,8 @@ def test_in_a_notebook_a_failed_check_is_a_card_and_one_line(folder):
         "lab.reveal('q', 3); lab.hint('ex1'); lab.report()",
     )
     assert "[ok]" in cells[0].outputs[0].data["text/html"]
-    card, error = cells[2].outputs
+    card, scroll, error = cells[2].outputs
+    assert "scrollIntoView" in scroll.data["application/javascript"]
     assert "one() returned 2" in card.data["text/html"]
     assert error.output_type == "error" and len(error.traceback) == 1
     assert "line 2 of one: raise ValueError" in cells[4].outputs[0].data["text/plain"]
