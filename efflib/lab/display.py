@@ -4,10 +4,14 @@ import os
 import time
 
 FRESH_SECONDS = 20
-# JupyterLab calls the node of an output `element`; it selects the last cell when all are run
-SCROLL = """if (Date.now() < %d && typeof element !== "undefined" && element.closest) {
-  const cell = element.closest(".jp-Cell");
-  if (cell) setTimeout(() => cell.scrollIntoView({block: "start"}), 400);
+# JupyterLab calls an output's node `element`, puts it into the page after the script has run, and
+# goes to the last cell when all have been run
+SCROLL = """if (Date.now() < %d && typeof element !== "undefined") {
+  const show = () => {
+    const cell = element.closest && element.closest(".jp-Cell");
+    if (cell) cell.scrollIntoView({block: "start"});
+  };
+  [300, 1000, 2500].forEach((ms) => setTimeout(show, ms));
 }"""
 
 

@@ -13,7 +13,10 @@ bias correction, b += (W - W_hat) mean(x) (Nagel et al. 2019, arXiv:1906.04721, 
 takes off the mean of the error and leaves what varies with the token.
 
 Not claimed: that the search by itself gains anything on the model as trained. At 4 bits RTN costs
-so little there that what is left to gain is less than the noise of the text.
+so little there that what is left to gain is less than the noise of the text. Nor that the search
+without clipping beats the best single factor, which is chosen with hindsight on the held-out text.
+In one of the three placements (seed 2) scaling alone, searched or not, repairs half of RTN's loss
+at 4 bits and a third at 3; with clipping the search repairs nine tenths there too.
 """
 
 import copy
@@ -150,8 +153,8 @@ def claims(figures: dict[str, float]) -> list[Claim]:
             Claim(f"{bits} bits, control: 3 % at random / RTN", f["keep random"] / f["RTN"], 0.8),
             Claim(f"{bits} bits: RTN / the best factor", f["RTN"] / best, 1.5),
             Claim(f"{bits} bits: x16 / the best factor", f["x16"] / best, 1.1),
-            Claim(f"{bits} bits: the best factor / search", best / f["search"], 1),
-            Claim(f"{bits} bits: search / with clipping", f["search"] / f["search + clip"], 1),
+            Claim(f"{bits} bits: RTN / search", f["RTN"] / f["search"], 1.2),
+            Claim(f"{bits} bits: best factor / search with clipping", best / f["search + clip"], 1),
             Claim(
                 f"{bits} bits: search with clipping / 3 % by |X|",
                 f["search + clip"] / f["keep |X|"],

@@ -2,8 +2,9 @@
 
 import pytest
 
+from efflib.plots.style import figure
 from efflib.zoo.phenomena import smoothquant
-from efflib.zoo.phenomena.story import QUICK
+from efflib.zoo.phenomena.story import QUICK, Mean
 
 pytestmark = pytest.mark.slow
 
@@ -17,23 +18,37 @@ def figures():
 
 
 def test_outliers_ruin_plain_w8a8(figures):
-    assert figures["outliers plain"] / figures["outliers fp"] > 1.3  # seen: 1.52
-    assert figures["control plain"] / figures["control fp"] < 1.02
+    assert figures["outliers plain"] / figures["outliers fp"] > 1.8  # seen: 2.91
+    assert figures["control plain"] / figures["control fp"] < 1.06  # seen: 1.045
 
 
 def test_the_sweep_is_a_u_with_outliers_and_flat_without(figures):
     row = smoothquant.sweep(figures, "outliers")
     assert 0 < row.index(min(row)) < len(row) - 1
-    assert row[0] / min(row) > 1.4  # seen: 1.65
-    assert row[-1] / min(row) > 1.2  # seen: 1.33
-    assert figures["outliers fp"] / min(row) > 0.88  # seen: 0.92
+    assert row[0] / min(row) > 1.5  # seen: 2.66
+    assert row[-1] / min(row) > 1.3  # seen: 1.71
+    assert figures["control plain"] / min(row) > 0.96  # seen: 0.975
     control = smoothquant.sweep(figures, "control")
-    assert max(control) / min(control) < 1.02
+    assert max(control) / min(control) < 1.03  # seen: 1.007
+
+
+def test_shifting_helps_and_does_not_suffice(figures):
+    assert figures["outliers plain"] / figures["outliers shifted"] > 1.5  # seen: 2.49
+    assert figures["outliers shifted"] / min(smoothquant.sweep(figures, "outliers")) > 1.03  # 1.08
 
 
 def test_a_scale_per_token_is_the_best_of_the_three(figures):
-    assert min(figures["O2"], figures["O3"]) / figures["O1"] > 1.02  # seen: 1.045
+    assert min(figures["outliers O2"], figures["outliers O3"]) / figures["outliers O1"] > 1.01
 
 
 def test_the_outliers_do_not_change_the_function(figures):
     assert figures["outliers fp"] == pytest.approx(figures["control fp"], rel=1e-3)
+
+
+def test_claims_and_plot(figures):
+    claims = smoothquant.claims(figures)
+    assert len({c.text for c in claims}) == 8 and all(c.value > 0 for c in claims)
+    _, axes = figure(2)
+    smoothquant.plot(Mean.of([figures, {k: 2 * v for k, v in figures.items()}]), axes)
+    assert all(ax.has_data() and ax.get_legend() for ax in axes)
+    assert len(axes[0].collections) == 2  # the bands from the lowest to the highest seed
