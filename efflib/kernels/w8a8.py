@@ -3,7 +3,7 @@
     y_mn = s_m s_n sum_k qx_mk qw_nk        s_m per token, s_n per output channel
 
 The scales stand outside of the sum because neither depends on k; then all products are integers,
-|qx qw| <= 127^2, and an int32 holds sums over K <= 133 152 of them exactly, in whatever order the
+|qx qw| <= 127^2, and an int32 holds sums over K <= 133 144 of them exactly, in whatever order the
 tensor cores add.  Half the bytes of fp16, and twice the rate of the tensor cores.
 
 Where well-known implementations differ

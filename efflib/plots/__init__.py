@@ -7,6 +7,8 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     grid      a histogram with the levels that values round to; the staircase and its gradient
     pareto    quality against size: every setting a point, the best ones joined
     channels  the largest magnitude of every channel; quality against migration strength
+    outliers  tokens by channels as a map, and from where to where channels reach
+    repairs  W8A8 with outliers: levels, the sweep with its spread, where static grids end
     salience  what a factor on salient channels does; tokens per second against the batch
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 

@@ -7,6 +7,7 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     size     total bits with all metadata (scales, zero points, codebooks)
     ptq      post-training quantization of every nn.Linear of a model
     smoothquant  outliers moved from activations into weights; simulated 8-bit W8A8
+    shifting the mean or the middle of each channel moved into biases
     w8a8     the same with a real integer product
     awq, awq_model  weights scaled up before rounding where activations are large
     packing  codes side by side in words, and a linear that stores them so

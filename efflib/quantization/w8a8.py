@@ -4,7 +4,7 @@
 
 The simulation multiplies the rounded values in floating point. Both use the same codes, so they
 differ by the rounding of float sums only, and what the simulation says about quality holds for the
-kernel. A product of two codes is at most 127^2, so int32 holds sums over K <= 133 152 channels.
+kernel. A product of two codes is at most 127^2, so int32 holds sums over K <= 133 144 channels.
 Source: Jacob et al. 2018 (arXiv:1712.05877), section 2.2; the order of scales as in the INT8 GEMMs
 of Xiao et al. 2023 (arXiv:2211.10438), section 5.
 

@@ -165,7 +165,7 @@ def test_outliers_by_hand(student, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="x_max = 63.5: the step is 0.5, and codes are round(x / 0.5) within -127..127",
     cause="128 or 255 in place of 127, no clamp, or a cast that cuts instead of rounding",
 )
@@ -222,7 +222,7 @@ def test_outputs_are_integer_sums(student, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant='"token": no token feels another; "tensor": all do; only "static" looks at x_max',
     cause='the maximum taken along the wrong dimension, x_max ignored by "static" or used by the '
     "other kinds, or the maximum of x in its place",
@@ -245,6 +245,101 @@ def test_who_shares_a_scale(student, rng):
     expect_error(
         ValueError, lambda: student.w8a8_linear(x, w, None, "static"), '"static" without x_max'
     )
+
+
+def drive_swap(student, state, names, x):
+    """Runs beside the student's code: a model of four layers, of which `names` are swapped for
+    functions that note what they are given.
+
+    Returns (outputs of the swapped model, of the model that came in, what the functions got in the
+    first of these passes, in the order of their calls), or None if no model came back.
+    """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(3, 3)
+            self.block = nn.ModuleDict(
+                {"inner": nn.Sequential(nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2))}
+            )
+            self.last = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.last(self.block["inner"](self.first(x)))
+
+    model = Net()
+    model.load_state_dict(state)
+    got = []
+
+    def function(name):
+        def noted(x, weight, bias):
+            got.append((name, weight.detach(), None if bias is None else bias.detach()))
+            return 2 * (x @ weight.T) + (0 if bias is None else bias)
+
+        return noted
+
+    swapped = student.swap(model, {name: function(name) for name in names})
+    if not isinstance(swapped, nn.Module):
+        return None
+    with torch.no_grad():
+        y = swapped(x)
+        calls = list(got)
+        return y, model(x), calls
+
+
+LAYERS = ("first", "block.inner.0", "block.inner.2", "last")
+
+
+def swap_case(rng):
+    """(parameters of the model of `drive_swap`, x [5, 3])."""
+    shapes = {"first": (3, 3), "block.inner.0": (4, 3), "block.inner.2": (2, 4), "last": (2, 2)}
+    state = {f"{n}.weight": torch.randn(shape, generator=rng) for n, shape in shapes.items()}
+    biased = [name for name in shapes if name != "block.inner.0"]
+    state |= {f"{name}.bias": torch.randn(shapes[name][0], generator=rng) for name in biased}
+    return state, torch.randn(5, 3, generator=rng)
+
+
+def net_outputs(state, x, doubled=()):
+    """Outputs of that model in float64, with the products of the layers `doubled` times 2."""
+    x = x.double()
+    for name in LAYERS:
+        product = x @ state[f"{name}.weight"].double().T
+        x = (2 if name in doubled else 1) * product + state.get(f"{name}.bias", torch.zeros(()))
+        x = x.relu() if name == "block.inner.0" else x
+    return x
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="the named layers of a copy give functions[name](x, weight, bias), each with its own "
+    "weight and bias; all other layers, and the model that came in, give what they gave",
+    cause="no copy, every function bound to the last name of the loop, the dot of a name not "
+    "followed, or layers that were not named swapped as well",
+)
+def test_swap_of_some_layers(student, rng):
+    state, x = swap_case(rng)
+    sizes = {name: value.abs() for name, value in state.items()}
+    for names in (["block.inner.2", "first"], ["block.inner.0", "last"], []):
+        value = student.drive(drive_swap, state, names, x)
+        assert value is not None, "swap must return a model"
+        y, plain, got = value
+        # 4 layers, each with at most 4 products, a bias and a factor: 7 roundings a layer
+        expected, bound = net_outputs(state, x), 28 * FLOAT32 * net_outputs(sizes, x.abs())
+        expect_within(plain, expected, bound, "outputs of the model that came in, afterwards")
+        called = [name for name, *_ in got]
+        order = [name for name in LAYERS if name in names]
+        assert called == order, f"{names} were swapped; the functions called are those of {called}"
+        for name, weight, bias in got:
+            own = state[f"{name}.weight"], state.get(f"{name}.bias")
+            assert torch.equal(weight, own[0]), f"the function of {name!r} got another weight"
+            same = bias is own[1] if None in (bias, own[1]) else torch.equal(bias, own[1])
+            assert same, f"the function of {name!r} got the bias {bias}, its layer has {own[1]}"
+        expected = net_outputs(state, x, names)
+        bound = 28 * FLOAT32 * net_outputs(sizes, x.abs(), names)
+        expect_within(y, expected, bound, f"outputs with {names} swapped")
 
 
 # ---- exercise 3: the split -------------------------------------------------------------------

@@ -6,7 +6,7 @@ import torch
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.models.offsets import add_offsets
-from efflib.quantization.shifting import channel_means, shift
+from efflib.quantization.shifting import channel_means, channel_middles, shift
 from efflib.zoo.offset import with_offset
 
 WIDTH = 32
@@ -36,6 +36,23 @@ def test_means_are_those_of_the_tokens():
         rows = first.norm(model.model.embed_tokens(ids)).flatten(0, 1)
     torch.testing.assert_close(channel_means(model, ids)[first.name], rows.mean(0))
     assert not first.norm._forward_hooks
+
+
+def test_the_middle_of_the_range_leaves_the_least_magnitude():
+    model, ids = with_offset(tiny(), 3, 40.0), torch.randint(0, 50, (3, 20))
+    middles = channel_middles(model, ids)
+    shifted = shift(model, middles)
+    seen = {}
+    for group in norm_groups(shifted):
+        group.norm.register_forward_hook(
+            lambda m, a, x, name=group.name: seen.update({name: x.flatten(0, -2)})
+        )
+    with torch.no_grad():
+        assert (shifted(ids) - model(ids)).abs().max() < 1e-11
+    for x in seen.values():  # as far below 0 as above
+        torch.testing.assert_close(x.amax(0), -x.amin(0), rtol=0, atol=1e-11)
+    assert max(middle.abs().max() for middle in middles.values()) > 35
+    assert max(x.abs().max() for x in seen.values()) < 10
 
 
 def test_a_constant_offset_is_repaired_completely():

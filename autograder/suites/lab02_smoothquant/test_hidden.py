@@ -20,6 +20,15 @@ FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
 QMAX, FLOOR = 127, 1e-5
 CLEAR = 1e-4  # distance from a rounding tie, in steps, at which no float32 formula changes a code
+LLAMA = {
+    "vocab_size": 40,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
 
 
 def coded(shape, step, rng, reach=120):
@@ -247,7 +256,7 @@ def drive_view(student, x, w, kind):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="all kinds equal integer sums, for [..., K], without a bias, for transposed tensors",
     cause="view on tensors that are not contiguous, a scale per row of W, a bias that is needed, "
     "or x_max used where it does not belong",
@@ -284,7 +293,7 @@ def test_every_kind_against_integers(student, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="static: the grid is that of x_max, and what is larger is clipped to it",
     cause="the maximum of x used where it is smaller or larger, or no clamp",
 )
@@ -375,6 +384,79 @@ def test_bfloat16_and_arguments(student, rng):
     for kind, x_max in (("row", None), ("static", None), ("row", torch.tensor(3.1))):
         with pytest.raises(ValueError):
             student.w8a8_linear(x, w, None, kind, x_max)
+
+
+def drive_swap_llama(student, config, state, names, ids):
+    """Runs beside the student's code: a Llama whose layers `names` become functions, one half of
+    them in a first swap and the other in a second one.
+
+    Returns (logits of the model, with every second layer tripled, after the second swap, with all
+    layers swapped anew, names that the second one called, logits of the model after every parameter
+    of its copies was set to 0), or None if no model came back.
+    """
+    import torch
+    from torch import nn
+
+    from efflib.models.llama import Llama, LlamaConfig
+
+    model = Llama(LlamaConfig(**config)).double()
+    model.load_state_dict(state)
+    called = []
+
+    def function(name, factor):
+        def computed(x, weight, bias):
+            called.append(name)
+            return nn.functional.linear(factor * x, weight, bias)
+
+        return computed
+
+    half = student.swap(model, {name: function(name, 3.0) for name in names[::2]})
+    if not isinstance(half, nn.Module):
+        return None
+    both = student.swap(half, {name: function(name, 1.0) for name in names[1::2]})
+    again = student.swap(model, {name: function(name, 1.0) for name in names})
+    with torch.no_grad():
+        plain, tripled = model(ids), half(ids)
+        called.clear()
+        logits = both(ids)
+        order = list(called)
+        same = again(ids)
+        for parameter in [*half.parameters(), *again.parameters()]:
+            parameter.zero_()
+        return plain, tripled, logits, same, order, model(ids)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="swap works on a Llama, twice in a row, and on the same model again; what is done to "
+    "the copy does not reach the model",
+    cause="the model changed in place, parameters shared with the copy, functions kept from an "
+    "earlier call, or names with numbers in them not found",
+)
+def test_swap_in_a_llama(student, rng):
+    from efflib.models.llama import Llama, LlamaConfig
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=rng)))
+        model = Llama(LlamaConfig(**LLAMA)).double()
+    state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    linears = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    names = [name for name in linears if name != "lm_head"]
+    ids = torch.randint(40, (2, 7), generator=rng)
+    value = student.drive(drive_swap_llama, LLAMA, state, names, ids)
+    assert value is not None, "swap must return a model"
+    plain, tripled, logits, same, order, later = value
+    with torch.no_grad():
+        expected = model(ids)
+        for name in names[::2]:
+            model.get_submodule(name).weight.mul_(3)
+        expect_close(tripled, model(ids), what="logits, every second layer tripled", atol=1e-9)
+        expect_close(logits, model(ids), what="logits after a second swap", atol=1e-9)
+    assert sorted(order) == sorted(names), f"after both swaps these were called: {order}"
+    expect_close(same, expected, what="logits of the same model, swapped again", atol=1e-9)
+    for what, seen in (("first", plain), ("at the end", later)):
+        expect_close(seen, expected, what=f"logits of the model, {what}", atol=1e-9)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -813,17 +895,6 @@ def test_what_must_stay(student, rng):
             expect_same(after[name], value, name)
     expected = true_fold(state, GROUPS, maxima, 0.3)["0.q.weight"]
     expect_close(after["0.q.weight"].double(), expected, what="0.q.weight", rtol=S_FLOAT32)
-
-
-LLAMA = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-}
 
 
 def drive_llama(student, config, state, groups, maxima, alpha, ids):

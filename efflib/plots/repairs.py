@@ -1,0 +1,167 @@
+"""What repairs W8A8 on a model with outliers: figures of perplexities, each with its text for
+readers who see none.  Every function returns (figure, alt text); titles state what numbers show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from efflib.plots import grid, style
+from efflib.plots.style import BLACK, COLOURS, GREY, MARKERS, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Drawn = tuple["Figure", str]
+
+
+def bars(values: dict[str, float], title: str) -> Drawn:
+    """Perplexities as labelled bars."""
+    text = ", ".join(f"{name} {value:.2f}".replace("\n", " ") for name, value in values.items())
+    return grid.bars(values, title, "perplexity on held-out code"), f"Bars of perplexity: {text}"
+
+
+def draw_placements(ax, alphas: Sequence[float], label: str, rows: list[list[float]], i: int):
+    """The mean over placements (rows) as a line, and the range of the placements as a band."""
+    columns = list(zip(*rows, strict=True))
+    centre = [mean(column) for column in columns]
+    colour = COLOURS[i]
+    ax.plot(alphas, centre, color=colour, marker=MARKERS[i], label=label)
+    if len(rows) > 1:
+        lows, highs = [min(c) for c in columns], [max(c) for c in columns]
+        ax.fill_between(alphas, lows, highs, color=colour, alpha=0.25, linewidth=0)
+
+
+def sweep(
+    alphas: Sequence[float],
+    curves: dict[str, list[list[float]]],
+    levels: dict[str, float],
+    title: str,
+    ylabel: str = "perplexity on held-out code",
+) -> Drawn:
+    """Quality against alpha.  curves: {label: a row for each placement}, drawn as mean and range;
+    levels: {label: value} without alpha, as horizontal lines, with a second panel of the valley."""
+    from matplotlib.ticker import LogFormatter
+
+    fig, axes = figure(columns=1 + bool(levels), width=10.5 if levels else 7.0, height=4.2)
+    looks = dict(zip(levels, ((BLACK, ":"), (GREY, "--"), (BLACK, "-.")), strict=False))
+    for ax in axes:
+        for i, (label, rows) in enumerate(curves.items()):
+            draw_placements(ax, alphas, label, rows, i)
+        for label, (colour, line) in looks.items():
+            text = f"{label}: {levels[label]:.3g}"
+            ax.axhline(levels[label], color=colour, linestyle=line, label=text)
+        ax.set_xticks(list(alphas), [f"{alpha:g}" for alpha in alphas])
+        ax.set_xlabel("migration strength alpha")
+    axes[0].set(yscale="log", ylabel=f"{ylabel} (log scale)")
+    axes[0].yaxis.set_major_formatter(LogFormatter())
+    axes[0].yaxis.set_minor_formatter(LogFormatter())
+    if levels:
+        axes[1].set_ylim(*enlarged(list(curves.values()), list(levels.values())))
+        axes[1].set_title("the valley, enlarged", fontsize=10)
+    axes[0].legend(frameon=False, fontsize=9, loc="upper center")
+    style.title(fig, title)
+    means = {k: [mean(c) for c in zip(*rows, strict=True)] for k, rows in curves.items()}
+    alt = f"{ylabel} against alpha, mean over placements. " + "; ".join(
+        f"{label}: " + ", ".join(f"{v:.3g}" for v in row) for label, row in means.items()
+    )
+    return fig, alt + "".join(f"; {label} {value:.3g}" for label, value in levels.items())
+
+
+def enlarged(curves: list[list[list[float]]], levels: list[float]) -> tuple[float, float]:
+    """Limits that show the inside of all sweeps, and the levels that are less than 15 % above."""
+    inside = [value for rows in curves for row in rows for value in row[1:-1]]
+    inside += [level for level in levels if level <= 1.15 * max(inside)]
+    room = 0.1 * (max(inside) - min(inside))
+    return min(inside) - room, max(inside) + room
+
+
+def layer_errors(alphas: Sequence[float], errors: dict[str, list[list[float]]]) -> Drawn:
+    """Errors of one layer against alpha, a row for each placement of the outliers."""
+    times = {k: mean(max(row) / min(row) for row in rows) for k, rows in errors.items()}
+    title = "q, k and v of one layer: alpha changes the error by up to "
+    title += ", ".join(f"{value:.2g} times ({label})" for label, value in times.items())
+    return sweep(alphas, errors, {}, title, "relative squared error")
+
+
+def migration(
+    alphas: Sequence[float], curves: dict[str, list[list[float]]], found: dict[str, float]
+) -> Drawn:
+    """The sweep of the whole model and its controls; found: "fp", "tensor", "shifted", "flat"."""
+    names = {"W8A8, not smoothed": "tensor", "shifted instead": "shifted", "fp32": "fp"}
+    middle = [mean(column) for column in zip(*next(iter(curves.values())), strict=True)]
+    title = f"Mean of the placements (band: their range): {min(middle):.1f} at the lowest, "
+    title += f"{middle[0]:.0f} and {middle[-1]:.0f} at the ends; without outliers alpha moves "
+    title += f"{found['flat']:.1f} %"
+    return sweep(alphas, curves, {k: found[v] for k, v in names.items()}, title)
+
+
+def clipping(
+    factors: Sequence[float],
+    rows: dict[str, list[tuple[float, float]]],
+    dynamic: dict[str, float],
+) -> tuple[Figure, str, float]:
+    """Static scales that end at a multiple of the calibrated maximum, and the best multiple of the
+    first model.
+
+    rows: {model: (perplexity, percent of all values that are clipped) for each factor}; dynamic:
+    its perplexity with scales taken from each input.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    fig, (left, right) = figure(columns=2, width=9.5, height=3.6)
+    best, parts = {}, []
+    for i, (label, row) in enumerate(rows.items()):
+        perplexities, shares = zip(*row, strict=True)
+        look = {"color": COLOURS[i], "marker": MARKERS[i], "label": label}
+        left.plot(factors, perplexities, **look)
+        text = f"{label}, dynamic: {dynamic[label]:.2f}"
+        left.axhline(dynamic[label], color=COLOURS[i], linestyle="--", label=text)
+        right.plot(factors, shares, **look)
+        best[label] = factors[min(range(len(factors)), key=perplexities.__getitem__)]
+        points = (f"{f:g}: {p:.2f}, {s:.2g} %" for f, (p, s) in zip(factors, row, strict=True))
+        parts.append(f"{label} {'; '.join(points)}; dynamic {dynamic[label]:.2f}")
+    left.set(xscale="log", ylabel="perplexity on held-out code")
+    left.legend(frameon=False, fontsize=9)
+    right.set(xscale="log", ylabel="values that are clipped, in %")
+    right.set_yscale("symlog", linthresh=0.01)
+    right.set_ylim(bottom=0)
+    right.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    for ax in (left, right):
+        ax.set_xticks(list(factors), [f"{f:g}" for f in factors])
+        ax.minorticks_off()
+        ax.set_xlabel("end of the grid / calibrated maximum")
+    ends = ", ".join(f"{factor:g} ({label})" for label, factor in best.items())
+    style.title(fig, f"Static grids are best where they end at {ends} of the calibrated maximum")
+    alt = "Perplexity and share of clipped values against the end of the grid. " + ". ".join(parts)
+    return fig, alt, next(iter(best.values()))
+
+
+def repaired(found: dict[str, float]) -> tuple[Figure, str, float]:
+    """W8A8 with a scale per tensor and per token, beside the control; also returns how many percent
+    of what the outliers cost per tensor a scale per token repairs.
+
+    found: perplexities "fp", "tensor", "token", "control tensor", "control token".
+    """
+    cost = {kind: found[kind] - found[f"control {kind}"] for kind in ("tensor", "token")}
+    part = 100 * (1 - cost["token"] / cost["tensor"])
+    values = {"fp32": found["fp"], "W8A8 tensor": found["tensor"], "W8A8 token": found["token"]}
+    values |= {f"control, {kind}": found[f"control {kind}"] for kind in cost}
+    title = f"Outliers cost {cost['tensor']:.1f} per tensor, {cost['token']:.1f} per token: "
+    return *bars(values, title + f"{part:.0f} % repaired"), part
+
+
+def levels(found: dict[str, float], names: Sequence[str]) -> Drawn:
+    """The levels of SmoothQuant by name, and the grids of LLM.int8 plain, smoothed and split."""
+    values = {"fp32": found["fp"], "control\nW8A8": found["control tensor"]}
+    values |= {f"smoothed\n{name}": found[name] for name in names}
+    values |= {
+        "rows and\ntokens": found["no split"],
+        "rows, tokens\nsmoothed": found["smooth, rows"],
+        "rows, tokens\nsplit": found["split"],
+    }
+    least, most = min(found[name] for name in names), max(found[name] for name in names)
+    title = f"The three levels of the paper lie between {least:.2f} and {most:.2f} (fp32 "
+    return bars(values, title + f"{found['fp']:.2f}); right: the grids of LLM.int8")
