@@ -6,7 +6,7 @@ A channel that lies to one side of 0 needs no wide grid once its mean, or its mi
 
 What is left is the spread around c. -c is folded into the bias of the norm that makes X, so nothing
 is computed at run time. Outlier Suppression+ shifts by the middle of the range, (max + min) / 2,
-which leaves the least magnitude, and then scales (Wei et al. 2023, arXiv:2304.09145, section 4.1 and
+which leaves the least magnitude, and then scales (Wei et al. 2023, arXiv:2304.09145, section 4.1,
 equation 5). It repairs outliers of a steady value, and cannot repair those that vary from token to
 token.
 """
