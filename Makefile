@@ -100,6 +100,7 @@ figures: setup
 	$(BIN)/python -m efflib.zoo > course/chapters/_generated/zoo.md
 	$(BIN)/python -m efflib.zoo.phenomena
 	$(BIN)/python benchmarks/lab01_tables.py
+	$(BIN)/python benchmarks/lab01_qat.py
 	$(BIN)/python benchmarks/lab02_tables.py
 	$(BIN)/python benchmarks/lab03_tables.py
 	$(BIN)/python benchmarks/meter_page.py

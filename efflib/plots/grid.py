@@ -93,3 +93,83 @@ def bars(values: dict[str, float], title: str, ylabel: str, log: bool = False) -
         ax.set_yscale("log")
     style.title(fig, title)
     return fig
+
+
+def _around(step: float, first: int, last: int) -> tuple[Tensor, Tensor]:
+    """(x, from two levels before the first to two behind the last; steps x rounds to)."""
+    x = torch.linspace((first - 1.5) * step, (last + 1.5) * step, 800)
+    return x, torch.round(x / step)
+
+
+def staircase(step: float, first: int, last: int) -> tuple[Figure, str]:
+    """(figure, alt text): x_hat and its error on the levels first * step .. last * step."""
+    x, steps = _around(step, first, last)
+    x_hat, half = steps.clamp(first, last) * step, torch.full_like(x, step / 2)
+    fig = lines(
+        x,
+        [{"x": x, "x_hat": x_hat}, {"x_hat - x": x_hat - x, "+s/2": half, "-s/2": -half}],
+        "Inside the range the error stays within half a step; outside it grows without limit",
+        "x",
+        ["value", "error"],
+    )
+    alt = (
+        f"Left: a staircase of levels {step:g} apart follows the diagonal from {first * step:g} to "
+        f"{last * step:g} and is flat beyond. Right: the error is a sawtooth between {-step / 2:g} "
+        f"and {step / 2:g} that grows where x is clipped."
+    )
+    return fig, alt
+
+
+def straight_through(step: float, first: int, last: int) -> tuple[Figure, str]:
+    """(figure, alt text): the staircase, its true derivative and the straight-through estimate."""
+    x, steps = _around(step, first, last)
+    inside = ((steps >= first) & (steps <= last)).float()
+    fig = lines(
+        x,
+        [
+            {"x": x, "x_hat": steps.clamp(first, last) * step},
+            {"true": 0 * x, "straight-through": inside},
+        ],
+        "The true derivative is 0 between the jumps; the estimate is 1 inside the range",
+        "x",
+        ["forward", "backward: derivative"],
+    )
+    alt = (
+        "Left: the staircase of a quantizer. Right: its true derivative is 0 between the jumps, "
+        f"the straight-through estimate is 1 from {(first - 0.5) * step:g} to "
+        f"{(last + 0.5) * step:g} and 0 outside."
+    )
+    return fig, alt
+
+
+def with_outlier(w: Tensor, w_hats: dict[str, Tensor], ratio: float) -> tuple[Figure, str]:
+    """(figure, alt text): the levels of grids that were made with and without an outlier.
+
+    w: the weight without it; w_hats: {name: its values on a grid}; ratio: how many times as large
+    the mean error became.  Levels far outside are not shown.
+    """
+    most = 1.5 * w.abs().max()
+    near = {name: w_hat[w_hat.abs() <= most] for name, w_hat in w_hats.items()}
+    counts = " and ".join(f"{len(near[name].unique())} ({name})" for name in near)
+    title = f"One outlier (far outside, not shown): all other errors {ratio:.1f} times as large"
+    alt = (
+        "Histograms of the same bell-shaped weights with the levels of their grids as vertical "
+        f"lines. Of the levels, {counts} fall into the range of the weights."
+    )
+    return histogram_with_grid(w, near, title), alt
+
+
+def levels_of_a_row(row: Tensor, row_hat: Tensor, text: str) -> tuple[Figure, str]:
+    """(figure, text): the histogram of a row and the levels that it uses."""
+    return histogram_with_grid(row, {"a row": row_hat}, text), text
+
+
+def training(paths: dict[str, Tensor]) -> tuple[Figure, str]:
+    """(figure, alt text): losses on the way, {name: [steps]}, relative to the first of each."""
+    curves = {name: path / path[0] for name, path in paths.items()}
+    ends = ", ".join(f"{name} {curve[-1]:.2f}" for name, curve in curves.items())
+    steps = torch.arange(len(next(iter(paths.values()))))
+    title = f"Loss at the end, relative to the start: {ends}"
+    fig = lines(steps, [curves], title, "steps of training", ["loss, start = 1"])
+    fig.axes[0].set_ylim(bottom=0)
+    return fig, f"Loss against steps of training. At the end, relative to the start: {ends}."

@@ -13,27 +13,39 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ZOOM = 1.25  # the second panel holds what costs at most this times the reference
+MARGIN = 0.01  # bits: a smaller difference in size is no reason to prefer a setting
 NEAR = 12  # pixels: equal labels closer than this are written once
 
 
 class Point(NamedTuple):
-    """One measured setting.  size: e.g. total bits per weight; cost: e.g. perplexity."""
+    """One measured setting.  size: e.g. total bits per weight; cost: e.g. perplexity.
+
+    spread: how far the cost may be off, drawn as a bar; 0 draws none.
+    """
 
     method: str
     granularity: str
     bits: int
     size: float
     cost: float
+    spread: float = 0.0
 
 
-def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no other point beats in size and cost together, in order of size."""
-    best, kept = float("inf"), []
-    for point in sorted(points, key=lambda p: (p.size, p.cost)):
-        if point.cost < best:
-            kept.append(point)
-            best = point.cost
-    return kept
+def front(points: Sequence[Point], margin: float = MARGIN) -> list[Point]:
+    """The points that no other one beats, in order of size.
+
+    A point is beaten by one of less cost that is at most `margin` larger, and by a smaller one of
+    the same cost.  Without the margin a ruined setting would stand on the front because its scales
+    are some thousandths of a bit smaller than those of a good one.
+    """
+
+    def beaten(p: Point) -> bool:
+        cheaper = any(q.cost < p.cost and q.size <= p.size + margin for q in points)
+        return cheaper or any(q.cost == p.cost and q.size < p.size for q in points)
+
+    return sorted(
+        {(p.size, p.cost): p for p in points if not beaten(p)}.values(), key=lambda p: p.size
+    )
 
 
 def looks(points: Sequence[Point]) -> dict[tuple[str, str], dict]:
@@ -74,7 +86,7 @@ def _draw(ax, points: Sequence[Point], every: dict, ceiling: float) -> None:
     """The front and the points, those above the ceiling at it."""
     best = front(points)
     heights = [min(p.cost, ceiling) for p in best]
-    name = "front: nothing smaller is as good"
+    name = f"front: nothing of this size (+ {MARGIN} bits) is better"
     ax.plot([p.size for p in best], heights, color=GREY, linewidth=4, alpha=0.35, label=name)
     for (method, granularity), look in every.items():
         mine = [p for p in points if (p.method, p.granularity) == (method, granularity)]
@@ -86,6 +98,11 @@ def _draw(ax, points: Sequence[Point], every: dict, ceiling: float) -> None:
             label=f"{method}, {granularity}",
             **look,
         )
+    sure = [p for p in points if p.spread and p.cost <= ceiling]
+    if sure:
+        heights, spreads = [p.cost for p in sure], [p.spread for p in sure]
+        at = [p.size for p in sure]
+        ax.errorbar(at, heights, spreads, fmt="none", ecolor=BLACK, elinewidth=0.8, capsize=2)
 
 
 def _label(ax, points: Sequence[Point], every: dict, ceiling: float) -> None:
@@ -185,3 +202,39 @@ def tradeoff(
     legend = axes[0].legend(frameon=False, fontsize=8, title="number at a point: bits of a code")
     legend.get_title().set_fontsize(8)
     return fig
+
+
+def of_a_weight(points: Sequence[Point], ratio: float) -> tuple[Figure, str]:
+    """(figure, alt text): error against size of one weight.
+
+    ratio: the error of 3 bits in groups of 16, in errors of 4 bits per channel.
+    """
+    fig = tradeoff(
+        points,
+        f"3 bits in groups of 16 have {ratio:.1f} times the error of 4 bits per channel",
+        "total bits per weight",
+        "mean squared error of the weight",
+    )
+    return fig, "Error against total bits per weight. " + _listed(points, "{:.2g}")
+
+
+def of_a_model(
+    points: Sequence[Point], best: Point, reference: tuple[float, float]
+) -> tuple[Figure, str]:
+    """(figure, alt text): perplexity against size; best: the setting that the title names."""
+    fig = tradeoff(
+        points,
+        f"Smallest within 10 % of fp16: {best.bits} bits, {best.method}, {best.granularity} "
+        f"({best.size:.1f} bits a parameter)",
+        "total bits per parameter: codes, scales, tables; the rest in 16 bits",
+        "perplexity on held-out code",
+        reference=reference,
+        ceiling=2.5 * reference[1],
+    )
+    return fig, "Perplexity against total bits per parameter. " + _listed(points, "{:.1f}")
+
+
+def _listed(points: Sequence[Point], form: str) -> str:
+    """'4 bits linear channel 12.7; ...'."""
+    cells = (f"{p.bits} bits {p.method} {p.granularity} {form.format(p.cost)}" for p in points)
+    return "; ".join(cells)

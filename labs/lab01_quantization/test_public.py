@@ -48,7 +48,7 @@ def call_twice(student, name, first, second, **options):
     return expect_tuple(results, (object, object), "drive_twice")
 
 
-# ---- exercise 1: scale and zero point --------------------------------------------------------
+# ---- exercise 1: the grid --------------------------------------------------------------------
 
 
 def grid(student, lo, hi, bits, symmetric, dtype=None):
@@ -90,7 +90,7 @@ def expect_fits(scale, zero, lo, hi, bits, what):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="the range -1..2 with 2 bits: asymmetric s = 1, z = 1; symmetric s = 2, z = 0",
     cause="2^b where 2^b - 1 steps are meant, the two kinds of grid mixed up, z of the wrong sign, "
     "or z as a number or in another dtype: it is an int32 tensor, also where it is 0",
@@ -107,7 +107,7 @@ def test_grid_by_hand(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="symmetric: the largest magnitude is the largest code, s = max(|lo|, |hi|) / qmax",
     cause="only hi, only |lo| or the width hi - lo was used, or 2^(b-1) instead of 2^(b-1) - 1",
 )
@@ -123,7 +123,7 @@ def test_symmetric_range(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="asymmetric: lo..hi, stretched to 0, is 2^b - 1 steps wide and fits on the grid "
     "within half a step",
     cause="2^b steps, z not rounded or of the wrong sign, codes that do not start at 0, or lo and "
@@ -146,7 +146,7 @@ def test_asymmetric_range(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="a group of zeros gets a positive finite scale, other groups keep theirs, however "
     "small",
     cause="a range of 0 gave s = 0, and -lo / s = NaN; or a floor such as clamp(min=1e-8), which "
@@ -164,7 +164,7 @@ def test_group_of_zeros(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="bfloat16 bounds give the float32 grid of the numbers they hold; a width that does "
     "not exist: ValueError",
     cause="arithmetic in bfloat16, which keeps 8 significant bits; or code_range, which checks the "
@@ -189,7 +189,7 @@ def test_bfloat16_and_missing_widths(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="every call answers for the numbers it is given now",
     cause="a result kept from an earlier call, or found again by the shape or identity of lo",
 )
@@ -202,9 +202,6 @@ def test_grid_of_each_call(student, rng):
     for i, value in enumerate(both):
         scale, zero = expect_grid(value, (5,), 4, False)
         expect_fits(scale, zero, -lo[i], hi[i], 4, f"call {i + 1}")
-
-
-# ---- exercise 2: quantize and dequantize -----------------------------------------------------
 
 
 def encode(student, x, scale, zero, bits, symmetric):
@@ -242,8 +239,8 @@ def expect_true_codes(codes, x, scale, zero, bits, symmetric, what):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="s = 0.5, z = 1, 2 bits: -0.5, 0.1, 0.4, 0.9 have the codes 0, 1, 2, 3",
     cause="floor or a cast where round is meant, z subtracted instead of added, int8 where uint8 "
     "is meant, or codes - zero in uint8, where 0 - 1 wraps around to 255",
@@ -258,8 +255,8 @@ def test_codes_by_hand(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="inside the range, |x_hat - x| is at most s / 2",
     cause="floor instead of round, s and z in the wrong order in one of the directions, or codes - "
     "zero in uint8, where 3 - 5 wraps around to 254 (an error of about 256 steps)",
@@ -278,8 +275,8 @@ def test_error_is_half_a_step(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="values outside the range get the first or the last code, however far they are",
     cause="no clamp, or a clamp after a cast: in 8 bits 256 is 0, and no integer type holds 1e30",
 )
@@ -297,8 +294,8 @@ def test_clipping(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="torch.round takes ties to the even number: 0.5 to 0, 1.5 and 2.5 to 2; past the "
     "ends of the grid as well",
     cause="floor(x + 0.5), which takes all ties up; or values just outside the grid that wrap "
@@ -316,8 +313,8 @@ def test_ties_go_to_even(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="each row uses its own s and z; transposed, bfloat16 and single values work",
     cause="one scale for all, view where reshape is needed, or x / s in bfloat16, which keeps 8 "
     "significant bits",
@@ -347,8 +344,8 @@ def drive_transposed(student, x, scale, zero, bits, symmetric):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="every call answers for the numbers it is given now",
     cause="a result kept from an earlier call, or found again by the shape or identity of x",
 )
@@ -368,6 +365,127 @@ def test_codes_of_each_call(student, rng):
         expect_tensor(values, "dequantize(...)", torch.float32, (16,))
         right = scales[i].double() * (codes[i].double() - zeros[i])
         expect_close(values, right, what=f"values, call {i + 1}", atol=3 * U * 16 * 0.6)
+
+
+# ---- exercise 2: a product of integers -------------------------------------------------------
+
+
+def sums_of(x_codes, w_codes, x_zero, w_zero):
+    """What the student gets for codes [T, K] and [N, K], int64, and zero points [T] and [N]."""
+    products, x_sums, w_sums = x_codes @ w_codes.T, x_codes.sum(1), w_codes.sum(1)
+    parts = [t.to(torch.int32) for t in (products, x_sums, w_sums, x_zero, w_zero)]
+    return {
+        "products": parts[0],
+        "x_sums": parts[1],
+        "w_sums": parts[2],
+        "k": x_codes.shape[1],
+        "x_zero": parts[3],
+        "w_zero": parts[4],
+    }
+
+
+def definition(x_codes, w_codes, x_zero, w_zero):
+    """The sum over k of (q_x - z_x) (q_w - z_w), int64 [T, N]."""
+    return (x_codes - x_zero[:, None]) @ (w_codes - w_zero[:, None]).T
+
+
+def drawn_codes(rng, t, n, k, lo=0, hi=255):
+    """(x_codes [t, k], w_codes [n, k], x_zero [t], w_zero [n]), int64 in lo..hi."""
+    shapes = ((t, k), (n, k), (t,), (n,))
+    return [torch.randint(lo, hi + 1, shape, generator=rng) for shape in shapes]
+
+
+def expect_product(value, drawn, what):
+    """value is the definition, exactly, in int32."""
+    expected = definition(*drawn)
+    expect_tensor(value, "integer_product(...)", torch.int32, tuple(expected.shape))
+    expect_close(value.long(), expected, what=what)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="codes 3, 0 with z = 1 times codes 2, 1 with z = 2: 2 * 0 + (-1) * (-1) = 1",
+    cause="a correction of the wrong sign, the term with both zero points left out or without the "
+    "factor k, or a sum multiplied by its own zero point",
+)
+def test_product_by_hand(student, rng):
+    x_codes, x_zero = torch.tensor([[3, 0]]), torch.tensor([1])
+    w_codes, w_zero = torch.tensor([[2, 1]]), torch.tensor([2])
+    sums = sums_of(x_codes, w_codes, x_zero, w_zero)
+    value = student.integer_product(**sums)
+    expect_tensor(value, "integer_product(...)", torch.int32, (1, 1))
+    assert value.item() == 1, f"products 6, sums 3 and 3, k = 2, z 1 and 2: {value.item()}, not 1"
+
+
+@exercise(
+    "ex2",
+    points=1.5,
+    invariant="row t and column n: x_zero[t] and x_sums[t] belong to row t, w_zero[n] and "
+    "w_sums[n] to column n",
+    cause="a tensor [T] broadcast along the columns: where T = N torch does not complain; or one "
+    "zero point used for all rows",
+)
+def test_product_by_definition(student, rng):
+    for t, n, k in ((5, 3, 7), (4, 4, 6), (4, 4, 4)):
+        drawn = drawn_codes(rng, t, n, k)
+        value = student.integer_product(**sums_of(*drawn))
+        expect_product(value, drawn, f"T = {t}, N = {n}, K = {k}: the sums")
+
+
+@exercise(
+    "ex2",
+    points=1.5,
+    invariant="codes and zero points moved by one number give the same sums: uint8 or int8, the "
+    "grid is the same",
+    cause="a correction that is right for some zero points only, for example with the last term "
+    "dropped",
+)
+def test_codes_may_be_shifted(student, rng):
+    x_codes, w_codes, x_zero, w_zero = drawn_codes(rng, 3, 4, 9)
+    x_zero[0], w_zero[0] = 5, 9  # below 0 once they are moved by -128
+    for a, b in ((0, 0), (-128, -128), (-128, 0), (0, 10)):
+        drawn = x_codes + a, w_codes + b, x_zero + a, w_zero + b
+        value = student.integer_product(**sums_of(*drawn))
+        expect_product(value, drawn, f"codes and zero points moved by {a} and {b}: the sums")
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="sums beyond 2^24 are exact: everything stays an integer",
+    cause="float32 keeps 24 bits, so a sum of some thousand products is rounded; or int16",
+)
+def test_large_sums_are_exact(student, rng):
+    drawn = drawn_codes(rng, 3, 5, 4099, lo=200)
+    drawn[2], drawn[3] = torch.tensor([0, 1, 13]), torch.tensor([7, 0, 2, 255, 129])
+    value = student.integer_product(**sums_of(*drawn))
+    expect_product(value, drawn, "K = 4099, codes from 200 to 255: the sums")
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="every call answers for the numbers it is given now",
+    cause="a result kept from an earlier call, or corrections found again by shape",
+)
+def test_product_of_each_call(student, rng):
+    both = [drawn_codes(rng, 3, 2, 6) for _ in range(2)]
+    names = ("products", "x_sums", "w_sums", "x_zero", "w_zero")
+    sums = [sums_of(*drawn) for drawn in both]
+    values = student.drive(drive_products, *([s[n] for n in names] for s in sums), 6)
+    expect_tuple(values, (object, object), "drive_products")
+    for i, value in enumerate(values):
+        expect_product(value, both[i], f"call {i + 1}: the sums")
+
+
+def drive_products(student, first, second, k):
+    """Runs beside the student's code: a call; the same tensors get other numbers; a second call."""
+    tensors = [tensor.clone() for tensor in first]
+    one = student.integer_product(*tensors[:3], k, *tensors[3:])
+    for tensor, new in zip(tensors, second, strict=True):
+        tensor.copy_(new)
+    return one, student.integer_product(*tensors[:3], k, *tensors[3:])
 
 
 # ---- exercise 3: granularity -----------------------------------------------------------------
@@ -404,7 +522,7 @@ def expect_grids(w_hat, w, bits, granularity, symmetric, what=""):
 
 @exercise(
     "ex3",
-    points=2,
+    points=1,
     invariant="each group uses at most 2^b values, and errs by at most half a step of its own grid",
     cause="groups cut along the wrong dimension, one scale used for all, a last group (50 = 20 + "
     "20 + 10) left out or taken with its neighbours, or bits or symmetric not passed on",
@@ -420,7 +538,7 @@ def test_each_group_has_its_grid(student, rng):
 
 @exercise(
     "ex3",
-    points=1,
+    points=0.5,
     invariant="per channel, a row does not feel the other rows; per tensor it does",
     cause='"channel" takes columns for rows, or the range is taken over the whole weight',
 )
@@ -504,7 +622,7 @@ def test_views_bfloat16_and_no_granularity(student, rng):
 
 @exercise(
     "ex3",
-    points=1,
+    points=0.5,
     invariant="every call answers for the weight it is given now",
     cause="grids or a result kept from an earlier call, or found again by the shape of w",
 )
@@ -517,6 +635,52 @@ def test_weight_of_each_call(student, rng):
     for i, w_hat in enumerate(both):
         expect_tensor(w_hat, "quantize_weight(...)", torch.float32, (4, 10))
         expect_grids(w_hat, w[i], 3, 5, False, f"call {i + 1}, ")
+
+
+def drive_packing(student, codes, bits):
+    """Runs beside the student's code: codes that are not contiguous."""
+    return student.pack_codes(codes.T, bits)
+
+
+def expect_packed(packed, codes, bits, what):
+    """The bytes hold the codes in order, each with its lowest bit first, and then zeros."""
+    length = -(-codes.numel() * bits // 8)
+    expect_tensor(packed, "pack_codes(...)", torch.uint8, (length,))
+    digits = "".join(f"{code:0{bits}b}"[::-1] for code in codes.flatten().tolist())
+    right = [int(digits[i : i + 8][::-1], 2) for i in range(0, len(digits), 8)]
+    expect_close(packed, torch.tensor(right, dtype=torch.uint8), what=f"{what}, {bits} bits: bytes")
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="codes 1, 2, 3: with 2 bits the byte 57, with 3 bits the bytes 209 and 0, with 4 "
+    "bits 33 and 3",
+    cause="the highest bit first, codes that do not run on across the end of a byte, or a last "
+    "byte that is not written or not filled with zeros",
+)
+def test_packing_by_hand(student, rng):
+    codes = torch.tensor([1, 2, 3], dtype=torch.uint8)
+    for bits, right in ((2, [57]), (3, [209, 0]), (4, [33, 3]), (8, [1, 2, 3])):
+        packed = student.pack_codes(codes, bits)
+        expect_tensor(packed, "pack_codes(...)", torch.uint8)
+        assert packed.tolist() == right, f"{bits} bits: bytes {packed.tolist()}, expected {right}"
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="every code of every width finds its place; two dimensions are read row by row",
+    cause="a width for which bytes are not filled evenly (3, 5, 6, 7), codes above 127 in int8, or "
+    "columns before rows",
+)
+def test_packing_of_many_codes(student, rng):
+    for bits in range(1, 9):
+        codes = torch.randint(2**bits, (5, 9), generator=rng, dtype=torch.uint8)
+        codes[0, :2] = 2**bits - 1
+        expect_packed(student.pack_codes(codes, bits), codes, bits, "codes [5, 9]")
+        turned = student.drive(drive_packing, codes, bits)
+        expect_packed(turned, codes.T, bits, "a transposed view [9, 5]")
 
 
 # ---- exercise 4: k-means ---------------------------------------------------------------------

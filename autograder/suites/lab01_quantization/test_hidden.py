@@ -118,7 +118,7 @@ def expect_true_grid(student, lo, hi, bits, symmetric, what, dtype=None):
 
 @exercise(
     "ex1",
-    points=3,
+    points=1.5,
     invariant="s = range / number of steps and z = round(-lo / s), for each group by itself",
     cause="a step count or a rounding that is right for one width only, groups mixed up, or a "
     "fixed number of dimensions",
@@ -136,7 +136,7 @@ def test_parameters_of_every_width(student, rng):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="the asymmetric range contains 0: a group in 5..6 has z = 0 and s = 6 / (2^b - 1)",
     cause="lo and hi used as they are: 0.0 has no code, or z is clamped and the grid ends at 1",
 )
@@ -154,7 +154,7 @@ def test_range_on_one_side_of_zero(student, rng):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="a range 2^k times as wide has a scale 2^k times as large and the same zero point; "
     "groups of zeros beside it change nothing",
     cause="a floor such as clamp(min=1e-5), which coarsens groups of small weights; or a guard "
@@ -180,7 +180,7 @@ def test_grid_follows_the_range(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="bfloat16 bounds give the float32 scale of the numbers they hold",
     cause="arithmetic in bfloat16, which keeps 8 significant bits: convert with .float() first",
 )
@@ -193,7 +193,7 @@ def test_bfloat16_bounds(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="1 bit exists asymmetric (s = hi - lo); symmetric 1 bit and 9 bits raise ValueError",
     cause="code_range is not called, so a grid without levels gives a division by 0",
 )
@@ -210,9 +210,6 @@ def test_widths_that_do_not_exist(student, rng):
                 ),
                 f"{bits} bits, symmetric={symmetric}",
             )
-
-
-# ---- exercise 2 ------------------------------------------------------------------------------
 
 
 def encode(student, x, scale, zero, bits, symmetric):
@@ -244,8 +241,8 @@ def drive_transposed(student, x, scale, zero, bits, symmetric):
 
 
 @exercise(
-    "ex2",
-    points=3,
+    "ex1",
+    points=1.5,
     invariant="codes are clamp(round(x / s) + z) with the scale of their own row",
     cause="scale and zero not broadcast, or x assumed contiguous (view instead of reshape)",
 )
@@ -266,8 +263,8 @@ def test_codes_of_every_width(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="0.0 has the code z and comes back as exactly 0.0",
     cause="z used in one direction only, or the zero points of the rows mixed up",
 )
@@ -284,8 +281,8 @@ def test_zero_is_exact(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="every code stands for s (q - z), and that value has the same code again",
     cause="codes - zero in uint8, where 3 - 5 is 254; or int8 for codes above 127",
 )
@@ -303,8 +300,8 @@ def test_all_codes_survive(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=1,
+    "ex1",
+    points=0.5,
     invariant="symmetric: the codes of -x are minus the codes of x, at ties and out of the range "
     "too; values far outside have the last code",
     cause="clamp to -2^(b-1), which has no counterpart on the other side; floor or floor(x + 0.5) "
@@ -329,8 +326,8 @@ def test_change_of_sign(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="bfloat16 values are quantized like float32; single numbers, no numbers and scales "
     "along any dimension work",
     cause="x / scale in bfloat16, which keeps 8 significant bits; or a fixed number of dimensions",
@@ -361,6 +358,87 @@ def test_bfloat16_and_shapes(student, rng):
         expect_values(values, codes, scale, zero, f"scale {list(shape)}")
 
 
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+def expect_product(student, x_codes, w_codes, x_zero, w_zero, what):
+    """The student's sums for codes [T, K], [N, K] and zero points [T], [N], all int64: exact."""
+    products, x_sums, w_sums = x_codes @ w_codes.T, x_codes.sum(1), w_codes.sum(1)
+    expected = (x_codes - x_zero[:, None]) @ (w_codes - w_zero[:, None]).T
+    for part in (products, expected):
+        assert part.abs().max() < 2**31, "the test drew sums that no int32 holds"
+    sums = [part.to(torch.int32) for part in (products, x_sums, w_sums)]
+    zeros = [zero.to(torch.int32) for zero in (x_zero, w_zero)]
+    value = student.integer_product(*sums, x_codes.shape[1], *zeros)
+    expect_tensor(value, "integer_product(...)", torch.int32, tuple(expected.shape))
+    expect_close(value.long(), expected, what=what)
+
+
+def drawn_codes(rng, t, n, k, lo, hi):
+    shapes = ((t, k), (n, k), (t,), (n,))
+    return [torch.randint(lo, hi + 1, shape, generator=rng) for shape in shapes]
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="the sum over k of (q_x - z_x) (q_w - z_w), exactly, whatever T, N and K are",
+    cause="tensors [T] and [N] mixed up where T = N, or k taken from a shape",
+)
+def test_product_of_every_shape(student, rng):
+    for t, n, k in ((1, 1, 1), (1, 5, 3), (6, 1, 2), (3, 3, 3), (2, 7, 40), (8, 8, 5)):
+        for bits in (1, 2, 4, 8):
+            drawn = drawn_codes(rng, t, n, k, 0, 2**bits - 1)
+            if bits == 1:
+                drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
+            expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {bits} bits")
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="with zero points of 0 on one side, only the other side is corrected",
+    cause="a sum multiplied by the zero point of its own side, or the last term without one of "
+    "its two zero points",
+)
+def test_one_side_at_a_time(student, rng):
+    for side in (2, 3):
+        drawn = drawn_codes(rng, 4, 4, 10, 1, 255)
+        expect_product(student, *drawn, "both zero points")
+        drawn[side] = torch.zeros(4).long()
+        expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} are 0")
+
+
+@exercise(
+    "ex2",
+    points=2.5,
+    invariant="the result is exact up to the last sum that int32 holds: K = 33 025 products of "
+    "255 and 255",
+    cause="float32, which keeps 24 bits; or int16 for sums or zero points",
+)
+def test_exact_up_to_the_last_bit(student, rng):
+    k = 33_025
+    codes = torch.tensor([0, 255])[:, None].expand(2, k)
+    for x_zero, w_zero in (([0, 0], [255, 0]), ([255, 255], [0, 0]), ([255, 0], [255, 0])):
+        zeros = torch.tensor(x_zero), torch.tensor(w_zero)
+        expect_product(student, codes, codes, *zeros, f"zero points {x_zero}, {w_zero}")
+    drawn = drawn_codes(rng, 3, 4, k, 0, 255)
+    expect_product(student, *drawn, "drawn codes")
+
+
+@exercise(
+    "ex2",
+    points=1.5,
+    invariant="signed codes, and zero points below 0, as kernels for int8 have them",
+    cause="zero points or sums taken for unsigned numbers, or cut off at 0",
+)
+def test_signed_codes(student, rng):
+    for lo, hi in ((-128, 127), (-127, -1), (-8, 7)):
+        drawn = drawn_codes(rng, 5, 3, 64, lo, hi)
+        drawn[2][0] = drawn[3][0] = lo
+        expect_product(student, *drawn, f"codes {lo}..{hi}")
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -376,7 +454,7 @@ def expect_round_trip(student, w, bits, granularity, symmetric):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="each group of each row goes through its own grid, the shorter last one as well",
     cause="ragged groups dropped or filled with their neighbours, or cut down the columns",
 )
@@ -389,7 +467,7 @@ def test_every_group_against_float64(student, rng):
 
 @exercise(
     "ex3",
-    points=2,
+    points=1.5,
     invariant="the last group has its own range, whatever stands in the groups before it",
     cause="the last group merged with its neighbour, or left in float",
 )
@@ -405,7 +483,7 @@ def test_ragged_last_group(student, rng):
 
 @exercise(
     "ex3",
-    points=2,
+    points=1.5,
     invariant="N K b + groups x (16 + b if there is a zero point); a started group is a group",
     cause="N * K // G groups, zero points counted on a symmetric grid, or one group per column",
 )
@@ -433,7 +511,7 @@ def drive_transposed_weight(student, w, bits, granularity):
 
 @exercise(
     "ex3",
-    points=2,
+    points=1.5,
     invariant="constant, negative, transposed, bfloat16, single weights and huge outliers work; "
     "what is no granularity raises ValueError",
     cause="view on a transposed weight, bfloat16 arithmetic, 0 / 0, or a granularity that is used "
@@ -464,6 +542,46 @@ def test_awkward_weights(student, rng):
             ),
             f"granularity {granularity!r}",
         )
+
+
+def expect_packed(packed, codes, bits):
+    """The bytes hold the codes in order, each with its lowest bit first, and then zeros."""
+    length = math.ceil(codes.numel() * bits / 8)
+    expect_tensor(packed, "pack_codes(...)", torch.uint8, (length,))
+    stream = sum(code << (i * bits) for i, code in enumerate(codes.flatten().tolist()))
+    right = torch.tensor(list(stream.to_bytes(length, "little")), dtype=torch.uint8)
+    expect_close(packed, right, what=f"{bits} bits: bytes of {codes.numel()} codes")
+
+
+def drive_packing(student, first, second, bits):
+    """Runs beside the student's code: two calls, with other codes in the same tensor."""
+    codes = first.clone()
+    one = student.pack_codes(codes, bits)
+    codes.copy_(second)
+    return one, student.pack_codes(codes, bits)
+
+
+@exercise(
+    "ex3",
+    points=2.5,
+    invariant="N codes of b bits take ceil(N b / 8) bytes, which hold them in order, lowest bit "
+    "first, and zeros at the end; for any N and b, in every call",
+    cause="a width that fills bytes unevenly, a last byte that is dropped or not 0 behind the last "
+    "code, int8, or a result kept from an earlier call",
+)
+def test_packed_bytes(student, rng):
+    for bits in range(1, 9):
+        for count in (1, 2, 7, 8, 9, 100):
+            codes = torch.randint(2**bits, (2, count), generator=rng, dtype=torch.uint8)
+            codes[0, -1] = 2**bits - 1
+            results = student.drive(drive_packing, codes[0], codes[1], bits)
+            results = expect_tuple(results, (object, object), "drive_packing")
+            for packed, row in zip(results, codes, strict=True):
+                expect_packed(packed, row, bits)
+    cube = torch.randint(8, (3, 4, 5), generator=rng, dtype=torch.uint8)
+    expect_packed(student.pack_codes(cube, 3), cube, 3)
+    long = torch.randint(8, (20_001,), generator=rng, dtype=torch.uint8)
+    expect_packed(student.pack_codes(long, 3), long, 3)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------

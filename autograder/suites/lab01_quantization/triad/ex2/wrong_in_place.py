@@ -1,13 +1,10 @@
-"""Divides x itself."""
+"""The corrections are written into the products that came in."""
 
-import torch
-
-FAILS = ["test_clipping", "test_zero_is_exact"]
+FAILS = ["test_product_by_hand", "test_product_of_every_shape"]
 
 
-def quantize(x, scale, zero, bits, symmetric):
-    qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
-    if x.dtype == torch.float32:
-        x, scale = x.div_(scale), 1
-    codes = (torch.round(x.float() / scale) + zero).clamp(qmin, qmax)
-    return codes.to(torch.int8 if symmetric else torch.uint8)
+def integer_product(products, x_sums, w_sums, k, x_zero, w_zero):
+    products -= w_zero * x_sums[:, None]
+    products -= x_zero[:, None] * w_sums
+    products += k * x_zero[:, None] * w_zero
+    return products

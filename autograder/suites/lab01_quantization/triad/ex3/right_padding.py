@@ -18,8 +18,8 @@ def quantize_weight(w, bits, granularity, symmetric):
     groups = torch.cat([flat, flat[:, -1:].repeat(1, missing)], 1).reshape(rows, -1, size)
     lo, hi = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
     scale, zero = affine_parameters(lo, hi, bits, symmetric)  # noqa: F821 -- exercise 1
-    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    values = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    values = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
     return values.reshape(rows, -1)[:, : flat.shape[1]].reshape(n, k).contiguous()
 
 

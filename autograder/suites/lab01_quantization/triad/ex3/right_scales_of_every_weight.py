@@ -21,5 +21,5 @@ def _ends(w, granularity):
 def quantize_weight(w, bits, granularity, symmetric):
     w = w.float()
     scale, zero = affine_parameters(*_ends(w, granularity), bits, symmetric)  # noqa: F821
-    codes = quantize(w, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(w, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1

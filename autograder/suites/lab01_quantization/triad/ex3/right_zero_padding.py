@@ -16,8 +16,8 @@ def quantize_weight(w, bits, granularity, symmetric):
     scale, zero = affine_parameters(  # noqa: F821 -- exercise 1
         groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True), bits, symmetric
     )
-    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    values = dequantize(codes, scale, zero).flatten(1)  # noqa: F821 -- exercise 2
+    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    values = dequantize(codes, scale, zero).flatten(1)  # noqa: F821 -- exercise 1
     return values.reshape(n, k) if granularity == "tensor" else values[:, :k]
 
 

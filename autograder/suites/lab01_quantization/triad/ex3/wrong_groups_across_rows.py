@@ -8,8 +8,8 @@ FAILS = ["test_rows_are_independent_per_channel", "test_ragged_last_group"]
 def _round_trip(groups, bits, symmetric):
     lo, hi = groups.aminmax(dim=1, keepdim=True)
     scale, zero = affine_parameters(lo, hi, bits, symmetric)  # noqa: F821 -- exercise 1
-    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
 
 
 def quantize_weight(w, bits, granularity, symmetric):

@@ -8,8 +8,8 @@ FAILS = ["test_each_group_has_its_grid", "test_every_group_against_float64"]
 def _round_trip(groups, bits, symmetric):
     lo, hi = groups.aminmax(dim=1, keepdim=True)
     scale, zero = affine_parameters(lo, hi, bits, symmetric)  # noqa: F821 -- exercise 1
-    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(groups, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    return dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
 
 
 def quantize_weight(w, bits, granularity, symmetric):

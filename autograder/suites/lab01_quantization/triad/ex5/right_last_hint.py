@@ -6,8 +6,8 @@ import torch
 def fake_quantize(x, scale, zero, bits, symmetric):
     qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
     with torch.no_grad():
-        codes = quantize(x, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-        x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+        codes = quantize(x, scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+        x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
         place = torch.round(x.float() / scale) + zero
         inside = (place >= qmin) & (place <= qmax)
     x = x.float()

@@ -6,8 +6,8 @@ import torch
 
 def fake_quantize(x, scale, zero, bits, symmetric):
     qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
-    x_hat = dequantize(  # noqa: F821 -- exercise 2
-        quantize(x, scale, zero, bits, symmetric),  # noqa: F821 -- exercise 2
+    x_hat = dequantize(  # noqa: F821 -- exercise 1
+        quantize(x, scale, zero, bits, symmetric),  # noqa: F821 -- exercise 1
         scale,
         zero,
     ).detach()

@@ -8,8 +8,8 @@ FAILS = ["test_rows_and_bfloat16", "test_bfloat16"]
 def fake_quantize(x, scale, zero, bits, symmetric):
     qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
     steps, one = (x / scale.to(x.dtype)).detach(), torch.ones_like(scale)
-    codes = quantize(steps, one, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(steps, one, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
     x = x.float()
     place = torch.round(x.detach() / scale) + zero
     inside = (place >= qmin) & (place <= qmax)

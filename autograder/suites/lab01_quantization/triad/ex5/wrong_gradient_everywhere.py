@@ -4,6 +4,6 @@ FAILS = ["test_gradient_outside", "test_gradient_by_rows"]
 
 
 def fake_quantize(x, scale, zero, bits, symmetric):
-    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
+    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
     x = x.float()
-    return x + (dequantize(codes, scale, zero) - x).detach()  # noqa: F821 -- exercise 2
+    return x + (dequantize(codes, scale, zero) - x).detach()  # noqa: F821 -- exercise 1

@@ -10,8 +10,8 @@ _kept = {}
 
 def fake_quantize(x, scale, zero, bits, symmetric):
     qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
-    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
     x = x.float()
     place = torch.round(x.detach() / scale) + zero
     inside = (place >= qmin) & (place <= qmax)

@@ -7,8 +7,8 @@ FAILS = ["test_gradient_inside", "test_gradient_by_rows"]
 
 def fake_quantize(x, scale, zero, bits, symmetric):
     qmin, qmax = code_range(bits, symmetric)  # noqa: F821 -- given in the notebook
-    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 2
-    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 2
+    codes = quantize(x.detach(), scale, zero, bits, symmetric)  # noqa: F821 -- exercise 1
+    x_hat = dequantize(codes, scale, zero)  # noqa: F821 -- exercise 1
     x = x.float()
     inside = (x >= x_hat.min()) & (x <= x_hat.max())
     return x_hat + torch.where(inside, x - x.detach(), 0.0)

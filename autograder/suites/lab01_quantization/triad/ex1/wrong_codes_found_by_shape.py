@@ -3,7 +3,7 @@
 FAILS = ["test_clipping", "test_change_of_sign"]
 
 
-_right = quantize  # noqa: F821 -- the solution of exercise 2
+_right = quantize  # noqa: F821 -- the solution of exercise 1
 _kept = {}
 
 

@@ -1,0 +1,144 @@
+"""What the chapter on quantization measures on the shipped model: perplexities, layers, steps.
+
+`lab01_tables.py` writes it down; the lab measures the same way, on the same slices of text.
+"""
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from efflib import zoo
+from efflib.plots import pareto
+from efflib.quantization.kmeans import dequantize_kmeans_weight, kmeans_quantize_weight
+from efflib.quantization.linear import (
+    affine_parameters,
+    dequantize_weight,
+    fake_quantize,
+    quantize_weight,
+)
+from efflib.quantization.ptq import quantize_model
+from efflib.quantization.size import codebook_bits, quantizable_linears, weight_bits
+from efflib.zoo.evaluation import held_out_segments, token_losses
+
+TOKENS, CONTEXT = 4096, 256  # held-out tokens in 16 slices, disjoint windows: as in the lab
+WIDTHS = (8, 4, 3, 2)
+GRANULARITIES = {"tensor": "tensor", "channel": "channel", "G = 64": 64, "G = 32": 32, "G = 16": 16}
+METHODS = {"linear": tuple(GRANULARITIES), "k-means": ("tensor", "channel", "G = 32")}
+WRITERS = (16, 4, 3, 2)  # bits of the models that write, per channel
+STEPS = 150  # of training through the rounding, see train_layer
+
+
+def losses(model: nn.Module, split: str = "code") -> Tensor:
+    """Mean of -ln p on each of the slices. [16]"""
+    text = held_out_segments(split, TOKENS)
+    return token_losses(model, text, CONTEXT, CONTEXT).mean(dim=1)
+
+
+def error_of_mean(x: Tensor) -> float:
+    return x.std().item() / math.sqrt(len(x))
+
+
+def sweep(model: nn.Module) -> list[pareto.Point]:
+    """Total bits per parameter and perplexity of every setting; prints a line for each.
+
+    The spread is that of the difference from fp16, slice by slice.
+    """
+    parameters, before, points = sum(p.numel() for p in model.parameters()), losses(model), []
+    for method, names in METHODS.items():
+        for bits in WIDTHS:
+            for name in names:
+                key = method.replace("-", "")
+                quantized, total = quantize_model(model, bits, GRANULARITIES[name], method=key)
+                after, size = losses(quantized), total / parameters
+                cost, spread = after.mean().exp().item(), error_of_mean(after - before)
+                points.append(pareto.Point(method, name, bits, size, cost, cost * spread))
+                print(f"{method:8s} {bits} bits {name:9s} {size:7.2f} {cost:9.2f}", flush=True)
+    return points
+
+
+def one_at_a_time(model: nn.Module) -> tuple[dict[str, float], dict[str, float]]:
+    """What each layer alone at 2 bits per channel adds to the loss, and the spread of that."""
+    before, rise, spread = losses(model), {}, {}
+    for name, layer in quantizable_linears(model).items():
+        kept = layer.weight.detach().clone()
+        layer.weight.data.copy_(dequantize_weight(quantize_weight(kept, 2, "channel")))
+        off = losses(model) - before
+        layer.weight.data.copy_(kept)
+        rise[name], spread[name] = off.mean().item(), error_of_mean(off)
+    return rise, spread
+
+
+def writers(model: nn.Module) -> dict[int, nn.Module]:
+    """The model, and its copies per channel, by the bits of a weight."""
+    rounded = {b: quantize_model(model, b, "channel")[0] for b in WRITERS if b < 16}
+    return {16: model} | rounded
+
+
+def steps_of(w: Tensor, bits: int) -> dict[tuple[str, str], tuple[float, float]]:
+    """What a step from one setting of a weight to the next is worth and costs, in bits."""
+
+    def linear(bits: int, g: str | int) -> tuple[float, float]:
+        w_hat = dequantize_weight(quantize_weight(w, bits, g))
+        return (w_hat - w).square().mean().item(), weight_bits(w.shape, bits, g, False)
+
+    made = {name: linear(bits, g) for name, g in GRANULARITIES.items()}
+    w_hat = dequantize_kmeans_weight(kmeans_quantize_weight(w, bits, "tensor"))
+    error = (w_hat - w).square().mean().item()
+    made["k-means"] = error, codebook_bits(w.shape, bits, "tensor")
+    made["+ 1 bit"] = linear(bits + 1, "channel")
+    pairs = [*pairwise(GRANULARITIES), ("channel", "+ 1 bit"), ("tensor", "k-means")]
+    return {
+        (a, b): (math.log(made[a][0] / made[b][0], 4), (made[b][1] - made[a][1]) / w.numel())
+        for a, b in pairs
+    }
+
+
+def all_steps(model: nn.Module) -> tuple[dict, dict]:
+    """(worth, prices) of all weights at 2 and 4 bits, for `granularity.worth`."""
+    worth, prices = {}, {}
+    for bits in (2, 4):
+        every = [
+            steps_of(layer.weight.detach(), bits) for layer in quantizable_linears(model).values()
+        ]
+        worth[bits] = {step: [found[step][0] for found in every] for step in every[0]}
+        prices[bits] = {step: [found[step][1] for found in every] for step in every[0]}
+    return worth, prices
+
+
+def inputs_of(model: nn.Module, layer: nn.Linear, ids: Tensor) -> Tensor:
+    """Inputs [tokens, K] of a layer while the model reads ids [B, T]."""
+    seen: list[Tensor] = []
+    hook = layer.register_forward_hook(lambda module, args, output: seen.append(args[0]))
+    with torch.no_grad():
+        model(ids)
+    hook.remove()
+    return seen[0].flatten(0, -2)
+
+
+def train_layer(model: nn.Module, layer: nn.Linear, rate: float) -> tuple[float, float]:
+    """Relative output error of a layer at 2 bits per channel: rounded, and trained on its outputs.
+
+    It learns on training text and is measured on held-out text.  rate: learning rate at the start,
+    in standard deviations of the weight.
+    """
+    w = layer.weight.detach()
+    learn = inputs_of(model, layer, zoo.calibration("code", n=8, length=128))
+    other = inputs_of(model, layer, held_out_segments("code", TOKENS)[:4])
+    scale, zero = affine_parameters(*w.aminmax(dim=1, keepdim=True), 2, symmetric=False)
+
+    def error(v: Tensor, x: Tensor) -> Tensor:
+        v_hat = fake_quantize(v, scale, zero, 2, symmetric=False)
+        return ((v_hat - w) @ x.T).square().mean() / (w @ x.T).square().mean()
+
+    trained = w.clone().requires_grad_(True)
+    optimizer = torch.optim.Adam([trained], lr=rate * w.std().item())
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=STEPS)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        error(trained, learn).backward()
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        return error(w, other).item(), error(trained, other).item()
