@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from lab01_measure import losses
 from lab01_tables import FIGURES, GENERATED, write
+from matplotlib.ticker import LogFormatter
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -88,6 +89,8 @@ def main() -> None:
     title = f"Training through the rounding brings perplexity from {ptq:.0f} to {qat[-1]:.1f}"
     fig = grid.lines(steps, [curves], title, "steps of training", ["perplexity"])
     fig.axes[0].set_yscale("log")
+    fig.axes[0].yaxis.set_major_formatter(LogFormatter())
+    fig.axes[0].yaxis.set_minor_formatter(LogFormatter())
     alt = "Perplexity against training steps: the 2-bit model falls towards the float model"
     style.save(fig, FIGURES / "qat.svg", alt)
     million = STEPS * BATCH * LENGTH / 1e6

@@ -91,7 +91,7 @@ def written(models: dict[int, nn.Module]) -> str:
         shares.append(f"{share:.0%} ± {off:.0%} at {bits} bits")
         print(shares[-1], flush=True)
         text = zoo.sample(model, PROMPT, tokens=70).removeprefix(PROMPT)
-        lines += [f"# {bits} bits", PROMPT.split("\n")[-1] + writing.cut(text, 9, 80), ""]
+        lines += [f"# {bits} bits", writing.cut(PROMPT.split("\n")[-1] + text, 10, 80), ""]
     head = f"Of {SAMPLES} texts drawn at temperature 1, `ast.parse` takes: {', '.join(shares)}.\n"
     return head + "\n```text\n" + "\n".join(lines).rstrip() + "\n```\n"
 
