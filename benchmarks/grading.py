@@ -1,6 +1,7 @@
 """What it takes to grade a class: stock `nbgrader autograde` against `autograder grade`.
 
-    python benchmarks/grading.py [--submissions 20] [--rounds 3] [--otter] [--json FILE] [--markdown FILE]
+    python benchmarks/grading.py [--submissions 20] [--rounds 3] [--otter]
+                                  [--json FILE] [--markdown FILE]
 
 All grade the same notebooks: the solved lab without its demo cells (model loading, plots), which
 our grader never runs, so leaving them in would only slow the others down.  nbgrader and otter run
