@@ -6,6 +6,7 @@
     cache       keys and values of the tokens seen
     checkpoint  Hugging Face's folders, read and written
     groups      which linears read the output of which norm
+    offsets     a constant added to norms and taken off again behind them
 
 What nearly everything needs can be had from the package itself; the rest is loaded by its name.
 """

@@ -1,6 +1,7 @@
-"""Opens lab01 in JupyterLab under headless Chromium, works an exercise wrong and then right.
+"""Opens lab01 in JupyterLab under headless Chromium, as a student does.
 
-`make test-browser` (needs the system's Chromium); screenshots land in build/screenshots/.
+`make test-browser` (needs the system's Chromium); screenshots land in build/screenshots/. Most
+of it happens in a small notebook with the lab's first exercise, so that a page is ready in seconds.
 """
 
 import json
@@ -16,21 +17,27 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from playwright.sync_api import Page, expect, sync_playwright
 
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 LAB = "lab01_quantization"
-TOPIC = "quantization.ipynb"
+TOPIC, SMALL = "quantization.ipynb", "small.ipynb"
 SHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SECONDS = 120
-SETTINGS = {
-    # all cells in the page, also those that are scrolled away
-    "notebook-extension/tracker": {"windowingMode": "none"},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
+SECONDS = 240
+SETUP = f"""import torch
+from torch import Tensor
+from efflib.lab import Lab
+from efflib.plots import explorer, grid
+lab = Lab("{LAB}")"""
+EXPLORER = """def draw(bits):
+    x = torch.linspace(-1, 1, 9)
+    return grid.lines(x, [{"x": x}], f"{bits} bits", "x", ["y"]), f"a line for {bits} bits"
+
+explorer.explorer(draw, {"bits": [2, 3, 4]})"""
 
 
 def free_port() -> int:
@@ -39,22 +46,40 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """JupyterLab over a copy of the released lab; yields (base URL, folder)."""
+def source() -> nbformat.NotebookNode:
+    return jupytext.read(ROOT / "solutions" / LAB / "quantization.py")
+
+
+def canonical(exercise: str) -> str:
+    """The solution of an exercise, as a student would have typed it."""
+    [cell] = [c for c in source().cells if c.metadata.get("solution") == exercise]
+    return "\n".join(line for line in cell.source.splitlines() if "### " not in line)
+
+
+def code_range() -> str:
+    """The helper that the lab's first cell defines."""
+    [cell] = [c for c in source().cells if "def code_range" in c.source]
+    return "def code_range" + cell.source.partition("def code_range")[2]
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def server(request, tmp_path_factory):
+    """`make lab` over a copy of the released lab, in a theme; yields (URL, folder, theme)."""
     folder = tmp_path_factory.mktemp("student") / LAB
     shutil.copytree(ROOT / "labs" / LAB, folder)
     port, home = free_port(), tmp_path_factory.mktemp("home")
-    for plugin, settings in SETTINGS.items():
-        path = home / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(settings))
+    theme = {"theme": f"JupyterLab {request.param.capitalize()}"}
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    for plugin, settings in {"themes": theme, "notification": quiet}.items():
+        extension = home / "settings" / "@jupyterlab" / "apputils-extension"
+        extension.mkdir(parents=True, exist_ok=True)
+        (extension / f"{plugin}.jupyterlab-settings").write_text(json.dumps(settings))
     folders = {"JUPYTER_CONFIG_DIR": home, "JUPYTERLAB_SETTINGS_DIR": home / "settings"}
-    env = {**os.environ, **{k: str(v) for k, v in folders.items()}}
+    folders |= {"JUPYTER_CONFIG_PATH": ROOT / "course" / "jupyter", "PYTHONPATH": ROOT}
     options = ["--no-browser", "--allow-root", f"--port={port}", "--IdentityProvider.token="]
     process = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", *options, f"--ServerApp.root_dir={folder}"],
-        env=env,
+        env=os.environ | {k: str(v) for k, v in folders.items()},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,7 +90,7 @@ def server(tmp_path_factory):
             break
         except OSError:
             time.sleep(1)
-    yield url, folder
+    yield url, folder, request.param
     process.terminate()
     process.wait()
 
@@ -81,58 +106,96 @@ def browser():
         browser.close()
 
 
-def open_and_run_all(browser, url: str, shot: str) -> Page:
-    """The notebook with every cell run; the page waits until the kernel is idle again."""
-    page = browser.new_page(viewport={"width": 1280, "height": 1600})
-    page.goto(f"{url}/lab/tree/{TOPIC}?reset", timeout=SECONDS * 1000)
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=SECONDS * 1000)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
-    page.wait_for_timeout(3000)
-    page.wait_for_selector('[data-status="idle"]', timeout=SECONDS * 1000)
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{shot}.png")
+def opened(browser, server, notebook: str) -> Page:
+    """A notebook whose kernel is ready."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(f"{server[0]}/lab/tree/{notebook}?reset")
+    page.wait_for_selector(".jp-Notebook .jp-Cell")
+    page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     return page
 
 
-def edit_solution(folder: Path, grade_id: str, source: str) -> None:
-    notebook = nbformat.read(folder / TOPIC, as_version=4)
-    [cell] = [
-        c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
-    ]
-    cell.source = source
-    nbformat.write(notebook, folder / TOPIC)
+def run_all(page: Page) -> None:
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
 
 
-def canonical(grade_id: str) -> str:
-    """The solution of an exercise, as a student would have typed it."""
-    notebook = jupytext.read(ROOT / "solutions" / LAB / "quantization.py")
-    [cell] = [c for c in notebook.cells if c.metadata.get("solution") == grade_id]
-    return "\n".join(line for line in cell.source.splitlines() if "### " not in line)
+def shoot(page: Page, server, name: str) -> None:
+    """Screenshots at both widths."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for width in (1280, 800):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(500)
+        page.screenshot(path=SHOTS / f"{name}-{server[2]}-{width}.png")
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_untouched_lab_says_what_to_do(server, browser):
-    url, _ = server
-    page = open_and_run_all(browser, url, "untouched")
-    card = page.locator("text=not attempted").first
-    card.scroll_into_view_if_needed(timeout=SECONDS * 1000)
-    page.screenshot(path=SHOTS / "untouched_check.png")
+def write_small(folder: Path, *cells: str) -> None:
+    text = [new_markdown_cell(40 * "# Much text\n\n")]
+    nb = new_notebook(cells=[new_code_cell(cell) for cell in cells] + text)
+    nb.metadata["kernelspec"] = {
+        "name": "python3",
+        "display_name": "Python 3",
+        "language": "python",
+    }
+    nbformat.write(nb, folder / SMALL)
+
+
+def test_run_all_on_a_fresh_lab_stops_at_the_first_exercise_and_shows_it(browser, server):
+    page = opened(browser, server, TOPIC)
+    shoot(page, server, "opening")
+    run_all(page)
+    card = page.locator(".eff-card")
+    expect(card).to_have_count(1, timeout=SECONDS * 1000)
+    expect(card).to_contain_text("not attempted yet")
+    expect(card).to_be_in_viewport(timeout=SECONDS * 1000)
+    shoot(page, server, "fresh")
     page.close()
 
 
-def test_wrong_solution_shows_a_card_and_the_right_one_passes(server, browser):
-    url, folder = server
+def test_a_wrong_solution_fails_and_the_right_one_passes(browser, server):
     right = canonical("ex1")
     wrong = right.replace("torch.round(", "(")
     assert wrong != right
-    edit_solution(folder, "ex1", wrong)
-    page = open_and_run_all(browser, url, "wrong")
-    card = page.locator("text=usual cause").first
-    card.scroll_into_view_if_needed(timeout=SECONDS * 1000)
-    page.screenshot(path=SHOTS / "wrong_check.png")
+    for solution, state in ((wrong, "failed"), (right, "passed")):
+        write_small(server[1], SETUP, code_range(), solution, 'lab.check("ex1")')
+        page = opened(browser, server, SMALL)
+        run_all(page)
+        expect(page.locator(f".eff-card.eff-{state}")).to_be_visible(timeout=SECONDS * 1000)
+        if state == "failed":
+            assert page.locator(".eff-card").inner_text().count("cause") >= 1
+        shoot(page, server, state)
+        page.close()
+
+
+def test_a_prediction_is_taken_or_refused_with_a_reason(browser, server):
+    write_small(server[1], SETUP, 'lab.predict("p", "How many?", unit="MB")')
+    page = opened(browser, server, SMALL)
+    run_all(page)
+    field = page.locator('input[placeholder="your number"]')
+    for typed, kind in (("abc", "refused"), ("12", "taken")):
+        field.fill(typed)
+        field.press("Enter")
+        expect(page.locator(f".eff-{kind}")).to_be_visible()
+        shoot(page, server, f"prediction-{kind}")
     page.close()
 
-    edit_solution(folder, "ex1", right)
-    page = open_and_run_all(browser, url, "right")
-    assert page.locator("text=✓").count() > 0
+
+def test_a_figure_follows_the_mouse_and_is_there_when_the_notebook_is_opened_again(browser, server):
+    write_small(server[1], SETUP, 'lab.predict("p", "How many?", unit="MB")', EXPLORER)
+    page = opened(browser, server, SMALL)
+    run_all(page)
+    figure = page.locator("svg[role=img]")
+    expect(figure).to_have_attribute("aria-label", "a line for 2 bits")
+    page.locator("select").select_option("4")
+    expect(figure).to_have_attribute("aria-label", "a line for 4 bits")
+    page.keyboard.press("Control+S")
+    page.wait_for_timeout(3000)
+    page.close()
+    page = opened(browser, server, SMALL)
+    expect(page.locator("svg[role=img]")).to_have_attribute("aria-label", "a line for 4 bits")
+    expect(page.locator(".eff-question").first).to_contain_text("How many?")
+    assert not page.get_by_text("Error displaying widget").is_visible()
+    shoot(page, server, "reopened")
     page.close()
