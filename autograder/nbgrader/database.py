@@ -61,13 +61,27 @@ def check_version(url: str) -> None:
     try:
         remove_unfinished(engine)
         if not inspect(engine).get_table_names():
-            return  # a new one: nbgrader makes the tables
+            return make_tables(engine)
         with engine.connect() as connection:
             [made_by] = connection.execute(text("SELECT version_num FROM alembic_version")).one()
     finally:
         engine.dispose()
-    if made_by != ScriptDirectory(str(MIGRATIONS)).get_current_head():
+    if made_by != newest_version():
         raise InvalidEntry(f"no such column ({made_by})")
+
+
+def newest_version() -> str:
+    """The version of the tables that this nbgrader makes."""
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head()
+
+
+def make_tables(engine: Engine) -> None:
+    """Those of a new gradebook, as nbgrader makes them, which starts a program for the version."""
+    with engine.begin() as connection:
+        Base.metadata.create_all(connection)
+        connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
+        version = {"version": newest_version()}
+        connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), version)
 
 
 def remove_unfinished(engine: Engine) -> None:

@@ -4,8 +4,10 @@
 of it happens in a small notebook with the lab's first exercise, so that a page is ready in seconds.
 """
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,7 +20,7 @@ import jupytext
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, TimeoutError, expect, sync_playwright
 
 pytestmark = pytest.mark.browser
 
@@ -117,8 +119,14 @@ def opened(browser, server, notebook: str) -> Page:
 
 
 def run_all(page: Page) -> None:
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    """Runs all cells; JupyterLab forgets it without a word while the kernel is not connected."""
+    started = page.locator(".jp-InputPrompt").filter(has_text=re.compile(r"\[[\d*]+\]"))
+    for _ in range(SECONDS // 10):
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_text("Run All Cells", exact=True).click()
+        with contextlib.suppress(TimeoutError):
+            return started.first.wait_for(timeout=10_000)
+    raise TimeoutError("no cell was run")
 
 
 def shoot(page: Page, server, name: str) -> None:

@@ -16,6 +16,7 @@ from nbgrader.api import Gradebook
 
 from autograder.errors import StorageError
 from autograder.nbgrader import executed
+from autograder.nbgrader.database import check_version
 from autograder.nbgrader.release import release
 
 STUDENTS = ("ada", "bob", "cleo", "dora")
@@ -341,3 +342,17 @@ def test_names_of_people_reach_formgrader_and_what_stands_there_stays(course):
         "cleo": (None, None),
         "dora": ("D.", "by hand"),
     }
+
+
+def test_a_new_gradebook_has_the_tables_that_nbgrader_makes(tmp_path):
+    def tables(name):
+        with sqlite3.connect(tmp_path / name) as connection:
+            made = connection.execute("SELECT sql FROM sqlite_master ORDER BY name").fetchall()
+            version = connection.execute("SELECT * FROM alembic_version").fetchall()
+        return [" ".join((sql or "").split()) for (sql,) in made], version
+
+    with Gradebook(f"sqlite:///{tmp_path}/theirs.db", "course"):
+        pass
+    check_version(f"sqlite:///{tmp_path}/ours.db")
+    assert tables("ours.db") == tables("theirs.db")
+    check_version(f"sqlite:///{tmp_path}/ours.db")  # and finds it in order
