@@ -9,7 +9,6 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     smoothquant  outliers moved from activations into weights; simulated 8-bit W8A8
     shifting the mean or the middle of each channel moved into biases
     w8a8     the same with a real integer product
-    shifting means of activations moved into biases, a control for smoothing
     awq, awq_model  weights scaled up before rounding where activations are large
     packing  codes side by side in words, and a linear that stores them so
     nf4      levels for normal weights, as in QLoRA
