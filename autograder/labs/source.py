@@ -39,6 +39,7 @@ from autograder.labs.manifest import (
 MAX_CELLS = 60
 EXERCISES = "exercises.toml"
 HEADER_KEYS = {"solution", "check", "written", "tags"}
+PICTURE = re.compile(r"(\]\((?:\.\./)+(course/figures/[\w./-]+)\))")
 LAYOUT = "lines_to_"  # jupytext's notes on blank lines
 BEGIN_SOLUTION = "### BEGIN SOLUTION"
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -69,6 +70,7 @@ def build_source(course_root: Path, lab: str, out_root: Path | None = None) -> P
         if not (source / name).is_file():
             raise ReleaseError(f"{source / name} is missing")
         shutil.copyfile(source / name, folder / name)
+    carry_pictures(nb, course_root, folder)
     path = folder / f"{manifest.notebook}.ipynb"
     nbformat.write(nb, path)
     return path
@@ -112,6 +114,19 @@ def expand(nb: NotebookNode, exercises: dict[str, Exercise], written: dict[str, 
                 raise ReleaseError(f"cell {number}: there are two cells {cell.id!r}")
             cell.id = f"{cell.id}-{used[cell.id]}"
     check_complete(nb, exercises, written)
+
+
+def carry_pictures(nb: NotebookNode, course_root: Path, folder: Path) -> None:
+    """Copies the course's figures that the text shows beside the notebook, and shows those.
+
+    Students get the lab's folder alone, and JupyterLab shows nothing from outside of its root.
+    """
+    for cell in nb.cells:
+        for link, figure in PICTURE.findall(cell.source) if cell.cell_type == "markdown" else ():
+            if not (course_root / figure).is_file():
+                raise ReleaseError(f"{course_root / figure}, which the text shows, is missing")
+            shutil.copyfile(course_root / figure, folder / Path(figure).name)
+            cell.source = cell.source.replace(link, f"]({Path(figure).name})")
 
 
 def tagged(tags: list[str]) -> dict:

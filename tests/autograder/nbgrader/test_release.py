@@ -146,6 +146,21 @@ def test_a_fault_of_the_source_is_named(tmp_path, said):
     assert said.removeprefix("knows ").removeprefix("know ") in str(fault.value)
 
 
+def test_figures_and_folded_cells(tmp_path):
+    link = "![a curve](../../course/figures/toy/curve.svg)"
+    source = nbcourse.SOURCE.replace("# A lab with", f"# {link} A lab with")
+    root = nbcourse.make_course(tmp_path, source.replace('["demo"]', '["demo", "fold"]'))
+    with pytest.raises(ReleaseError, match="curve.svg, which the text shows, is missing"):
+        release(root)
+    nbcourse.write(root / "course" / "figures" / "toy" / "curve.svg", "<svg/>")
+    release(root)
+    nb = nbformat.read(released(root), as_version=4)
+    assert "![a curve](curve.svg) A lab" in nb.cells[0].source
+    assert (released(root).parent / "curve.svg").read_text() == "<svg/>"
+    [demo] = [cell for cell in nb.cells if cell.metadata.get("tags") == ["demo"]]
+    assert demo.metadata.jupyter.source_hidden
+
+
 def test_too_large_a_lab_is_refused(tmp_path):
     many = nbcourse.SOURCE + "\n# %%\nx = 1\n" * 60
     with pytest.raises(ReleaseError, match="at most 60"):
