@@ -10,6 +10,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     outliers  tokens by channels as a map, and from where to where channels reach
     repairs  W8A8 with outliers: levels, the sweep with its spread, where static grids end
     salience  what a factor on salient channels does; tokens per second against the batch
+    placements  results measured several times: means with their spread
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the

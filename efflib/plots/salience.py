@@ -6,54 +6,65 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from efflib.plots import style
+from efflib.plots.placements import mean
 from efflib.plots.style import BLACK, BLUE, COLOURS, GREEN, GREY, MARKERS, ORANGE, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PARTS = {  # key of a point -> colour, line style, marker
-    "scaled channels": (ORANGE, "--", "s"),
-    "other channels": (GREEN, ":", "^"),
-    "all": (BLUE, "-", "o"),
+PARTS = {  # key of a point -> its name, colour, line style, marker
+    "scaled": ("scaled channels", ORANGE, "--", "s"),
+    "other": ("other channels", GREEN, ":", "^"),
+    "all": ("all", BLUE, "-", "o"),
 }
+THEORY = {"scaled": r"$(\Delta' / s\Delta)^2$", "other": r"$(\Delta' / \Delta)^2$"}
+
+Point = dict[tuple[str, str], float]  # (part, "weight", "theory" or "output") -> squared error
 
 
 def protection(
-    factors: Sequence[float],
-    points: Sequence[dict[str, float]],
-    title: str,
-    at: float | None = None,
+    factors: Sequence[float], runs: Sequence[Sequence[Point]], title: str, at: float | None = None
 ) -> Figure:
-    """Output error by where it comes from, and the step of the scaled groups, against the factor.
+    """What a factor on some channels does: errors of weights beside the theory, and of outputs.
 
-    points: a dictionary per factor with the keys of PARTS (squared errors of the output) and
-    "step" (mean step of the groups that hold a scaled channel).  Everything is drawn relative to
-    the first factor, with 1 / s^2 beside the error of the scaled channels; `at` is marked.
+    runs: for every placement a point per factor.  Left: ("scaled" or "other", "weight") as markers
+    and (.., "theory") as lines, each relative to the first factor.  Right: (part, "output"),
+    relative to ("all", "output") of the first factor.  Means over the placements, right in bands
+    from the smallest to the largest; `at` is marked.
     """
-    from matplotlib.ticker import LogFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    fig, axes = figure(columns=2, width=9.0)
-    whole = points[0]["all"]
-    for key, (colour, line, marker) in PARTS.items():
-        heights = [p[key] / whole for p in points]
-        axes[0].plot(factors, heights, color=colour, linestyle=line, marker=marker, label=key)
-    ideal = [points[0]["scaled channels"] / whole * (factors[0] / f) ** 2 for f in factors]
-    axes[0].plot(
-        factors, ideal, color=GREY, linestyle="-.", linewidth=1, label="1 / s^2, if the step held"
-    )
-    axes[0].set(yscale="log", ylabel="squared output error, RTN = 1")
-    axes[0].legend(frameon=False, fontsize=8)
-    axes[1].plot(factors, [p["step"] / points[0]["step"] for p in points], color=BLUE, marker="o")
-    axes[1].set(ylabel="mean step of their groups, RTN = 1", ylim=(0, None))
-    for ax in axes:
-        ax.set(xscale="log", xlabel="factor s on the channels")
-        ax.xaxis.set_major_formatter(LogFormatter())
+    fig, (left, right) = figure(columns=2, width=9.5, height=3.7)
+    for part, formula in THEORY.items():
+        name, colour, line, marker = PARTS[part]
+        weights, theory = (_relative(runs, part, what, part) for what in ("weight", "theory"))
+        seen = [mean(column) for column in zip(*weights, strict=True)]
+        says = [mean(column) for column in zip(*theory, strict=True)]
+        left.plot(factors, seen, color=colour, marker=marker, linestyle="none", label=name)
+        left.plot(factors, says, color=colour, linestyle=line, label=f"theory, {formula}")
+    for part, (name, colour, line, marker) in PARTS.items():
+        columns = list(zip(*_relative(runs, part, "output", "all"), strict=True))
+        low, high = [min(c) for c in columns], [max(c) for c in columns]
+        right.fill_between(factors, low, high, color=colour, alpha=0.2, linewidth=0)
+        heights = [mean(c) for c in columns]
+        right.plot(factors, heights, color=colour, linestyle=line, marker=marker, label=name)
+    left.set(ylabel="squared weight error, RTN = 1")
+    right.set(ylabel="squared output error, RTN = 1")
+    for ax in (left, right):
+        ax.set(xscale="log", yscale="log", xlabel="factor s on the channels")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xticks(list(factors), [f"{f:g}" for f in factors])
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        ax.legend(frameon=False, fontsize=8)
         if at is not None:
             ax.axvline(at, color=GREY, linestyle="--", linewidth=1)
     style.title(fig, title)
     return fig
+
+
+def _relative(runs: Sequence[Sequence[Point]], part: str, what: str, to: str) -> list[list[float]]:
+    """For every placement the errors of a part over that of part `to` at the first factor."""
+    return [[p[part, what] / points[0][to, what] for p in points] for points in runs]
 
 
 def decode(

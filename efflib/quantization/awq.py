@@ -99,6 +99,17 @@ def keep_channels(w: Tensor, channels: Tensor, bits: int, group_size: int) -> Te
     return torch.where(kept, w.detach(), rtn(w, bits, group_size))
 
 
+def corrected_bias(x: Tensor, w: Tensor, w_hat: Tensor, bias: Tensor | None = None) -> Tensor:
+    """b + (W - W_hat) mean(x): the layer's mean output over x [..., K] is what it was. [N]
+
+    A control, not part of AWQ: it takes off what rounding adds to every token alike (Nagel et al.
+    2019, arXiv:1906.04721, section 4.2).
+    """
+    _expect_reader(w, x)
+    correction = (w - w_hat).detach() @ x.detach().reshape(-1, x.shape[-1]).mean(0)
+    return correction if bias is None else bias.detach() + correction
+
+
 def _expect_reader(w: Tensor, x: Tensor) -> None:
     """Raises ValueError unless w is [N, K], x [..., K], and both are finite."""
     if w.ndim != 2 or w.shape[1:] != x.shape[-1:]:

@@ -45,12 +45,12 @@ def steps(w, bits, group_size):
     return step.repeat_interleave(group_size, dim=1)
 
 
-# ---- exercise 1: round in groups -------------------------------------------------------------
+# ---- exercise 1: round in groups, keep channels ----------------------------------------------
 
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="2 bits, groups of 4: -1, 0.1, 0.9, 2 | 3, 3, 6, 9 have the codes 0 1 2 3 | 1 1 2 3",
     cause="groups that are no neighbours in a row, 2^b steps in place of 2^b - 1, a range that was "
     "not stretched to 0, floor in place of round, or codes - zero in uint8, where 0 - 1 is 255",
@@ -69,7 +69,7 @@ def test_groups_by_hand(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="an error is at most half a step of the weight's own group",
     cause="one scale for a row or for the tensor, a wrong zero point, a clamp that comes after "
     "uint8, or arithmetic in the dtype of w: bfloat16 has 8 bits",
@@ -101,7 +101,7 @@ def drive_transposed(student, w, bits, group_size):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="lo = -3.5 steps and hi = 2^b - 4.5 steps: z is 4, and the code of hi is clamped",
     cause="no clamp, or one that comes after uint8, where 256 is 0; or view on a transposed weight",
 )
@@ -121,7 +121,7 @@ def test_ends_of_the_range(student, rng):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="a group of zeros comes back as zeros; a group size that does not fit: ValueError",
     cause="0 / 0 where a group's range is 0, no check of the group size, or codes - zero in uint8",
 )
@@ -142,12 +142,9 @@ def test_zeros_and_sizes_that_do_not_fit(student, rng):
         )
 
 
-# ---- exercise 2: keep channels ---------------------------------------------------------------
-
-
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="the mean of |X_j| over tokens: 3 and -3 in one channel have the mean magnitude 3",
     cause="the mean before abs, a maximum, or the mean over channels",
 )
@@ -166,8 +163,8 @@ def test_mean_of_magnitudes(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="round(fraction K) channels, at least one, those with the largest scores",
     cause="the smallest scores, a fraction that rounds to no channel at all, or no range check",
 )
@@ -193,8 +190,8 @@ def test_top_of_ten(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="kept columns are exact, all others multiples of the step of their whole group",
     cause="rows in place of columns, or kept columns that no longer count for the range",
 )
@@ -215,7 +212,7 @@ def test_kept_columns(student, rng):
     expect_at_most(error, HALF_STEP, "the largest error of another column, in steps,")
 
 
-# ---- exercise 3: scales ----------------------------------------------------------------------
+# ---- exercise 2: scales ----------------------------------------------------------------------
 
 
 def scaled(student, w, s, bits, group_size):
@@ -224,7 +221,7 @@ def scaled(student, w, s, bits, group_size):
 
 
 @exercise(
-    "ex3",
+    "ex2",
     points=2,
     invariant="0.3 beside -1, 0.7, 2 with 3 bits becomes 3/7 with s = 1, and 3/14 with s = 2",
     cause="not divided by s afterwards, s on the rows, or s divided first and multiplied after",
@@ -241,8 +238,8 @@ def test_scaling_by_hand(student, rng):
 
 
 @exercise(
-    "ex3",
-    points=2,
+    "ex2",
+    points=1,
     invariant="while the step holds, a channel with factor s errs by at most half a step / s",
     cause="the scale was left out of the rounding, so that nothing is protected",
 )
@@ -261,8 +258,8 @@ def test_error_falls_with_s(student, rng):
 
 
 @exercise(
-    "ex3",
-    points=2,
+    "ex2",
+    points=1,
     invariant="the mean over tokens and outputs of (X W_hat^T - X W^T)^2; bad scales: ValueError",
     cause="the error of the weight without X, a sum in place of the mean, a tensor returned, or "
     "scales of 0 or below that are not refused",
@@ -286,7 +283,34 @@ def test_output_error_by_hand(student, rng):
         )
 
 
-# ---- exercise 4: search ----------------------------------------------------------------------
+@exercise(
+    "ex2",
+    points=2,
+    invariant="with the corrected bias the layer's mean output over the tokens is what it was",
+    cause="the sign, the sum over tokens in place of the mean, a mean over outputs, or an old bias "
+    "that is dropped",
+)
+def test_bias_by_hand(student, rng):
+    w = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    w_hat = torch.tensor([[1.0, 1.5], [3.5, 4.0]])
+    x = torch.tensor([[1.0, 2.0], [0.0, 4.0], [2.0, 0.0]])
+    for bias, expected in ((None, [1.0, -0.5]), (torch.tensor([10.0, 20.0]), [11.0, 19.5])):
+        b = student.corrected_bias(x, w, w_hat, bias)
+        expect_tensor(b, "corrected_bias(...)", torch.float32, (2,))
+        what = f"the bias that was {None if bias is None else bias.tolist()}"
+        expect_close(b, torch.tensor(expected), what=what, rtol=32 * FLOAT32)
+    x, w = torch.randn(3, 5, 8, generator=rng), torch.randn(4, 8, generator=rng)
+    w_hat = w + 0.2 * torch.randn(4, 8, generator=rng)
+    for case in (x, 2 * x - 1, x.bfloat16()):
+        b = student.corrected_bias(case, w, w_hat, None)
+        expect_tensor(b, "corrected_bias(...)", torch.float32, (4,))
+        tokens = case.double().flatten(0, -2)  # [15, 8]
+        off = (tokens @ (w_hat - w).double().T).mean(0) + b.double()
+        size = tokens.abs().mean(0) @ (w.abs() + w_hat.abs()).double().T
+        expect_at_most(off.abs(), 64 * FLOAT32 * size, "the mean output moved: |difference|")
+
+
+# ---- exercise 3: search ----------------------------------------------------------------------
 
 
 def search(student, x_mean, weights, block, bits, group_size):
@@ -302,7 +326,7 @@ def search(student, x_mean, weights, block, bits, group_size):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="x_mean 1, 4, 64 at ratio 0.5: 1, 2, 8, and divided by sqrt(8 * 1)",
     cause="not normalized, normalized by a mean (also a geometric one), the square root left out, "
@@ -322,7 +346,7 @@ def test_candidate_by_hand(student, rng):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="the ratio and the scales returned are those of the smallest loss",
     cause="the largest loss, the last scales of the loop, or losses of the weights without X",
@@ -356,7 +380,7 @@ def test_the_smallest_loss_wins(student, rng):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="with one large channel the search beats rounding to nearest, the loss at ratio 0",
     cause="scales inverted (1 / s), or weights that are searched one by one: all are rounded with "
@@ -382,6 +406,168 @@ def test_search_beats_rounding(student, rng):
     plain = losses[0]
     assert min(losses) < 0.5 * plain, f"least loss {min(losses):.4g}, at ratio 0 {plain:.4g}"
     assert s[9] == s.max() and s[9] > 1, f"the large channel has s = {s[9]:.3g}"
+
+
+# ---- exercise 4: fold ------------------------------------------------------------------------
+
+LINEARS = {  # name -> what it has as rows and as columns
+    "self_attn.q_proj": ("heads", "width"),
+    "self_attn.k_proj": ("kv", "width"),
+    "self_attn.v_proj": ("kv", "width"),
+    "self_attn.o_proj": ("width", "heads"),
+    "mlp.gate_proj": ("inner", "width"),
+    "mlp.up_proj": ("inner", "width"),
+    "mlp.down_proj": ("width", "inner"),
+}
+NORMS = ("input_layernorm", "post_attention_layernorm")
+READERS = {  # key of the scales -> the linears that read the scaled input
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "o": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+HEAD = 2  # channels of a head
+
+
+def random_layer(rng, heads=3, kv_heads=3, biases=()):
+    """Tensors of a layer by name; norms and linears called in `biases` have one."""
+    sizes = {"width": 8, "heads": heads * HEAD, "kv": kv_heads * HEAD, "inner": 5}
+    shapes = {name: [sizes[part] for part in parts] for name, parts in LINEARS.items()}
+    layer = {f"{n}.weight": torch.randn(shape, generator=rng) for n, shape in shapes.items()}
+    layer |= {f"{n}.weight": 1 + 0.3 * torch.randn(8, generator=rng) for n in NORMS}
+    lengths = {n: shape[0] for n, shape in shapes.items()} | dict.fromkeys(NORMS, 8)
+    layer |= {f"{n}.bias": torch.randn(lengths[n], generator=rng) for n in biases}
+    return layer | {"self_attn.rotary.table": torch.randn(3, generator=rng)}  # is not used here
+
+
+def random_scales(layer, keys, rng):
+    """{key: scales of the input that the linears of the key read}, from 1/4 to 4."""
+    inputs = {key: layer[f"{READERS[key][0]}.weight"].shape[1] for key in keys}
+    return {key: 4.0 ** (2 * torch.rand(k, generator=rng) - 1) for key, k in inputs.items()}
+
+
+def run_layer(layer, x):
+    """What a layer (without rotation) makes of the tokens x [T, width], in float64."""
+
+    def norm(name, x):
+        unit = x / x.square().mean(-1, keepdim=True).sqrt()
+        return unit * layer[f"{name}.weight"] + layer.get(f"{name}.bias", 0)
+
+    def linear(name, x):
+        return x @ layer[f"{name}.weight"].T + layer.get(f"{name}.bias", 0)
+
+    def heads(name, x):
+        return linear(name, x).unflatten(-1, (-1, HEAD)).transpose(0, 1)  # [heads, T, HEAD]
+
+    u = norm("input_layernorm", x)
+    q, k, v = (heads(f"self_attn.{part}_proj", u) for part in "qkv")
+    k, v = (t.repeat_interleave(len(q) // len(t), 0) for t in (k, v))
+    later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
+    p = (q @ k.mT).masked_fill(later, -math.inf).softmax(-1)
+    h = x + linear("self_attn.o_proj", (p @ v).transpose(0, 1).flatten(1))
+    u = norm("post_attention_layernorm", h)
+    inner = torch.nn.functional.silu(linear("mlp.gate_proj", u)) * linear("mlp.up_proj", u)
+    return h + linear("mlp.down_proj", inner)
+
+
+def fold(student, layer, scales):
+    """The folded layer of the student, with the checks that every use needs."""
+    folded = student.fold_layer(layer, scales)
+    kind = type(folded).__name__
+    assert isinstance(folded, dict), f"fold_layer(...) returned {kind}, not a dict"
+    missing, new = sorted(layer.keys() - folded.keys()), sorted(folded.keys() - layer.keys())
+    assert not missing and not new, f"the folded layer lacks {missing}, and has {new} besides"
+    for name, tensor in layer.items():
+        expect_tensor(folded[name], f"{name!r} of the result", torch.float32, tensor.shape)
+    return folded
+
+
+def expect_same_function(layer, folded, rng, what):
+    """The outputs of both layers are equal, but for a few float32 roundings of each weight."""
+    x = torch.randn(6, 8, generator=rng).double()
+    leaves = {name: tensor.double().requires_grad_() for name, tensor in folded.items()}
+    y, exact = run_layer(leaves, x), run_layer({n: t.double() for n, t in layer.items()}, x)
+    off = (y - exact).detach()
+    (y * off.sign()).sum().backward()  # how far a change of each weight moves what is compared
+    used = [leaf for leaf in leaves.values() if leaf.grad is not None]
+    slack = sum((leaf.grad * leaf).abs().sum().item() for leaf in used)
+    moved = off.abs().sum().item() / off.numel()
+    allowed = 16 * FLOAT32 * slack / off.numel()
+    expect_at_most(moved, allowed, f"{what}: the mean change of the layer's output")
+
+
+def expect_scaled(layer, folded, scales, keys, what):
+    """The linears that read a scaled input hold W diag(s), to a few roundings."""
+    for key in keys:
+        for name in READERS[key]:
+            right = layer[f"{name}.weight"].double() * scales[key].double()
+            expect_close(
+                folded[f"{name}.weight"], right, what=f"{what}: {name}.weight", rtol=8 * FLOAT32
+            )
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="q, k, v and gate, up hold W diag(s), and the layer's output is what it was",
+    cause="1 / s put nowhere, into one of the readers, or into the norm's gain but not its bias",
+)
+def test_inputs_from_a_norm(student, rng):
+    biased = (*NORMS, "self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj")
+    for biases, what in (((), "no biases"), (biased, "with biases")):
+        layer = random_layer(rng, biases=biases)
+        for keys in (("qkv",), ("gate_up",), ("gate_up", "qkv")):
+            scales = random_scales(layer, keys, rng)
+            folded = fold(student, layer, scales)
+            expect_scaled(layer, folded, scales, keys, f"{what}, scales of {keys}")
+            expect_same_function(layer, folded, rng, f"{what}, scales of {keys}")
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="o and down hold W diag(s), the layer's output is what it was, and gate_proj too",
+    cause="1 / s in the columns of a weight where its rows make the channels, in a linear behind "
+    "which the path is not linear, or in a weight but not in its bias",
+)
+def test_inputs_from_a_linear(student, rng):
+    biased = tuple(LINEARS)
+    for biases, what in (((), "no biases"), (biased, "with biases")):
+        layer = random_layer(rng, biases=biases)
+        for keys in (("o",), ("down",), ("down", "o")):
+            scales = random_scales(layer, keys, rng)
+            folded = fold(student, layer, scales)
+            expect_scaled(layer, folded, scales, keys, f"{what}, scales of {keys}")
+            expect_same_function(layer, folded, rng, f"{what}, scales of {keys}")
+            gate = "mlp.gate_proj.weight"
+            assert torch.equal(folded[gate], layer[gate]), f"{what}: gate_proj has changed"
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="all scales at once; with shared key and value heads those of o: ValueError",
+    cause="a tensor that is scaled and divided lost one of the two, or it goes unnoticed that one "
+    "row of v_proj then feeds several channels of o_proj",
+)
+def test_all_at_once_and_shared_heads(student, rng):
+    biased = (*LINEARS, *NORMS)
+    layer = random_layer(rng, biases=biased)
+    scales = random_scales(layer, READERS, rng)
+    folded = fold(student, layer, scales)
+    expect_scaled(layer, folded, scales, ("o", "down"), "all scales")
+    expect_same_function(layer, folded, rng, "all scales")
+    shared = random_layer(rng, heads=4, kv_heads=2, biases=biased)
+    scales = random_scales(shared, READERS, rng)
+    expect_error(
+        ValueError,
+        lambda: student.fold_layer(shared, scales),
+        "4 heads that share 2 heads of keys and values, with scales of o,",
+    )
+    rest = {key: s for key, s in scales.items() if key != "o"}
+    folded = fold(student, shared, rest)
+    expect_scaled(shared, folded, scales, ("down",), "shared heads without scales of o")
+    expect_same_function(shared, folded, rng, "shared heads without scales of o")
 
 
 # ---- exercise 5: packing ---------------------------------------------------------------------

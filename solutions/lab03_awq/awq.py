@@ -1,13 +1,17 @@
 # %% [markdown]
 # # Lab 3: Activation-aware weight quantization (AWQ)
 #
-# **The question.** Rounding the weights of this lab's model to 4 bits ruins it, and a few channels
-# are to blame. They could stay in 16 bits, but hardware dislikes matrices that are partly 4-bit and
-# partly 16-bit. **Which channels are they, can they be protected although every weight is rounded,
-# and does it make the model faster?**
+# **The question.** Round every weight of this lab's model to 3 bits and it writes nonsense. Leave
+# 3 % of the columns of each matrix as they were, the right ones, and it hardly notices. But
+# hardware dislikes matrices that are partly 3- or 4-bit and partly 16-bit. **Which columns are
+# they, can they be protected although every weight is rounded, and does it make the model faster?**
 #
-# At the end your code answers it: a quantized model that holds packed 4-bit words and generates
-# text, and a formula that says how many tokens per second it can reach.
+# ![What a small language model writes in three versions: in floating point, with every weight in 3
+# bits, and with every weight but those of a few columns in 3 bits. The second one is broken, the
+# third is not.](../../course/figures/lab03/opening.svg)
+#
+# Section 6 asks this again. By then your code has answered it: with a model that holds packed 4-bit
+# words and writes text, and with a formula that says how many tokens per second it can reach.
 
 # %% [markdown]
 # ## Card
@@ -20,20 +24,20 @@
 # | Not covered | clipping, GPTQ's corrections, writing a GPU kernel |
 #
 # After this lab you can
-# 1. find the channels that matter (*salient* ones), and prove with a control that you did;
-# 2. say why scaling a channel up divides its rounding error by $s$, and when that ends; search $s$;
+# 1. find the channels that matter (*salient* ones), and prove with controls that you did;
+# 2. say why scaling a channel up divides its rounding error by $s$, and when that ends; search $s$,
+#    and derive where $1/s$ goes in the model;
 # 3. pack 4-bit codes, and predict tokens per second from the bytes that are moved.
 #
 # `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
 # (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
 # names and arguments as they are. Later exercises call your earlier ones. Answer predictions in
 # their field; where no field is shown, by `lab.answer("keep", 50)`.
-
-# %% [markdown]
+#
 # ## Map and notation
 #
-# Section 1, which weights matter: exercises 1 and 2. Section 2, protect them by scaling: 3 and 4.
-# Section 3, pack and decode: 5 and 6. Section 4: your code in the live model.
+# Section 1, which weights matter: exercise 1. Section 2, protect them by scaling: 2, 3 and 4.
+# Section 3, pack and decode: 5 and 6. Section 4: your code in the live model. Section 5: speed.
 #
 # | symbol | shape | dtype | in code | meaning |
 # |---|---|---|---|---|
@@ -49,82 +53,158 @@
 # (AWQ calls the factors $s$, so here the step of the grid is $\Delta$.) All grids are asymmetric:
 # $\hat w = \Delta\,(q - z)$. "RTN" is rounding to nearest, what lab 1 did. "W4A16" means weights in
 # 4 bits, activations in 16. No function of this lab changes its arguments: work on new tensors.
+#
+# ## Baseline
+#
+# Salient channels belong to large models. Ours is small, so we emulate them as in lab 2:
+# `zoo.with_outliers` writes the same function into a somewhat wider model, in which four channels
+# of every norm's output are large and change from token to token, while the weights stay ordinary.
+# The model as it was trained is a **control**. Which channels become large is drawn: three
+# *placements*, so three models of one function. What one placement shows could be luck; every
+# number below is a mean over the three, with its smallest and largest value.
+#
+# Quality is the *added loss* on held-out code: nats per token more than the float model. Size is
+# counted in bits, as in lab 1.
 
 # %%
 import copy
+import itertools
 import math
 import time
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from efflib import zoo
 from efflib.lab import Lab
-from efflib.plots import channels, explorer, grid, salience, style
+from efflib.plots import channels, explorer, grid, placements, salience, style
 
 lab = Lab("lab03_awq")
 
-RATIOS = [i / 20 for i in range(20)]  # 0, 0.05 .. 0.95: the grid of exercise 4
+RATIOS = [i / 20 for i in range(20)]  # 0, 0.05 .. 0.95: the grid of exercise 3
 FLOOR = 1e-4  # of scales before they are normalized
-
-# %% [markdown]
-# ## Baseline
-#
-# Salient channels belong to large models. Ours is small, so we emulate them as in lab 2:
-# `zoo.with_offset` makes 4 of the 192 channels of every norm's output large in all tokens, and
-# the function of the model stays the same. The model without them is a **control**.
-#
-# Quality is the perplexity on held-out code, or the *added loss*: the logarithm of its ratio to
-# that of the float model, in nats per token. Size is counted in bits, as in lab 1.
 
 # %% tags=["demo"]
 from efflib.quantization.awq_model import record
-from efflib.zoo.phenomena.awq import CHANNELS, FRACTION, GROUP, OFFSET
-from efflib.zoo.phenomena.story import QUICK, losses, windows
+from efflib.zoo import corpus
 
-plain = zoo.load("target")
-model = zoo.with_offset(plain, CHANNELS, OFFSET)
-names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
-held_out = windows("code", True, QUICK, seed=0)[::2]  # [6, 257] ids
-text = windows("code", False, QUICK, seed=0)[::4, :-1]  # [2, 256] ids of training text
-calibration = record(model, text)  # what every linear and every block gets
-found = {}  # the numbers you find, for the takeaways at the end
+GROUP, FRACTION = 32, 0.03
+GAINS = {3: 20.0, 5: 20.0}  # of two principal components that vary in every layer
+control = zoo.load("target")
+documents = list(corpus.documents("code", held_out=False).values())[::13]  # training text
+ids = [zoo.load_tokenizer().encode(d[:4000]).ids[:127] for d in documents if len(d) > 4000]
+text = torch.tensor([[zoo.BEGIN_ID, *row] for row in ids])  # [T, 128]
+models = [zoo.with_outliers(control, text, GAINS, seed=seed) for seed in (0, 1, 2)]
+calibrations = [record(m, text[:4]) for m in models]  # what every linear and every block gets
+model, calibration = models[0], calibrations[0]
+names = [n for n, m in control.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
+PROMPT = "import json\n\n\ndef load_json(path):\n"
+print(f"{len(names)} linear layers. The model continues:\n{zoo.sample(model, PROMPT, tokens=48)}")
+
+
+# %% tags=["demo", "fold"]
+# helpers of the experiments: losses, weights exchanged, channels chosen, one search
+from torch.func import functional_call
 
 
 def loss(model: nn.Module) -> float:
-    return losses(model, held_out).mean().item()
+    """Nats per token on held-out code."""
+    return math.log(zoo.perplexity(model, "code", tokens=1024, context=64, stride=64))
 
 
-found["float"] = loss(model)
-print(f"perplexity {math.exp(found['float']):.2f} with {CHANNELS} channels of {OFFSET:g}, ", end="")
-print(f"{math.exp(loss(plain)):.2f} without: the same function")
-weights = sum(model.get_submodule(n).weight.numel() for n in names)
-others = sum(p.numel() for p in model.parameters()) - weights
+def with_weights(base: nn.Module, change) -> nn.Module:
+    """A copy of a model whose weight `name` is change(name, w) for every linear layer."""
+    changed = copy.deepcopy(base)
+    for name in names:
+        linear = changed.get_submodule(name)
+        linear.weight = nn.Parameter(change(name, linear.weight.detach()), requires_grad=False)
+    return changed
+
+
+added = {}  # (bits, way) -> nats per token more than in float, one number for each placement
+
+
+def measure(way: str, change, bases: dict[int, list] | None = None) -> None:
+    """Note what change(i, name, w, bits), the weights of placement i, adds to the loss.
+
+    bases: {bits: models of the same function}, where these are to be changed.
+    """
+    for bits in (4, 3):
+        before = bases[bits] if bases else models
+        rounded = (with_weights(m, partial(change, i, bits=bits)) for i, m in enumerate(before))
+        added[bits, way] = [loss(m) - found["float"] for m in rounded]
+        print(f"{bits} bits, {way:12s} {placements.plus_minus(added[bits, way])}")
+
+
+def removed(bits: int, way: str) -> float:
+    """Which part of RTN's added loss a way removes, in percent, by the means."""
+    return 100 * (1 - placements.mean(added[bits, way]) / placements.mean(added[bits, "RTN"]))
+
+
+def chosen_by(score: str, i: int, name: str) -> Tensor:
+    """The 3 % of the inputs of a linear of placement i that a score chooses."""
+    w, x = models[i].get_submodule(name).weight.detach(), calibrations[i].inputs[name]
+    noise = torch.rand(w.shape[1], generator=torch.Generator().manual_seed(names.index(name)))
+    scores = {"|X|": mean_magnitude(x), "|W|": mean_magnitude(w), "random": noise}
+    return top_channels(scores[score], FRACTION)
+
+
+INPUTS = {  # input -> the module whose output is compared, the linears in it that read the input
+    "qkv": ("self_attn", ["q_proj", "k_proj", "v_proj"]),
+    "o": ("self_attn.o_proj", []),
+    "gate_up": ("mlp", ["gate_proj", "up_proj"]),
+    "down": ("mlp.down_proj", []),
+}
+
+
+def search_input(i: int, number: int, key: str, bits: int) -> tuple:
+    """(scales, ratio, losses) of your search for one input of layer `number` of placement i."""
+    path, parts = INPUTS[key]
+    name = f"model.layers.{number}.{path}"
+    module, recorded = models[i].get_submodule(name), calibrations[i]
+    x = recorded.inputs[f"{name}.{parts[0]}" if parts else name]
+
+    def block(weights: list[Tensor]) -> Tensor:
+        if not parts:
+            return x @ weights[0].T
+        swapped = {f"{p}.weight": w for p, w in zip(parts, weights, strict=True)}
+        return functional_call(module, swapped, *recorded.blocks[name])
+
+    weights = [m.weight.detach() for m in (map(module.get_submodule, parts) if parts else [module])]
+    return search_scales(mean_magnitude(x), weights, block, bits, GROUP)
+
+
+found = {"float": loss(control)}  # the numbers you find, for the takeaways at the end
+print(f"perplexity {math.exp(found['float']):.2f} as trained, with outliers ", end="")
+print(", ".join(f"{math.exp(loss(m)):.2f}" for m in models) + ": the same function")
+shapes = [tuple(model.get_submodule(n).weight.shape) for n in names]
+weights = sum(n * k for n, k in shapes)
 for bits in (16, 4, 3):
-    total = weights * (bits + (16 + bits) / GROUP * (bits < 16)) + 16 * others
-    print(f"{bits:2d} bits in {len(names)} linear layers: {total / 8e6:.2f} MB")
+    total = bits + (16 + bits) / GROUP * (bits < 16)  # of codes, and of scales and zero points
+    print(f"{bits:2d} bits: {total:.3f} a weight, {weights * total / 8e6:.2f} MB in linear layers")
 
 # %% [markdown]
 # ## 1. Which weights matter
 #
-# Rounding moves $w_{nj}$ by about half a step at most, whatever $j$ is. But what counts is the
-# output, and there the error of column $j$ is multiplied by $X_j$:
+# Rounding moves $w_{nj}$ by half a step at most, whatever $j$ is. But what counts is the output,
+# and there the error of column $j$ is multiplied by $X_j$:
 #
 # $$ \hat y_n - y_n = \sum_j (\hat w_{nj} - w_{nj})\, x_j $$
 
 # %% tags=["demo"]
 layer = "model.layers.2.self_attn.q_proj"
 w, x = model.get_submodule(layer).weight.detach(), calibration.inputs[layer].flatten(0, -2)
-large = x.abs().mean(0).topk(CHANNELS).indices
+large = x.abs().mean(0).topk(2 * len(GAINS)).indices
 style.show(
     channels.magnitudes(
         {"activations: mean |X_j|": x.abs().mean(0), "weights: mean |W_:j|": w.abs().mean(0)},
-        f"{CHANNELS} of {w.shape[1]} channels of X stand out (the same four are marked in W)",
+        f"{len(large)} of {w.shape[1]} channels of X stand out (the same four are marked in W)",
         "mean magnitude",
         marked=large.tolist(),
     ),
-    alt="Mean magnitudes by channel on a log scale. Left, activations: four channels near 30, the "
-    "rest below 2. Right, weights: the same four channels are like all others.",
+    alt="Mean magnitudes by channel on a log scale. Left, activations: four channels stand far "
+    "above the rest. Right, weights: the same four channels are like all others.",
 )
 # %%
 # the formula on four numbers: equal rounding errors, unequal channels
@@ -147,9 +227,9 @@ lab.predict(
 )
 
 # %% [markdown]
-# ### Exercise 1 · Round in groups
+# ### Exercise 1 · Round in groups, keep some channels
 #
-# **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `quantize_groups(w, bits, group_size) -> (codes, scale, zero)` and
 # `dequantize_groups(codes, scale, zero) -> w_hat`. Each $G$ neighbours of a row have the
@@ -164,9 +244,21 @@ lab.predict(
 #   and the clamp then takes off no more than that.
 # - $G$ must divide $K$ (real models are built so): else `ValueError`, also for $G < 1$.
 #
-# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous; $b$ is 1 to 8.
-# `codes` [N, K] uint8, `scale` [N, K/G] float32, `zero` [N, K/G] int32; `w_hat` [N, K] float32.
-# (`dequantize_groups` finds $G$ in the shapes.)
+# And three small functions for the experiment:
+#
+# - `mean_magnitude(x) -> score`: the mean of $|X_j|$ over all tokens.
+# - `top_channels(score, fraction) -> channels`: the indices of the `round(fraction * K)` channels
+#   with the largest scores, but at least one, in any order. `ValueError` unless
+#   $0 <$ `fraction` $\le 1$.
+# - `keep_channels(w, channels, bits, group_size) -> w_hat`: the weight after rounding, but with the
+#   columns `channels` as they were. Kept columns still count for the range of their groups, as in
+#   the paper's experiment.
+#
+# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous; $b$ is 1 to 8. `codes` [N, K]
+# uint8, `scale` [N, K/G] float32, `zero` [N, K/G] int32; `w_hat` [N, K] float32
+# (`dequantize_groups` finds $G$ in the shapes). `x` [..., K], with one or more dimensions before
+# the last, float32 or bfloat16; `score` [K] float32, as an argument perhaps negative; `channels`
+# int64 [C], as an argument perhaps empty. Compute in float32.
 
 
 # %% solution="ex1"
@@ -199,48 +291,6 @@ def dequantize_groups(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     ### END SOLUTION
 
 
-# %% check="ex1"
-lab.check("ex1")
-
-# %% [markdown]
-# <details><summary>Help for exercise 1</summary>
-#
-# **Idea.** Give the groups a dimension of their own: [N, K] becomes [N, K/G, G]. Then every
-# parameter of a group is a reduction over the last dimension, and broadcasts back.
-#
-# **Pseudocode**
-# ```
-# groups = w as float32, reshaped to [N, K/G, G]
-# lo, hi = min and max over the last dimension (keepdim), stretched to contain 0
-# scale  = (hi - lo) / (2^b - 1), and 1 where that is 0
-# zero   = round(-lo / scale);   codes = clamp(round(groups / scale) + zero), then uint8
-# back:    (codes as int32 - zero) * scale, with the same dimensions
-# ```
-# **The usual error.** `reshape(N, G, K/G)`: there the last dimension does not hold $G$ neighbours.
-# Or codes that become uint8 before the clamp: -1 is 255 there.
-# </details>
-
-# %% [markdown]
-# ### Exercise 2 · Keep some channels in floating point
-#
-# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
-#
-# **Deliver** three small functions.
-#
-# - `mean_magnitude(x) -> score`: the mean of $|X_j|$ over all tokens.
-# - `top_channels(score, fraction) -> channels`: the indices of the `round(fraction * K)` channels
-#   with the largest scores, but at least one, in any order. `ValueError` unless
-#   $0 <$ `fraction` $\le 1$.
-# - `keep_channels(w, channels, bits, group_size) -> w_hat`: the weight after rounding (exercise 1),
-#   but with the columns `channels` as they were. Kept columns still count for the range of their
-#   groups, as in the paper's experiment.
-#
-# **Shapes** `x` [..., K], with one or more dimensions before the last; `x` and `w` [N, K] float32
-# or bfloat16; compute in float32. `score` [K] float32, as an argument perhaps negative; `channels`
-# int64 [C], as an argument perhaps empty; `w_hat` [N, K] float32.
-
-
-# %% solution="ex2"
 def mean_magnitude(x: Tensor) -> Tensor:
     """mean |X_j| over all tokens of x [..., K]. [K] float32"""
     ### BEGIN SOLUTION
@@ -269,78 +319,65 @@ def keep_channels(w: Tensor, channels: Tensor, bits: int, group_size: int) -> Te
     ### END SOLUTION
 
 
-# %% check="ex2"
-lab.check("ex2")
+# %% check="ex1"
+lab.check("ex1")
 
 # %% [markdown]
-# <details><summary>Help for exercise 2</summary>
+# <details><summary>Help for exercise 1</summary>
 #
-# **Idea.** Round everything, then put the columns back. `top_channels` gets a vector of scores; it
+# **Idea.** Give the groups a dimension of their own: [N, K] becomes [N, K/G, G]. Then every
+# parameter of a group is a reduction over the last dimension, and broadcasts back. To keep
+# channels, round everything, then put the columns back. `top_channels` gets a vector of scores; it
 # need not know whether they came from activations or from weights.
 #
-# **Pseudocode**
-# ```
-# mean_magnitude:  float32, abs, all dimensions but the last into one, mean over it
-# top_channels:    score.topk(max(1, round(fraction * K))).indices
-# keep_channels:   w_hat = dequantize_groups(*quantize_groups(...)); w_hat[:, channels] = w[...]
-# ```
-# **The usual error.** `x.mean(...).abs()`: activations of both signs cancel. Or `w[channels]`,
-# which are rows: outputs, not inputs.
+# **By hand.** 2 bits, one group of -1, 0.1, 0.9, 2. Its width is 3, that is three steps of 1, and
+# 0.0 has the code $z = 1$. Rounded, the weights are -1, 0, 1, 2 steps; plus $z$, the codes 0, 1, 2,
+# 3. Back: minus 1, times 1.
+#
+# **The usual error.** `reshape(N, G, K/G)`: there the last dimension does not hold $G$ neighbours.
+# Or codes that become uint8 before the clamp: -1 is 255 there. Or a mean before the magnitude: 3
+# and -3 cancel. Or `w[channels]`, which are rows: outputs, not inputs.
 # </details>
 
-
-# %% [markdown]
-# **Reveal.** Perplexity of the whole model, 4 and 3 bits. Random channels are the control of the
-# experiment: as many channels in float, and no reason why they should be the ones.
+#
+# **Reveal.** Every weight rounded (RTN), and 3 % of the channels kept, by three scores. Random
+# channels are the control of the experiment: as many in float, and no reason why they should be the
+# ones. It takes about 10 seconds: three placements, each rounded in eight ways.
 #
 # **Then write one sentence:** which part of the repair is due to *keeping* and which to *choosing*?
 #
 # *Your sentence:*
+
+
 # %% tags=["demo"]
 def rtn(w: Tensor, bits: int) -> Tensor:
     return dequantize_groups(*quantize_groups(w, bits, GROUP))
 
 
-def with_weights(change, base: nn.Module = model) -> nn.Module:
-    """A copy of the model whose weight `name` is change(name, w) for every linear layer."""
-    changed = copy.deepcopy(base)
-    for name in names:
-        weight = changed.get_submodule(name).weight.detach()  # shares the layer's memory
-        weight.copy_(change(name, weight.clone()))
-    return changed
+def keep(score: str):
+    """A change that leaves the channels of a score as they are, and rounds the others."""
+    chosen = {(i, n): chosen_by(score, i, n) for i in range(3) for n in names}
+    return lambda i, n, w, bits: keep_channels(w, chosen[i, n], bits, GROUP)
 
 
-generator = torch.Generator().manual_seed(0)
-chosen = {  # the channels that each score chooses, for every layer
-    "|X|": {n: top_channels(mean_magnitude(calibration.inputs[n]), FRACTION) for n in names},
-    "|W|": {
-        n: top_channels(mean_magnitude(model.get_submodule(n).weight), FRACTION) for n in names
-    },
-    "random": {
-        n: top_channels(torch.rand(calibration.inputs[n].shape[-1], generator=generator), FRACTION)
-        for n in names
-    },
-}
-added = {}  # (bits, variant) -> nats per token
-for bits in (4, 3):
-    added[bits, "RTN"] = loss(with_weights(lambda n, v, b=bits: rtn(v, b))) - found["float"]
-    for by, of in chosen.items():
-        kept = with_weights(lambda n, v, b=bits, c=of: keep_channels(v, c[n], b, GROUP))
-        added[bits, f"keep {by}"] = loss(kept) - found["float"]
-removed = {key: 100 * (1 - value / added[key[0], "RTN"]) for key, value in added.items()}
-bars = {f"{b} bits\n{v}": math.exp(found["float"] + value) for (b, v), value in added.items()}
+measure("RTN", lambda i, n, w, bits: rtn(w, bits))
+for score in ("random", "|W|", "|X|"):
+    measure(f"keep {score}", keep(score))
+
+# %% tags=["demo", "fold"]
+ways = ["RTN", "keep random", "keep |W|", "keep |X|"]
 style.show(
-    grid.bars(
-        bars,
-        f"Kept by |X|, 3 % of the channels repair {removed[4, 'keep |X|']:.1f} % at 4 bits; "
-        f"by |W| {removed[4, 'keep |W|']:.1f} %, at random {removed[4, 'keep random']:.1f} %",
-        "perplexity",
-        log=True,
+    placements.bars(
+        {f"{bits} bits": {way: added[bits, way] for way in ways} for bits in (4, 3)},
+        f"Kept by |X|, 3 % of the channels repair {removed(4, 'keep |X|'):.0f} % at 4 bits; "
+        f"by |W| {removed(4, 'keep |W|'):.0f} %, at random {removed(4, 'keep random'):.0f} %",
+        "added loss, nats per token (marks: placements)",
+        controls=["keep random", "keep |W|"],
     ),
-    alt="Bars of perplexity: "
-    + "; ".join(f"{name} {value:.1f}".replace("\n", " ") for name, value in bars.items()),
+    alt="Bars of the added loss at 4 and 3 bits: large for RTN, for random channels and for "
+    "channels chosen by |W|; near 0 where the channels were chosen by |X|.",
 )
-found["keep"], found["kept by |W|"] = removed[4, "keep |X|"], removed[4, "keep |W|"]
+found["keep"], found["kept by |W|"] = removed(4, "keep |X|"), removed(4, "keep |W|")
 lab.reveal("keep", found["keep"])
 lab.reveal("control", found["kept by |W|"])
 
@@ -352,17 +389,24 @@ lab.reveal("control", found["kept by |W|"])
 # $$ X W^T = \big(X\, \mathrm{diag}(s)^{-1}\big)\,\big(W\, \mathrm{diag}(s)\big)^T
 # \qquad\Rightarrow\qquad \hat W = Q\big(W\,\mathrm{diag}(s)\big)\,\mathrm{diag}(s)^{-1} $$
 #
-# $1/s$ goes into the layer before (section 4 shows how), so the real layer holds the codes of
-# $W\,\mathrm{diag}(s)$. Rounding moves $s_j w$ by at most $\Delta/2$; divided by $s_j$ that is
-# $\Delta / (2 s_j)$. So the error of channel $j$ shrinks as $1/s_j$, its square as $1/s_j^2$, **as
-# long as the step $\Delta$ of its group holds**. The step grows once $s_j w$ leaves the old range,
+# $1/s$ goes into what comes before (exercise 4), so the real layer holds the codes of
+# $W\,\mathrm{diag}(s)$. Rounding moves $s_j w$ by at most half of the step $\Delta'$ that its group
+# has now; divided by $s_j$ that is $\Delta' / (2 s_j)$. So the squared error of channel $j$ should
+# be $(\Delta' / s_j \Delta)^2$ of what it was. **As long as the step holds**, $\Delta' = \Delta$,
+# that is $1/s_j^2$, and no other channel notices. The step grows once $s_j w$ leaves the old range,
 # and then every weight of the group pays.
 
+
 # %%
+def one_factor(k: int, where, factor: float) -> Tensor:
+    """Scales [K]: the factor for the channels `where`, 1 for the others."""
+    return torch.ones(k).index_fill(0, torch.as_tensor(where), factor)
+
+
 # the formula on four numbers: one group, 3 bits; only the first channel is scaled
 group = torch.tensor([0.3, -1.0, 0.7, 2.0])
 for factor in (1.0, 2.0, 4.0, 8.0):
-    s = torch.tensor([factor, 1.0, 1.0, 1.0])
+    s = one_factor(4, [0], factor)
     step = ((group * s).max() - (group * s).min()) / 7
     rounded = torch.round(group * s / step) * step / s
     bound = step / 2 / factor
@@ -374,26 +418,36 @@ lab.predict(
     "factor",
     "At 4 bits, the 3 % of channels with the largest |X| are multiplied by one factor before "
     "rounding. Which one is best for the model?",
-    options=["1", "2", "4", "8", "16", "32"],
+    options=["1", "2", "4", "8", "16"],
+)
+lab.predict(
+    "bias",
+    "Another repair needs no scaling at all: rounding shifts the mean of every output, and a bias "
+    "can take that off. Which part of RTN's added loss at 4 bits disappears?",
+    unit="%",
 )
 
 # %% [markdown]
-# ### Exercise 3 · A round trip with scales
+# ### Exercise 2 · A round trip with scales, and a bias
 #
-# **10 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
-# **Deliver** `scaled_round_trip(w, s, bits, group_size) -> w_hat`, the weight
-# $Q(W\,\mathrm{diag}(s))\,\mathrm{diag}(s)^{-1}$ (with exercise 1 as $Q$), and
-# `output_error(x, w, w_hat) -> float`, the mean over all tokens and outputs of
-# $(X \hat W^T - X W^T)^2$.
-#
-# - `ValueError` unless `s` has shape [K] and every entry is positive and finite.
+# **Deliver**
+# - `scaled_round_trip(w, s, bits, group_size) -> w_hat`, the weight
+#   $Q(W\,\mathrm{diag}(s))\,\mathrm{diag}(s)^{-1}$ (with exercise 1 as $Q$). `ValueError` unless
+#   `s` has shape [K] and every entry is positive and finite.
+# - `output_error(x, w, w_hat) -> float`, the mean over all tokens and outputs of
+#   $(X \hat W^T - X W^T)^2$.
+# - `corrected_bias(x, w, w_hat, bias) -> b`: the bias with which the layer that now holds `w_hat`
+#   has the same *mean* output over the tokens of `x` as it had with `w` and `bias`. Derive it: what
+#   is the mean of $X W^T + b$ over the tokens?
 #
 # **Shapes** `w`, `w_hat` [N, K], `x` [..., K] with one or more dimensions before the last, float32
-# or bfloat16; `s` [K] float32. `w_hat` is returned in float32; compute in float32.
+# or bfloat16; `s` [K] float32; `bias` [N], or `None` where the layer had none. `w_hat` and `b` [N]
+# are returned in float32; compute in float32.
 
 
-# %% solution="ex3"
+# %% solution="ex2"
 def scaled_round_trip(w: Tensor, s: Tensor, bits: int, group_size: int) -> Tensor:
     """Q(W diag(s)) diag(s)^-1 of w [N, K] and s [K] > 0. [N, K] float32
 
@@ -413,101 +467,147 @@ def output_error(x: Tensor, w: Tensor, w_hat: Tensor) -> float:
     ### END SOLUTION
 
 
-# %% check="ex3"
-lab.check("ex3")
+def corrected_bias(x: Tensor, w: Tensor, w_hat: Tensor, bias: Tensor | None) -> Tensor:
+    """The bias [N] float32 that keeps the mean output over the tokens of x [..., K]."""
+    ### BEGIN SOLUTION
+    mean = x.float().reshape(-1, x.shape[-1]).mean(0)  # [K]
+    correction = (w.float() - w_hat.float()) @ mean
+    return correction if bias is None else bias.float() + correction
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
 
 # %% [markdown]
-# <details><summary>Help for exercise 3</summary>
+# <details><summary>Help for exercise 2</summary>
 #
 # **Idea.** `w * s` multiplies column $j$ by $s_j$ by broadcasting. The error of the output is the
-# output of the error: $X (\hat W - W)^T$.
+# output of the error: $X (\hat W - W)^T$. A mean over tokens can be taken before the product as
+# well as after it, since the product is linear in $x$.
 #
-# **Pseudocode**
-# ```
-# check s: shape, > 0, finite
-# w_hat = dequantize_groups(*quantize_groups(w * s, ...)) / s
-# error = mean of (x @ (w_hat - w).T)^2, .item()
-# ```
+# **By hand.** W = [[1, 2]], $\hat W$ = [[1, 1.5]], two tokens (1, 2) and (3, 0). Outputs before: 5
+# and 3, mean 4. After: 4 and 3, mean 3.5. So the bias gains 0.5. The mean token is (2, 1), and $W -
+# \hat W$ times it is 0 · 2 + 0.5 · 1. The error of the output is the mean of 1 and 0, that is 0.5.
+#
 # **The usual error.** $s$ on the rows (`s[:, None]`): in a square matrix nothing complains. Or the
-# division by $s$ is forgotten: the real layer gets $X/s$, but the simulation must undo it.
+# division by $s$ is forgotten: the real layer gets $X/s$, but the simulation must undo it. Or the
+# bias has the wrong sign.
 # </details>
-
-
-# %% [markdown]
-# **Reveal.** One layer first: the error that comes from the scaled channels, and from the others.
-# Then the whole model.
 #
-# **Then write one sentence:** where does the error of the layer turn, what has happened to $\Delta$
-# there, and how far is the best factor of the whole model from it?
+# **Reveal.** First one layer, at 4 bits: does the theory hold? Then the whole model: factors, and
+# the corrected bias (about 10 seconds).
+#
+# **Then write one sentence:** where does the error of the layer turn, what has happened to
+# $\Delta'$ there, and how far is the best factor of the whole model from it?
 #
 # *Your sentence:*
+
+
 # %% tags=["demo"]
-FACTORS = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0]
-
-
-def one_factor(k: int, where: Tensor, factor: float) -> Tensor:
-    """Scales [K]: factor for the channels `where`, 1 for the others."""
-    return torch.ones(k).index_fill(0, where, factor)
-
-
-def protect(where: Tensor, bits: int, factor: float) -> dict[str, float]:
-    """Output errors of the layer by where they come from, and the step of the groups with them."""
+def errors(i: int, by: str, bits: int, factor: float) -> salience.Point:
+    """Squared errors in the layer of placement i: of weights, by the theory, of outputs."""
+    w, x = models[i].get_submodule(layer).weight.detach(), calibrations[i].inputs[layer]
+    where = chosen_by(by, i, layer).tolist()
     s = one_factor(w.shape[1], where, factor)
     w_hat = scaled_round_trip(w, s, bits, GROUP)
-    rest = torch.ones(w.shape[1], dtype=torch.bool).index_fill(0, where, False)
-    step = quantize_groups(w * s, bits, GROUP)[1][:, (where // GROUP).unique()].mean().item()
-    return {
-        "scaled channels": output_error(x[:, where], w[:, where], w_hat[:, where]),
-        "other channels": output_error(x[:, rest], w[:, rest], w_hat[:, rest]),
-        "all": output_error(x, w, w_hat),
-        "step": step,
-    }
+    step = quantize_groups(w * s, bits, GROUP)[1].repeat_interleave(GROUP, dim=1)  # Delta'
+    rest, squared = [j for j in range(w.shape[1]) if j not in where], {}
+    for part, j in (("scaled", where), ("other", rest), ("all", where + rest)):
+        squared[part, "weight"] = (w_hat - w)[:, j].square().mean().item()
+        squared[part, "theory"] = (step / s)[:, j].square().mean().item()
+        squared[part, "output"] = output_error(x[..., j], w[:, j], w_hat[:, j])
+    return squared
 
 
-curves = [protect(chosen["|X|"][layer], 4, factor) for factor in FACTORS]
+# %% tags=["demo"]
+FACTORS = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0]
+runs = [[errors(i, "|X|", 4, factor) for factor in FACTORS] for i in range(3)]
 style.show(
     salience.protection(
-        FACTORS,
-        curves,
-        "The scaled channels gain, though less than 1/s^2; the others pay, as the step grows",
+        FACTORS, runs, "The weights do as the theory says; in the output the other channels pay"
     ),
-    alt="Left: squared output error against the factor. That of the scaled channels falls, more "
-    "slowly than 1/s^2; that of the others rises, and their sum has a minimum. Right: the mean "
-    "step of their groups rises.",
+    alt="Left: squared weight error against the factor. That of the scaled channels falls, that of "
+    "the others rises, both on the lines of the theory. Right: squared output error. The part of "
+    "the scaled channels falls, that of the others rises, and their sum has a minimum.",
 )
+one, eight = runs[0][0], runs[0][FACTORS.index(8)]
+seen, said = (eight["scaled", k] / one["scaled", k] for k in ("weight", "theory"))
+print(f"factor 8: squared weight error {seen:.3f} of that of factor 1, theory {said:.3f}")
 # %% tags=["demo"]
+salient = {(i, n): chosen_by("|X|", i, n) for i in range(3) for n in names}
+
+
+def scale(factor: float):
+    """A change that multiplies the channels with large |X| by a factor before it rounds."""
+    s = {
+        key: one_factor(calibration.inputs[key[1]].shape[-1], j, factor)
+        for key, j in salient.items()
+    }
+    return lambda i, n, w, bits: scaled_round_trip(w, s[i, n], bits, GROUP)
+
+
+for factor in (2, 4, 8, 16):
+    measure(f"x{factor}", scale(factor))
+
+
+# %% tags=["demo"]
+def corrected(i: int, bits: int) -> nn.Module:
+    """Placement i rounded to nearest, with every bias corrected by the calibration text."""
+    changed = with_weights(models[i], lambda n, w: rtn(w, bits))
+    for n in names:
+        linear, before = changed.get_submodule(n), models[i].get_submodule(n)
+        x, w, w_hat = calibrations[i].inputs[n], before.weight.detach(), linear.weight.detach()
+        linear.bias = nn.Parameter(corrected_bias(x, w, w_hat, before.bias), requires_grad=False)
+    return changed
+
+
 for bits in (4, 3):
-    for factor in (2, 3, 4, 8, 16, 32):
-        scaled = with_weights(
-            lambda n, v, b=bits, f=factor: scaled_round_trip(
-                v, one_factor(v.shape[1], chosen["|X|"][n], float(f)), b, GROUP
-            )
-        )
-        added[bits, f"x{factor}"] = loss(scaled) - found["float"]
+    added[bits, "RTN + bias"] = [loss(corrected(i, bits)) - found["float"] for i in range(3)]
+    print(f"{bits} bits, biases corrected {placements.plus_minus(added[bits, 'RTN + bias'])}")
+
+# %% tags=["demo", "fold"]
+tried = {"1": "RTN"} | {str(f): f"x{f}" for f in (2, 4, 8, 16)}
 for bits in (4, 3):
-    row = {"1": added[bits, "RTN"]} | {str(f): added[bits, f"x{f}"] for f in (2, 3, 4, 8, 16, 32)}
-    found[f"factor {bits}"] = min(row, key=row.get)
-    print(f"{bits} bits, added loss: " + ", ".join(f"x{f} {v:.3f}" for f, v in row.items()))
-if added[4, "x3"] > max(added[4, "x2"], added[4, "x4"]):
-    print("Factor 3 is no mistake of yours: a handful of columns carries nearly all of this loss,")
-    print("and every factor rounds them anew. The curve has a trend, and luck on top of it.")
+    found[f"factor {bits}"] = min(tried, key=lambda f: placements.mean(added[bits, tried[f]]))
+style.show(
+    placements.curves(
+        [float(f) for f in tried],
+        {
+            f"{bits} bits": {
+                "one factor": [[added[bits, way][i] for way in tried.values()] for i in range(3)]
+            }
+            for bits in (4, 3)
+        },
+        f"Best of these factors for the model: {found['factor 4']} at 4 bits, "
+        f"{found['factor 3']} at 3 (band: placements)",
+        "factor on the 3 % of channels with large |X|",
+        "added loss, nats per token",
+    ),
+    alt="Added loss of the model against the factor at 4 and 3 bits: it falls from factor 1 to a "
+    "minimum and rises again.",
+)
 lab.reveal("factor", found["factor 4"])
+found["bias"] = removed(4, "RTN + bias")
+lab.reveal("bias", found["bias"])
 
 
-# %% tags=["demo"]
 # look closely: move the factor, and choose the channels and the bits
 def draw(factor: float, by: str, bits: int):
-    rows = [protect(chosen[by][layer], bits, f) for f in FACTORS]
-    now, one = rows[FACTORS.index(factor)], rows[0]
-    text = f"{bits} bits, channels by {by}, factor {factor:g}: {now['all'] / one['all']:.2f} times "
-    text += f"the error of factor 1; step {now['step'] / one['step']:.2f} times"
+    rows = [[errors(i, by, bits, f) for f in FACTORS] for i in range(3)]
+    now, one = (
+        placements.mean([row[FACTORS.index(f)]["all", "output"] for row in rows])
+        for f in (factor, 1.0)
+    )
+    text = f"{bits} bits, channels by {by}, factor {factor:g}: {now / one:.2f} times the output "
+    text += "error of factor 1"
     return salience.protection(FACTORS, rows, text, at=factor), text
 
 
 explorer.explorer(draw, {"factor": FACTORS, "by": ["|X|", "|W|", "random"], "bits": [4, 3]})
 
 # %% [markdown]
-# ### Exercise 4 · Search the scales
+# ### Exercise 3 · Search the scales
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
@@ -539,7 +639,7 @@ explorer.explorer(draw, {"factor": FACTORS, "by": ["|X|", "|W|", "random"], "bit
 # `ratio` a float. The output of `block` has any shape, in float32 or bfloat16; compute in float32.
 
 
-# %% solution="ex4"
+# %% solution="ex3"
 def candidate_scales(x_mean: Tensor, ratio: float) -> Tensor:
     """mean|X|^ratio, at least FLOOR, then divided by sqrt(max(s) min(s)). [K] float32"""
     ### BEGIN SOLUTION
@@ -566,29 +666,107 @@ def search_scales(
     ### END SOLUTION
 
 
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** 20 candidates, one loss each. `block` hides what the layer does with the weights; you
+# only compare its outputs.
+#
+# **By hand.** mean|X| = 1, 4, 64 and ratio 0.5: the powers are 1, 2, 8. The root of the largest
+# times the smallest is $\sqrt{8}$, so $s$ = 0.354, 0.707, 2.83. (The geometric mean of all three
+# would be 2.52: something else.)
+#
+# **The usual error.** The error of the *weights* is minimized. Then ratio 0 nearly always wins: the
+# data had no say. Or every weight gets a search of its own, but they read one and the same $X/s$.
+# </details>
+
+# %% [markdown]
+# ### Exercise 4 · Fold the scales away
+#
+# **25 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# At run time nothing may be divided by $s$. So $1/s$ has to go into tensors that are there anyway,
+# once and for all, such that the layer computes what it did. *Where* it goes is not written here:
+# derive it. With $\odot$ for the product channel by channel, a layer is
+#
+# $$ \begin{aligned}
+# u &= \mathrm{norm}(t) \odot g & h &= t + W_o\,\mathrm{attention}(W_q u,\, W_k u,\, W_v u) \\
+# u' &= \mathrm{norm}(h) \odot g' &
+# y &= h + W_{down}\,\big(\mathrm{silu}(W_{gate} u') \odot W_{up} u'\big)
+# \end{aligned} $$
+#
+# The attention is softmax($q k^T$) $v$, head by head: it mixes tokens, with weights that sum to 1,
+# and never channels.
+#
+# **Deliver** `fold_layer(layer, scales) -> folded`.
+#
+# - `layer`: the tensors of a layer by name, as `state_dict()` gives them: `input_layernorm.weight`
+#   is $g$ and `post_attention_layernorm.weight` is $g'$, both [d]; `self_attn.q_proj.weight`,
+#   `k_proj`, `v_proj`, `o_proj`, and `mlp.gate_proj.weight`, `up_proj`, `down_proj` are the
+#   matrices [N, K]. Norms and linears may have a `.bias`, added last. There may be further tensors.
+# - `scales`: the $s$ of each input that is to be scaled, any of `"qkv"` (the input of q, k and v),
+#   `"o"`, `"gate_up"`, `"down"`.
+# - In `folded`, every linear that reads a scaled input has the weight $W\,\mathrm{diag}(s)$, and
+#   $y$ is for every $t$ what it was. The names are those of `layer`; tensors that need no factor
+#   stay.
+# - *Grouped queries*: where `v_proj` has fewer rows than `o_proj` has columns, one row of `v_proj`
+#   feeds several channels of `o_proj`. Scales for `"o"` are then a `ValueError`; the rest folds.
+#
+# **Shapes** all float32, matrices [N, K], gains and biases [N]; `s` [K], positive.
+
+
+# %% solution="ex4"
+def fold_layer(layer: dict[str, Tensor], scales: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a layer of the same function whose linears read X / s and hold W diag(s).
+
+    scales: {"qkv", "o", "gate_up" or "down": s [K]}, any of them.
+    Raises ValueError for scales of o where v_proj has fewer rows than o_proj has columns.
+    """
+    ### BEGIN SOLUTION
+    rules = {  # input -> what makes it, channel by channel and linearly; what reads it
+        "qkv": ("input_layernorm", ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+        "o": ("self_attn.v_proj", ["self_attn.o_proj"]),
+        "gate_up": ("post_attention_layernorm", ["mlp.gate_proj", "mlp.up_proj"]),
+        "down": ("mlp.up_proj", ["mlp.down_proj"]),
+    }
+    folded = dict(layer)
+    for key, s in scales.items():
+        source, readers = rules[key]
+        if layer[f"{source}.weight"].shape[0] != len(s):
+            raise ValueError(f"{source} does not make the {len(s)} channels one by one")
+        for name in readers:
+            folded[f"{name}.weight"] = folded[f"{name}.weight"] * s
+        for name in (f"{source}.weight", f"{source}.bias"):
+            if name in folded:
+                tensor = folded[name]
+                folded[name] = tensor / (s[:, None] if tensor.dim() == 2 else s)
+    return folded
+    ### END SOLUTION
+
+
 # %% check="ex4"
 lab.check("ex4")
 
 # %% [markdown]
 # <details><summary>Help for exercise 4</summary>
 #
-# **Idea.** 20 candidates, one loss each. `block` hides what the layer does with the weights; you
-# only compare its outputs.
+# **Idea.** Take channel $j$ of an input and walk back, against the arrows, until you meet tensors.
+# On the way every step must let a factor of channel $j$ pass: a sum over tokens does, a product
+# channel by channel does on either side, a silu does not.
 #
-# **Pseudocode**
-# ```
-# candidate_scales: s = clamp(x_mean ** ratio, min=FLOOR);  s / sqrt(max(s) * min(s))
-# exact = block(weights)
-# for ratio in RATIOS:
-#     s = candidate_scales(x_mean, ratio)
-#     losses += mean of (block([scaled_round_trip(w, s, ...) for w in weights]) - exact)^2
-# the ratio of the smallest loss, its scales, and all losses
-# ```
-# **The usual error.** The error of the *weights* is minimized. Then ratio 0 nearly always wins: the
-# data had no say. Or every weight gets a search of its own, but they read one and the same $X/s$.
+# **By hand.** Two tokens with the values (1, 8) and (3, 4), attention weights 0.25 and 0.75: o_proj
+# gets (2.5, 5). With values (1, 2) and (3, 1), the second channel divided by 4, it gets (2.5,
+# 1.25): the second channel divided by 4, whatever the attention weights are. And silu(2) = 1.76,
+# while silu(2 / 4) = 0.31, which is not 1.76 / 4 = 0.44.
+#
+# **The usual error.** $1/s$ belongs to *outputs* of what is folded into, so it goes to rows, and to
+# the bias; columns are inputs. Or a tensor that is both a reader and a source keeps one factor of
+# two, since both were computed from the layer as it came.
 # </details>
-
-# %% [markdown]
+#
 # ## 3. Pack and decode
 #
 # So far weights took few values and were stored as floats. Now we store codes: eight of 4 bits in
@@ -633,6 +811,8 @@ lab.predict(
 # - `w4a16_linear(x, words, scale, zero_words, bias) -> y`: $y = x \hat W^T + b$ of a weight that
 #   is stored packed. The zero points were packed as *one* row, `pack_int4(zero.flatten())`. The
 #   weight is decoded in float32 and then given the dtype of `x`.
+#
+# Beware of uint8: unpacked codes and zero points are bytes, and 3 - 5 is 254 there.
 #
 # **Shapes** `codes` [..., M], any integer dtype; `words` [..., ⌈M/8⌉] int32, which has a sign:
 # the top code's highest bit is bit 31. Unpacked codes: uint8. For the linear: `x` [..., K] with one
@@ -685,16 +865,12 @@ lab.check("ex5")
 # <details><summary>Help for exercise 5</summary>
 #
 # **Idea.** `<<` and `|` put a code into its place, `>>` and `& 15` take it out. A negative word is
-# no accident: its bits are right, and the mask removes the sign that `>>` draws in.
+# no accident: its bits are right, and the mask removes the sign that `>>` draws in. The linear
+# needs no new arithmetic: unpack codes and zero points, then exercise 1 backwards.
 #
-# **Pseudocode**
-# ```
-# pack:    check the range;  codes as int32, filled to a multiple of 8, as [..., words, 8]
-#          words = OR over i of codes[..., i] << (4 i)
-# unpack:  codes[..., i] = (words >> (4 i)) & 15, flattened, cut to `length`, uint8
-# linear:  codes from words, zero from zero_words (as many as scales), float32 scale,
-#          dequantize_groups, .to(x.dtype), x @ w_hat.T + bias
-# ```
+# **By hand.** Codes 1, 2, 3: 1 + 2 · 16 + 3 · 256 = 801, in hex 0x321. Out again: 801 >> 4 is 50,
+# in hex 0x32, and 50 & 15 is 2.
+#
 # **The usual error.** Shifting in uint8: `code << 4` loses its upper bits there. Or no `& 15`: with
 # a top code of 8 or more the word is negative, and `>>` fills up with ones. And `codes - zero` with
 # both uint8: 3 - 5 is 254 there, so zero points become int32 before exercise 1 gets them.
@@ -760,22 +936,19 @@ lab.check("ex6")
 # **Idea.** A step makes `batch` tokens: weights are read once for all of them, keys and values for
 # each. The ridge is where the two arguments of `max` are equal; solve for the batch.
 #
-# **Pseudocode**
-# ```
-# weight_bytes:  sum of N K b + N ceil(K / G) (16 + b) over the shapes, / 8;  no second term at 16
-# decode_rate:   batch / max((weights + batch kv) / bandwidth, batch flops / peak)
-# ridge_batch:   weights / bandwidth = B (flops / peak - kv / bandwidth);  inf unless that is > 0
-# ```
+# **By hand.** 100 bytes of weights, 25 of keys and values, 10 FLOPs a token; a machine with 50
+# bytes and 10 FLOPs per second. Two sequences: reading takes (100 + 50) / 50 = 3 s, computing 2 s,
+# so 2 tokens in 3 s. One more sequence adds 0.5 s of reading and 1 s of computing; reading leads by
+# 2 s at first, so computing has caught up at batch 2 / (1 - 0.5) = 4.
+#
 # **The usual error.** One second divided by the time of a step gives steps per second; each makes
 # `batch` tokens. And bits are not bytes.
 # </details>
-
-
-# %% [markdown]
-# **Reveal.** The lecture's measurement: Llama-2-7B on an RTX 4090, 50 tokens per second in fp16 and
-# 166 with AWQ and TinyChat, MIT's chat program with W4A16 kernels (groups of 128). Your formulas
-# give the bounds from shapes alone; the output layer stays in 16 bits, and the cache holds 512
-# tokens. The plot shows them against the batch, with that cache for each sequence and without any.
+#
+# **Reveal.** Llama-2-7B on an RTX 4090, with 512 tokens in the cache. A bound is for a program that
+# does nothing but read; to see what *bits* gain, compare a program with itself. The authors'
+# TinyChat needs 16.17 ms for a token in fp16 and 6.02 ms with AWQ in groups of 128. The number that
+# is often put beside it, 50 tokens per second, is of a program whose kernels are not fused.
 #
 # **Then write one sentence:** from which batch on does the 4-bit model gain nothing, and what
 # becomes of that when every sequence has a cache to read?
@@ -783,38 +956,35 @@ lab.check("ex6")
 # *Your sentence:*
 # %% tags=["demo"]
 BANDWIDTH, PEAK = 1.008e12, 165.2e12  # RTX 4090: bytes/s; fp16 FLOP/s
-LLAMA = [(4096, 4096)] * 4 + [(11008, 4096)] * 2 + [(4096, 11008)]  # one layer of 32
-head = weight_bytes([(32000, 4096)], 16, 128)
-kv = 2 * 32 * 4096 * 512 * 2  # keys and values, layers, width, tokens, bytes
-flops = 2 * (32 * sum(n * k for n, k in LLAMA) + 32000 * 4096)
-llama_bytes = {b: weight_bytes(LLAMA * 32, b, 128) + head for b in (16, 4)}
-bound = {b: decode_rate(v, kv, flops, 1, BANDWIDTH, PEAK) for b, v in llama_bytes.items()}
-ridge = {b: ridge_batch(v, 0, flops, BANDWIDTH, PEAK) for b, v in llama_bytes.items()}
-measured = {16: 50, 4: 166}
+LLAMA = 32 * ([(4096, 4096)] * 4 + [(11008, 4096)] * 2 + [(4096, 11008)])  # 32 layers
+head, kv = weight_bytes([(32000, 4096)], 16, 128), 2 * 32 * 4096 * 512 * 2  # bytes; 512 tokens
+flops = 2 * sum(n * k for n, k in [*LLAMA, (32000, 4096)])
+llama = {b: weight_bytes(LLAMA, b, 128) + head for b in (16, 4)}
+bound = {b: decode_rate(v, kv, flops, 1, BANDWIDTH, PEAK) for b, v in llama.items()}
+ridge = {b: ridge_batch(v, 0, flops, BANDWIDTH, PEAK) for b, v in llama.items()}
+measured = {16: 1000 / 16.17, 4: 1000 / 6.02}  # tokens/s of one program
 for b in (16, 4):
-    print(
-        f"{b:2d} bits: {llama_bytes[b] / 1e9:5.2f} GB of weights, {bound[b]:.0f} tokens/s at most"
-    )
-    print(f"    measured {measured[b]}, {measured[b] / bound[b]:.0%} of it; ", end="")
-    cached = ridge_batch(llama_bytes[b], kv, flops, BANDWIDTH, PEAK)
-    with_cache = f"at batch {cached:.0f}" if math.isfinite(cached) else "never"
-    print(f"computing takes over at batch {ridge[b]:.0f} without a cache, {with_cache} with it")
+    print(f"{b:2d} bits: {llama[b] / 1e9:5.2f} GB, at most {bound[b]:.0f} tokens/s, ", end="")
+    print(f"measured {measured[b]:.1f}, {measured[b] / bound[b]:.0%}; ridge: batch {ridge[b]:.0f}")
+found["decode"], found["measured"] = bound[4] / bound[16], measured[4] / measured[16]
+print(f"4 bits: bytes allow {found['decode']:.2f} times the rate, {found['measured']:.2f} measured")
+print(f"fused kernels in fp16: {measured[16] / 50:.2f} times the rate, with the same bytes")
+# %% tags=["demo", "fold"]
 batches = [2 ** (i / 4) for i in range(45)]
 rates, cached_rates = (
     {
         f"{b} bits": [decode_rate(v, read, flops, n, BANDWIDTH, PEAK) for n in batches]
-        for b, v in llama_bytes.items()
+        for b, v in llama.items()
     }
     for read in (0, kv)
 )
-found["decode"] = bound[4] / bound[16]
 style.show(
     salience.decode(
         batches,
         rates,
-        {"fp16: 50": (1, 50), "TinyChat: 166": (1, 166)},
-        f"At batch 1 bytes allow {found['decode']:.1f} times, measured {166 / 50:.1f}; without a "
-        f"cache 4 bits gain nothing from batch {ridge[16]:.0f} on",
+        {"fp16: 61.8": (1, measured[16]), "4 bits: 166": (1, measured[4])},
+        f"At batch 1 bytes allow {found['decode']:.1f} times, one program gains "
+        f"{found['measured']:.1f}; without a cache none is left from batch {ridge[16]:.0f} on",
         cached_rates,
     ),
     alt="Tokens per second against batch for Llama-2-7B on an RTX 4090: 4 bits are a factor above "
@@ -826,58 +996,38 @@ lab.reveal("decode", found["decode"])
 # %% [markdown]
 # ## 4. Your code in the live model
 #
-# Your search for all 24 inputs: norms by the output of the attention or the MLP, `o_proj` and
-# `down_proj` by their own. The course's reference runs the same experiment; its row must come out.
-# (Next to a rounding tie $w/\Delta$ and $w \cdot (1/\Delta)$ may round apart. That moves the loss
-# by thousandths, and by a few hundredths where the model is ruined anyway.)
+# Your search for all four inputs of all layers: q, k, v and gate, up by the output of the attention
+# or the MLP, `o_proj` and `down_proj` by their own. Then your fold, which must not move the loss,
+# and every weight rounded. The three placements at 4 bits take about 10 seconds, and at 3 bits
+# again.
+
 
 # %% tags=["demo"]
-from torch.func import functional_call
-
-from efflib.models.groups import norm_groups
-
-
-def own_output(name: str):
-    """A block: the output of one linear."""
-    return lambda weights: calibration.inputs[name] @ weights[0].T
-
-
-def block_output(parent: str, parts: list[str]):
-    """A block: the output of the attention or MLP `parent` with other weights in its linears."""
-    module, call = model.get_submodule(parent), calibration.blocks[parent]
-
-    def run(weights: list[Tensor]) -> Tensor:
-        swapped = {f"{p}.weight": weight for p, weight in zip(parts, weights, strict=True)}
-        with torch.no_grad():
-            output = functional_call(module, swapped, call.args, call.kwargs)
-        return output if isinstance(output, Tensor) else output[0]
-
-    return run
+def search_and_fold(i: int, bits: int) -> tuple[list[dict], nn.Module]:
+    """Your searches, a dictionary for each layer, and placement i with their scales folded in."""
+    folded, searches = copy.deepcopy(models[i]), []
+    for number, module in enumerate(folded.model.layers):
+        searches.append({key: search_input(i, number, key, bits) for key in INPUTS})
+        scales = {key: s for key, (s, _, _) in searches[-1].items()}
+        module.load_state_dict(fold_layer(module.state_dict(), scales))
+    return searches, folded
 
 
-def search_model(bits: int) -> dict[str, tuple]:
-    """{linear: (scales, ratio, losses)} of your search."""
-    scales = {}
-    for norm in norm_groups(model):
-        linears = list(norm.linears)
-        parent = linears[0].rpartition(".")[0]
-        block = block_output(parent, [n.removeprefix(f"{parent}.") for n in linears])
-        weights = [model.get_submodule(n).weight.detach() for n in linears]
-        x_mean = mean_magnitude(calibration.inputs[linears[0]])
-        scales |= dict.fromkeys(linears, search_scales(x_mean, weights, block, bits, GROUP))
-    for name in names:
-        if name.endswith(("o_proj", "down_proj")):
-            weight = model.get_submodule(name).weight.detach()
-            x_mean = mean_magnitude(calibration.inputs[name])
-            scales[name] = search_scales(x_mean, [weight], own_output(name), bits, GROUP)
-    return scales
+searched = {4: [search_and_fold(i, 4) for i in range(3)]}
+moved = max(abs(loss(m) - found["float"]) for _, m in searched[4])
+print(f"folding moved the loss by {moved:.6f} at most")
+# %% tags=["demo"]
+from efflib.quantization import awq_model
 
-
-searches = {bits: search_model(bits) for bits in (4, 3)}
-for bits in (4, 3):
-    awq = with_weights(lambda n, v, b=bits: scaled_round_trip(v, searches[b][n][0], b, GROUP))
-    added[bits, "search"] = loss(awq) - found["float"]
-s, ratio, curve = searches[4][layer]
+searched[3] = [search_and_fold(i, 3) for i in range(3)]
+folded = {bits: [m for _, m in pairs] for bits, pairs in searched.items()}
+measure("search", lambda i, n, w, bits: rtn(w, bits), folded)
+theirs = loss(awq_model.awq(model, text[:4], 4, GROUP, clip=False)) - found["float"]
+print(f"placement 0, 4 bits: yours {added[4, 'search'][0]:.4f}, the reference {theirs:.4f}")
+found["no outliers"] = loss(with_weights(control, lambda n, w: rtn(w, 4))) - found["float"]
+print(f"the control, without outliers, RTN at 4 bits: {found['no outliers']:.4f}")
+# %% tags=["demo", "fold"]
+_, ratio, curve = searched[4][0][0][2]["qkv"]
 style.show(
     grid.lines(
         torch.tensor(RATIOS),
@@ -890,74 +1040,40 @@ style.show(
     ),
     alt=f"Loss of the attention's output against the ratio, with its minimum at {ratio:g}.",
 )
-
-# %% tags=["demo"]
-from efflib.quantization import awq_model
-from efflib.zoo.phenomena import awq as story
-
-theirs = {"RTN": with_weights(lambda n, v: story.keep_channels(v, large[:0], 4, GROUP))}
-theirs |= story.by_hand(model, calibration, 4, seed=0)
-scales = awq_model.search_model(model, calibration, 4, GROUP)
-folded = awq_model.fold(model, scales)
-codes = awq_model.quantized_weights(folded, calibration, scales, 4, GROUP, clip=False)
-theirs["search"] = awq_model.with_values(folded, codes)
-print("4 bits, added loss in nats per token:        yours  reference")
-for name, m in theirs.items():
-    print(f"  {name:40s}{added[4, name]:8.3f}{loss(m) - found['float']:11.3f}")
-
-# %% tags=["demo"]
-story_row = ["RTN", "keep random", "keep |W|", "keep |X|", "x2", "x8", "x32", "search"]
-bars = {name: math.exp(found["float"] + added[4, name]) for name in story_row}
-found["story"] = {b: {n: added[b, n] for n in story_row} for b in (4, 3)}
-found["search"] = 100 * (1 - added[4, "search"] / added[4, "RTN"])
+ways = ["RTN", "RTN + bias", "keep random", "keep |W|", "keep |X|", "x2", "x4", "x8", "search"]
+found["story"] = {b: {way: placements.mean(added[b, way]) for way in ways} for b in (4, 3)}
 style.show(
-    grid.bars(
-        {"float": math.exp(found["float"])} | bars,
-        f"4 bits: the search removes {found['search']:.0f} % of RTN's added loss, with all "
-        "weights rounded",
-        "perplexity",
-        log=True,
+    placements.bars(
+        {f"{b} bits": {way: added[b, way] for way in ways} for b in (4, 3)},
+        f"With all weights rounded, the search removes {removed(4, 'search'):.0f} % of RTN's added "
+        f"loss at 4 bits and {removed(3, 'search'):.0f} % at 3; corrected biases "
+        f"{removed(4, 'RTN + bias'):.0f} % and {removed(3, 'RTN + bias'):.0f} %",
+        "added loss, nats per token (marks: placements)",
+        controls=["RTN + bias", "keep random", "keep |W|"],
     ),
-    alt="Bars of perplexity at 4 bits: " + ", ".join(f"{n} {v:.1f}" for n, v in bars.items()),
+    alt="Bars of the added loss at 4 and 3 bits for: "
+    + "; ".join(
+        f"{way} {found['story'][4][way]:.3f} and {found['story'][3][way]:.3f}" for way in ways
+    ),
 )
-print("3 bits, added loss: " + ", ".join(f"{n} {v:.2f}" for n, v in found["story"][3].items()))
-control = with_weights(lambda n, v: rtn(v, 4), plain)
-found["no outliers"] = loss(control) - found["float"]
-print(f"Control, the model without outliers, 4 bits RTN: {found['no outliers']:.3f}")
 
 # %% [markdown]
 # **What to make of it.** The search finds the channels by itself and removes most of the loss, with
-# every weight in 4 bits. It does not reach what keeping them does: kept channels have no error at
-# all, scaled ones still $1/s$ of theirs, and with $s$ the steps of all others in their groups grow.
-# One factor for the right channels comes close to it, but you had to choose both. At 3 bits the
-# search helps and does not save this model; the line above says by how much. And the control says
-# that without outliers there is little to repair at 4 bits. Models of billions of weights have such
-# channels; ours has them because we put them there.
+# every weight rounded. Two controls say that it is the channels: as many others, kept, repair next
+# to nothing; and a corrected bias takes off what rounding does to every token alike, which is a
+# part, and not what changes from token to token. A third says that without outliers there is little
+# to repair. Kept channels have no error at all, scaled ones still $1/s$ of theirs, and with $s$ the
+# steps of the others in their groups may grow. Models of billions of weights have such channels;
+# ours has them because we put them there.
 #
 # ### The packed model
 #
-# Now the packed model: your words, your linear layer, and text from it. But where does $X/s$ come
-# from at run time? Nothing may divide by $s$ there, so $1/s$ is **folded** into what makes $X$:
-#
-# - q, k and v, or gate and up, read a norm: its gain is divided, $g_j \leftarrow g_j / s_j$.
-# - `o_proj` reads a mixture of values over *tokens*; channel $j$ of it comes from row $j$ of
-#   `v_proj` alone. So that row is divided by $s_j$.
-# - `down_proj` reads $\mathrm{silu}(\text{gate}_j) \cdot \text{up}_j$, linear in up: row $j$ of
-#   `up_proj` is divided. (Not that of `gate_proj`, which goes through the silu.)
-#
-# Rows that were divided are rounded afterwards, with the scales of their own inputs. The reference
-# does this here; `python -m efflib.chat --quant w4a16` is the same as a program.
-
-# %% tags=["demo"]
-from efflib.decoding.sampling import Sampling, stream
-
-# the second rule on four numbers: two tokens, two channels
-p, v, o = torch.tensor([0.25, 0.75]), torch.tensor([[1.0, 8.0], [3.0, 4.0]]), torch.tensor([2.0, 1])
-s = torch.tensor([1.0, 4.0])  # of the two inputs of o
-print(f"o_proj gets {(p @ v).tolist()}, and {(p @ (v / s)).tolist()} after folding")
-assert torch.equal((p @ v) @ o, (p @ (v / s)) @ (s * o))
+# Your words, your linear layer, your scales folded in; and what it writes, beside the others.
+# (`python -m efflib.chat --quant w4a16` is the same as a program.)
 
 
+# %% tags=["demo", "fold"]
+# linear layers that hold codes: yours, and torch's; and what sections 4 and 5 measure
 class Packed(nn.Module):
     """A linear layer that holds 4-bit codes and calls your exercise 5."""
 
@@ -973,42 +1089,37 @@ class Packed(nn.Module):
         return w4a16_linear(x, self.words, self.scale, self.zero_words, self.bias)
 
 
-def stored(model: nn.Module, names: list[str]) -> int:
-    """Bytes of the linear layers called `names`, without biases."""
-    parts = [model.get_submodule(n) for n in names]
-    tensors = [t for m in parts for k, t in m.state_dict().items() if k != "bias"]
-    return sum(t.numel() * t.element_size() for t in tensors)
+class Fused(nn.Module):
+    """The same codes, multiplied by torch's int4 kernel, in bfloat16 and without a bias."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        codes, scale, zero = quantize_groups(linear.weight.detach(), 4, GROUP)
+        codes = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes.int(), 1)
+        steps = torch.stack([scale.T, (scale * (8 - zero)).T], dim=-1)  # [K/G, N, 2]
+        self.register_buffer("codes", codes)
+        self.register_buffer("steps", steps.bfloat16().contiguous())
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, -2).bfloat16()
+        y = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.codes, GROUP, self.steps)
+        return y.to(x.dtype).unflatten(0, x.shape[:-1])
 
 
-packed = copy.deepcopy(folded)
-for name in names:
-    parent, _, last = name.rpartition(".")
-    setattr(packed.get_submodule(parent), last, Packed(folded.get_submodule(name)))
-shapes = [tuple(model.get_submodule(n).weight.shape) for n in names]
-found["packed"] = stored(packed, names)
-print(f"linear layers: {stored(model, names) / 1e6:.2f} MB in fp32, ", end="")
-print(f"{found['packed'] / 1e6:.3f} MB packed; formula {weight_bytes(shapes, 4, GROUP) / 1e6:.3f}")
-print(f"added loss {loss(packed) - found['float']:.3f} (float16 scales)")
-tokenizer = zoo.load_tokenizer()
-prompt = "def read_lines(path):\n"
-ids = torch.tensor([[zoo.BEGIN_ID] + tokenizer.encode(prompt).ids])
-sampling, generator = Sampling(0.7, top_p=0.9), torch.Generator().manual_seed(0)
-ruined = with_weights(lambda n, v: rtn(v, 4))
-for label, writer in (("float", model), ("RTN, 4 bits", ruined), ("packed, 4 bits", packed)):
-    generator.manual_seed(0)
-    new = [token.item() for token in stream(writer, ids, 40, sampling, generator)]
-    print(f"\n--- {label}:\n{prompt}{tokenizer.decode(new)}")
-
-# %% [markdown]
-# ## 5. Misconceptions
-#
-# **"A quarter of the bytes, so four times as fast."** Only where reading the weights is what takes
-# the time, and only with a kernel that decodes inside the product. Ours decodes the whole matrix
-# first, in every step. Here the roofline of this machine beside what runs on it:
+def with_linears(model: nn.Module, kind) -> nn.Module:
+    """A copy of the model with kind(linear) for every linear layer but the output layer."""
+    made = copy.deepcopy(model)
+    for name in names:
+        made.set_submodule(name, kind(made.get_submodule(name)))
+    return made
 
 
-# %% tags=["demo"]
-def seconds(function, repeats: int = 5) -> float:
+def stored(module: nn.Module) -> int:
+    """Bytes of everything that a module holds."""
+    return sum(t.numel() * t.element_size() for t in module.state_dict().values())
+
+
+def seconds(function, repeats: int) -> float:
     """The fastest of some runs."""
     times = []
     for _ in range(repeats):
@@ -1018,28 +1129,66 @@ def seconds(function, repeats: int = 5) -> float:
     return min(times)
 
 
-big = torch.randn(4096, 8192)  # 134 MB: more than caches hold
-vector, matrix = torch.randn(8192), torch.randn(1024, 1024)
-bandwidth = big.numel() * 4 / seconds(lambda: big @ vector)
-peak = 2 * 1024**3 / seconds(lambda: matrix @ matrix)
-print(f"this machine: {bandwidth / 1e9:.1f} GB/s, {peak / 1e9:.0f} GFLOP/s in fp32")
-model_flops = 2 * sum(p.numel() for p in model.parameters())
-ids = torch.tensor([[zoo.BEGIN_ID]])
-found["tokens/s"] = {}
-for label, which, weights_read in (
-    ("fp32", model, 2 * weight_bytes(shapes, 16, GROUP)),
-    ("w4a16, decoded each time", packed, weight_bytes(shapes, 4, GROUP)),
-):
-    read = weights_read + 4 * model.config.vocab_size * model.config.hidden_size
-    limit = decode_rate(read, 0, model_flops, 1, bandwidth, peak)
-    rate = 24 / seconds(lambda m=which: list(stream(m, ids, 24)), repeats=2)
-    found["tokens/s"][label] = (limit, rate)
-    print(f"{label:26s} at most {limit:6.0f} tokens/s by bytes, measured {rate:5.0f}")
+# %% tags=["demo"]
+packed = with_linears(folded[4][0], Packed)
+found["packed"] = sum(stored(packed.get_submodule(n)) for n in names)
+print(
+    f"linear layers: {4 * weights / 1e6:.2f} MB in fp32, {found['packed'] / 1e6:.3f} packed, ",
+    end="",
+)
+print(f"{weight_bytes(shapes, 4, GROUP) / 1e6:.3f} by your formula")
+print(f"added loss {loss(packed) - found['float']:.4f} (placement 0; scales in float16)\n")
+writers = {"floating point": model, "RTN, 4 bits": with_weights(model, lambda n, w: rtn(w, 4))}
+writers |= {"RTN, 3 bits": with_weights(model, lambda n, w: rtn(w, 3))}
+writers |= {"searched, 3 bits": with_weights(folded[3][0], lambda n, w: rtn(w, 3))}
+writers |= {"searched, 4 bits, packed": packed}
+for label, writer in writers.items():
+    print(f"--- {label}:\n{zoo.sample(writer, PROMPT, tokens=32)[len(PROMPT) :]}\n")
 
 # %% [markdown]
-# So ours is smaller, and not faster but slower. A model of a few megabytes spends its time in
-# Python and in decoding, not in reading; the bound is true and far away. At 7 billion weights, and
-# with a kernel that decodes as it multiplies, it is close, as the 4090 shows.
+# ## 5. Speed
+#
+# The bytes are a quarter. Is it faster, here? A kernel that decodes inside the product, `torch` has
+# for CPUs; it wants the same codes in another order, and $\hat w = \Delta (q - 8) + o$ with $o =
+# \Delta (8 - z)$ in bfloat16. First one large matrix, then the model, each in one run: floating
+# point, your readable linear, and torch's kernel.
+
+
+# %% tags=["demo"]
+KINDS = {"fp32": copy.deepcopy, "yours": Packed, "torch int4": Fused}
+memory, linear = torch.randn(2**14, 4096), nn.Linear(4096, 4096, bias=False).requires_grad_(False)
+vector, found["layer"] = torch.randn(1, 4096), {}
+bandwidth = 4 * memory.numel() / seconds(lambda: memory @ vector[0], 5)  # of 268 MB
+print(f"this machine, {torch.get_num_threads()} threads: reads {bandwidth / 1e9:.1f} GB/s")
+for label, kind in KINDS.items():
+    made = kind(linear)
+    turns = itertools.cycle([made, *(copy.deepcopy(made) for _ in range(3))])  # not one cached copy
+    found["layer"][label] = took = seconds(lambda t=turns: next(t)(vector), 8)
+    print(
+        f"{label:10s} {stored(made) / 1e6:6.2f} MB: {1e3 * took:7.2f} ms, by bytes at least ",
+        end="",
+    )
+    print(f"{1e3 * stored(made) / bandwidth:.2f}; {found['layer']['fp32'] / took:.2g} times fp32")
+# %% tags=["demo"]
+from efflib.decoding.sampling import GREEDY, generate
+
+begin, head_bytes = torch.tensor([[zoo.BEGIN_ID]]), 4 * model.lm_head.weight.numel()
+found["tokens/s"] = {}
+for label, kind in KINDS.items():
+    writer = with_linears(folded[4][0], kind)
+    read = sum(stored(writer.get_submodule(n)) for n in names) + head_bytes
+    limit = decode_rate(read, 0, 2 * weights + head_bytes / 2, 1, bandwidth, math.inf)
+    rate = 24 / seconds(lambda m=writer: generate(m, begin, 24, GREEDY), 3)
+    found["tokens/s"][label] = rate
+    print(f"{label:10s} at most {limit:6.0f} tokens/s by bytes, measured {rate:4.0f}; ", end="")
+    print(f"added loss {loss(writer) - found['float']:.4f}")
+
+# %% [markdown]
+# **"A quarter of the bytes, so four times as fast."** Only where reading the weights is what takes
+# the time, and only with a kernel that decodes as it multiplies. Yours writes the whole decoded
+# matrix to memory, in every step, and so moves more bytes than fp32 does. The kernel reads a
+# quarter. And the small model spends its time in Python, between operations that are all short: its
+# bound is true and far away. At 7 billion weights it is close, as the 4090 shows.
 #
 # **"The salient weights are the large weights."** Your control says no: by $|W|$ is like random.
 #
@@ -1052,75 +1201,115 @@ for label, which, weights_read in (
 #
 # Five points each, graded by a person. Three to six sentences and your own numbers are enough.
 #
-# **Question 1.** A colleague kept the 1 % of weight *columns* with the largest $|W|$ in fp16, saw
-# no gain and concluded: "Mixed precision does not help 4-bit models." What was the mistake, which
-# experiment shows it, and why does AWQ in the end keep nothing in fp16?
-# *Rubric:* what decides how much a channel's error matters, with the formula (2); the comparison
-# with its control, with your numbers (2); what scaling does instead, and what it spares (1).
-
-# %% [markdown] written="w1"
-# The output error is the sum over j of (w_hat_nj - w_nj) x_j: rounding errors are about equally
-# large in all columns of a group, at most half a step, so a column matters by its activation X_j
-# and not by its weights. The experiment: the same number of channels kept by |X|, by |W| and at
-# random. In mine |X| removed nearly all of the loss that RTN adds, and |W| no more than random
-# channels, which are the control. AWQ multiplies the salient columns by s before rounding and
-# divides X by s, which divides their error by s while the step of the group holds. All weights are
-# then 4-bit codes of one format, and one kernel without a special case for some columns is enough.
-
-# %% [markdown]
+# **Question 1.** The question of this lab: which columns are they, can they be protected although
+# every weight is rounded, and does it make the model faster?
+# *Rubric:* what decides how much a column's error matters, with the formula, and the controls that
+# show it (2); what scaling does to the error, why it ends, and what your search left of RTN's loss,
+# in your numbers (2); faster where and with what, and where not (1).
+#
 # **Question 2.** "W4A16 is 3.6 times smaller, so a server that answers many users at once gets 3.6
 # times as many tokens per second." Where is this right and where is it wrong? Use exercise 6.
 # *Rubric:* what bounds the time at batch 1, with the two numbers of bytes (2); what bounds it at
 # large batch, with the ridge of your plot (2); one further limit: KV cache, or the cost of decoding
 # weights (1).
 
+# %% [markdown] written="w1"
+# The output error is the sum over j of (w_hat_nj - w_nj) x_j: rounding errors are about equally
+# large in all columns of a group, at most half a step, so a column matters by its activation X_j
+# and not by its weights. In my experiment 3 % of the columns kept by |X| removed nearly all of the
+# loss that RTN adds; as many kept by |W| or at random removed next to nothing, and those are the
+# controls. Multiplying a column by s before rounding and dividing X by s divides its error by s as
+# long as the step of its group holds; when s w leaves the range, the step grows and every column of
+# the group pays, so there is a best s. With the searched scales all weights are 4-bit codes of one
+# format, and most of the loss of RTN is gone. Faster it is where reading weights takes the time and
+# the kernel decodes as it multiplies: 2.7 times on an RTX 4090, several times fp32 with torch's
+# kernel on one large matrix here. My own linear, which decodes the matrix first, is slower than
+# fp32.
+
 # %% [markdown] written="w2"
 # At batch 1 a step reads all weights and does 2 FLOPs with each, so the bytes decide: 13.2 GB
-# against 3.6 GB for Llama-2-7B, at most 3.6 times as fast, and 3.3 were measured. With B sequences
-# the weights are read once for all of them, but the FLOPs grow with B. On the RTX 4090 computing
-# takes over at batch 164 in fp16 and already at 45 with 4 bits; beyond both, the two formats reach
-# the same rate, since W4A16 computes in 16 bits. Between the two the gain shrinks from 3.6 to 1.
-# Keys and values are read for each sequence and are not made smaller by W4A16, so with long
-# contexts they take over the bytes; and weights must be decoded, which costs instructions.
+# against 3.6 GB for Llama-2-7B, at most 3.6 times as fast without a cache, and one program measured
+# 2.7 with one. With B sequences the weights are read once for all of them, but the FLOPs grow with
+# B. On the RTX 4090 computing takes over at batch 164 in fp16 and already at 45 with 4 bits; beyond
+# both, the two formats reach the same rate, since W4A16 computes in 16 bits. Between the two the
+# gain shrinks from 3.6 to 1. Keys and values are read for each sequence and are not made smaller by
+# W4A16, so with long contexts they take over the bytes; and weights must be decoded, which costs
+# instructions.
 
 # %% [markdown]
+# ## Open task (not graded)
+#
+# At 3 bits the search leaves most of the loss. **Beat it:** the lowest added loss, as a mean over
+# the three placements, with 3 bits in groups of 32 and at most 0.5 % more bits than codes, scales
+# and zero points take. Whatever else has to be stored counts: one corrected bias in 16 bits costs
+# $16/K$ bits a weight, one kept column $13/K$. What is folded into other tensors costs nothing.
+#
+# Ideas: let every group clip its range where that lowers its share of the output error; search
+# factors that are not powers of mean|X|; give q, k, v other losses; correct the few biases that
+# pay.
+#
 # ## Stretch (not graded)
 #
-# - **Clip.** After scaling, let each group search a smaller range, 1 to 0.55 of its largest weight,
-#   by the output error of that group alone. `efflib.quantization.awq.search_clip` does it; compare.
+# - **Clip.** `efflib.quantization.awq.search_clip` does it: each group searches a smaller range, 1
+#   to 0.55 of its largest weight. Compare with your open task.
 # - **Loss of the linear.** Search q, k and v by their own outputs instead of the attention's.
 # - **Another score.** `mean|X|^a / mean|W|^(1-a)` is the default of two libraries. Is it better?
-# - **Fewer tokens.** How few calibration tokens give the same ratios?
+# - **Constant outliers.** `zoo.with_offset(control, 4, 30.0)` makes channels that are large and
+#   never change. What does a corrected bias repair there, and why?
+#
+# **Next:** lab 10 uses 4-bit weights for fine-tuning, lab 11 corrects rounding errors with second
+# derivatives, lab 18 puts W4A16 into an engine.
+#
+# **Sources.** Lin et al., *AWQ: Activation-aware Weight Quantization for On-Device LLM Compression
+# and Acceleration*, 2024 (arXiv:2306.00978; sections 3.1 and 3.2, figure 2; section 5.4: fp16 from
+# 52 to 62 tokens per second by fused kernels). mit-han-lab/llm-awq, `tinychat/README.md` (16.17 and
+# 6.02 ms). MIT 6.5940, lecture on LLM deployment (50 and 166 tokens per second). Nagel et al.,
+# *Data-free quantization*, 2019 (arXiv:1906.04721; bias correction). Williams, Waterman and
+# Patterson, *Roofline*, 2009. NVIDIA, *Ada GPU architecture* (RTX 4090: 1008 GB/s, 165.2 TFLOP/s in
+# fp16 with fp32 sums).
 #
 # ## Report and takeaways
 #
 # What the public tests gave, your predictions, and the takeaways with the numbers you found.
 
 # %% tags=["demo"]
+EXTRA_BITS = 0.0  # a weight, of what your idea stores besides codes, scales and zero points
+
+
+def own_way(i: int, name: str, w: Tensor) -> Tensor:
+    """Your values on a 3-bit grid for the weight w of the folded placement i. At first RTN."""
+    return rtn(w, 3)
+
+
+own = [with_weights(m, partial(own_way, i)) for i, m in enumerate(folded[3])]
+found["open task"] = placements.mean([loss(m) - found["float"] for m in own])
+cost, budget = 3 + 19 / GROUP + EXTRA_BITS, 1.005 * (3 + 19 / GROUP)
+print(
+    f"{cost:.3f} bits a weight of at most {budget:.3f}: added loss {found['open task']:.3f}, ",
+    end="",
+)
+print(f"to beat {placements.mean(added[3, 'search']):.3f}" + ", too many bits" * (cost > budget))
+
+# %% tags=["demo", "fold"]
 lab.report()
 four, three = found["story"][4], found["story"][3]
-(limit, rate), (_, decoded) = found["tokens/s"].values()
+times = {label: found["layer"]["fp32"] / t for label, t in found["layer"].items()}
+rates = {label: f"{rate:.0f}" for label, rate in found["tokens/s"].items()}
 takeaways = [
     f"Perplexity {math.exp(found['float']):.1f} in float; RTN at 4 bits adds {four['RTN']:.2f} "
     f"nats, at 3 bits {three['RTN']:.2f}.",
-    f"3 % of the channels kept by |X| remove {found['keep']:.1f} % of that at 4 bits; by |W| "
-    f"{found['kept by |W|']:.1f} %.",
-    f"Scaling them instead: best factor {found['factor 4']} at 4 bits, {found['factor 3']} at 3.",
+    f"3 % of the channels kept by |X| remove {found['keep']:.0f} % of that at 4 bits; by |W| "
+    f"{found['kept by |W|']:.0f} %.",
+    f"Scaling them instead: best factor {found['factor 4']} at 4 bits, {found['factor 3']} at 3. "
+    f"Corrected biases remove {found['bias']:.0f} % at 4 bits.",
     f"Searched scales add {four['search']:.2f} nats at 4 bits, {three['search']:.2f} at 3, with "
     "every weight rounded.",
     f"Packed: {found['packed'] / 1e6:.2f} MB of codes, scales and zero points.",
-    f"Llama-2-7B: bytes allow {found['decode']:.1f} times the speed; 166 / 50 = 3.3 measured.",
-    f"This model, here: {rate:.0f} tokens/s of at most {limit:.0f} in fp32, so bytes are not the "
-    f"limit; {decoded:.0f} from packed words, which are decoded in every step.",
+    f"Llama-2-7B: bytes allow {found['decode']:.1f} times the speed; one program measured "
+    f"{found['measured']:.1f}.",
+    f"One large matrix here: yours {times['yours']:.2g} times as fast as fp32, torch's kernel "
+    f"{times['torch int4']:.1f}. The small model: {rates['fp32']} tokens/s in fp32, "
+    f"{rates['yours']} with your linear, {rates['torch int4']} with the kernel.",
+    f"Open task, 3 bits: {found['open task']:.3f} nats added.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
-
-# %% [markdown]
-# **Next:** lab 10 uses 4-bit weights for fine-tuning, lab 11 corrects rounding errors with second
-# derivatives, lab 18 puts W4A16 into an engine.
-#
-# **Sources.** Lin et al., *AWQ: Activation-aware Weight Quantization for On-Device LLM Compression
-# and Acceleration*, 2024 (arXiv:2306.00978; sections 3.1 and 3.2, figure 2). MIT 6.5940, lecture on
-# LLM deployment (TinyChat: 50 and 166 tokens per second). Williams, Waterman and Patterson,
-# *Roofline*, 2009. NVIDIA, *Ada GPU architecture* (RTX 4090: 1008 GB/s, 165.2 TFLOP/s in fp16 with
-# fp32 sums).

@@ -7,9 +7,18 @@ import pytest
 
 from efflib.plots import salience
 
-POINTS = [
-    {"scaled channels": 4.0, "other channels": 1.0, "all": 5.0, "step": 0.2},
-    {"scaled channels": 1.0, "other channels": 1.5, "all": 2.5, "step": 0.3},
+
+def point(scaled, other, output):
+    """Errors of a factor: (weight, theory) of both parts, and outputs of scaled, other, all."""
+    found = dict(zip((("scaled", "weight"), ("scaled", "theory")), scaled, strict=True))
+    found |= dict(zip((("other", "weight"), ("other", "theory")), other, strict=True))
+    return found | {(part, "output"): y for part, y in zip(PARTS, output, strict=True)}
+
+
+PARTS = ("scaled", "other", "all")
+RUNS = [  # two placements, two factors
+    [point((4, 2), (1, 1), (4.0, 1.0, 5.0)), point((1, 0.5), (2, 3), (1.0, 1.5, 2.5))],
+    [point((8, 4), (2, 2), (8.0, 2.0, 10.0)), point((4, 2), (4, 6), (4.0, 3.0, 5.0))],
 ]
 
 
@@ -17,25 +26,28 @@ def heights(ax):
     return {line.get_label(): [float(y) for y in line.get_ydata()] for line in ax.get_lines()}
 
 
-def test_protection_is_relative_to_the_first_factor():
-    fig = salience.protection([1.0, 2.0], POINTS, "title")
+def test_protection_is_relative_to_the_first_factor_and_a_mean_over_placements():
+    fig = salience.protection([1.0, 2.0], RUNS, "title")
     left, right = fig.axes
-    assert heights(left) == {
-        "scaled channels": [0.8, 0.2],
-        "other channels": [0.2, 0.3],
+    seen = list(heights(left).values())
+    assert seen == [[1.0, 0.375], [1.0, 0.375], [1.0, 2.0], [1.0, 3.0]]
+    assert heights(right) == {
+        "scaled channels": [0.8, pytest.approx(0.3)],
+        "other channels": [0.2, pytest.approx(0.3)],
         "all": [1.0, 0.5],
-        "1 / s^2, if the step held": [0.8, 0.2],
     }
-    assert list(heights(right).values()) == [pytest.approx([1.0, 1.5])]
     assert fig.get_suptitle() == "title"
 
 
-def test_protection_tells_its_lines_apart_without_colour_and_marks_one_factor():
-    fig = salience.protection([1.0, 2.0], POINTS, "title", at=2.0)
+def test_protection_shows_measurements_as_marks_and_theory_as_lines():
+    fig = salience.protection([1.0, 2.0], RUNS, "title", at=2.0)
     left, right = fig.axes
     *curves, mark = left.get_lines()
-    assert len({line.get_linestyle() for line in curves}) == len(curves) == 4
+    assert [line.get_linestyle() == "None" for line in curves] == [True, False] * 2
+    assert all("theory" in line.get_label() for line in curves[1::2])
     assert list(mark.get_xdata()) == [2.0, 2.0] == list(right.get_lines()[-1].get_xdata())
+    styles = {line.get_linestyle() for line in right.get_lines()[:3]}
+    assert len(styles) == 3 == len(right.collections)  # and a band each
 
 
 def test_decode_draws_rates_and_what_was_measured():

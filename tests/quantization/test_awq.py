@@ -11,6 +11,7 @@ from efflib.quantization.awq import (
     RATIOS,
     candidate_scales,
     clip_weight,
+    corrected_bias,
     keep_channels,
     mean_magnitude,
     rtn,
@@ -258,3 +259,17 @@ def test_bad_input_is_named():
         ValueError, match=r"limit \(12, 3\) must have one entry per group \(12, 4\)"
     ):
         clip_weight(w, torch.ones(12, 3), 8)
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_corrected_bias_keeps_the_mean_output(seed):
+    x, w = layer(seed, dtype=torch.float64)
+    w_hat, bias = rtn(w, 3, 8), torch.arange(12.0, dtype=torch.float64)
+    for before in (None, bias):
+        b = corrected_bias(x, w, w_hat, before)
+        y = x @ w.T + (0 if before is None else before)
+        torch.testing.assert_close((x @ w_hat.T + b).mean((0, 1)), y.mean((0, 1)))
+    assert bias.equal(torch.arange(12.0, dtype=torch.float64))
+    with pytest.raises(ValueError):
+        corrected_bias(x[..., :-1], w, w_hat)

@@ -90,7 +90,7 @@ def round_trip(student, w, bits, group_size):
 
 @exercise(
     "ex1",
-    points=3,
+    points=1,
     invariant="scale, zero point and codes of every group are those of its own range",
     cause="groups across rows or strided, or a formula that is right for one width only",
 )
@@ -109,7 +109,7 @@ def test_every_group_against_float64(student, rng):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="groups on one side of 0 contain 0; groups 2^k times as large have the same codes",
     cause="lo and hi used as they are (z is clamped, and 5..6 comes back as 1), or a large floor",
 )
@@ -156,7 +156,7 @@ def drive_transposed(student, w, bits, group_size):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="transposed and bfloat16 weights are rounded like others",
     cause="view on a transposed weight, or arithmetic in bfloat16",
 )
@@ -184,12 +184,9 @@ def test_group_sizes(student, rng):
             student.quantize_groups(w, bits=4, group_size=group_size)
 
 
-# ---- exercise 2 ------------------------------------------------------------------------------
-
-
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="mean |X_j| over all tokens in float32, for 2 to 4 dimensions and bfloat16",
     cause="a mean over the first dimension only, sums in bfloat16, or abs after the mean",
 )
@@ -207,8 +204,8 @@ def test_scores_against_float64(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="max(1, round(fraction K)) different channels, none with a smaller score left in",
     cause="int() or ceil() for round, |score| for score, or a threshold in place of a rank",
 )
@@ -237,8 +234,8 @@ def keep(student, w, channels, bits, group_size):
 
 
 @exercise(
-    "ex2",
-    points=3,
+    "ex1",
+    points=1,
     invariant="kept columns exactly; the others rounded in groups that still hold the kept ones",
     cause="kept columns set to 0 (or taken out) before the rounding, or rows kept",
 )
@@ -252,8 +249,8 @@ def test_kept_against_float64(student, rng):
 
 
 @exercise(
-    "ex2",
-    points=2,
+    "ex1",
+    points=1,
     invariant="no channel, all channels and bfloat16 weights work",
     cause="a result in bfloat16, or an empty index that fails",
 )
@@ -270,7 +267,7 @@ def test_none_all_and_bfloat16(student, rng):
         expect_rounded(w_hat, case, 2, 4, "another weight of that shape", kept=kept)
 
 
-# ---- exercise 3 ------------------------------------------------------------------------------
+# ---- exercise 2 ------------------------------------------------------------------------------
 
 
 def scaled(student, w, s, bits, group_size):
@@ -283,8 +280,8 @@ def random_scales(k, rng):
 
 
 @exercise(
-    "ex3",
-    points=3,
+    "ex2",
+    points=2,
     invariant="Q(W diag(s)) diag(s)^-1 for scales above and below 1, square and other weights",
     cause="s on the rows, the division left out, or s applied within the group wrongly",
 )
@@ -301,8 +298,8 @@ def test_random_scales_against_float64(student, rng):
 
 
 @exercise(
-    "ex3",
-    points=2,
+    "ex2",
+    points=1,
     invariant="one power of 2 for a whole group changes nothing at all",
     cause="a clamp or a normalization of s, or a floor of the scale that is not relative",
 )
@@ -316,7 +313,7 @@ def test_equal_scales_of_a_group(student, rng):
 
 
 @exercise(
-    "ex3",
+    "ex2",
     points=1,
     invariant="the error of channel j is at most half a step of its scaled group over s_j",
     cause="the step of the group before scaling, or protection of the wrong channels",
@@ -334,7 +331,7 @@ def test_bound_of_each_channel(student, rng):
 
 
 @exercise(
-    "ex3",
+    "ex2",
     points=2,
     invariant="mean of the squared error over all tokens and outputs in float32, 2 or 3 dimensions",
     cause="a mean per token that is summed, arithmetic in bfloat16, or w and x mixed up",
@@ -367,7 +364,7 @@ def test_output_error_against_float64(student, rng):
 
 
 @exercise(
-    "ex3",
+    "ex2",
     points=1,
     invariant="scales with 0, a negative number, NaN, infinity or another shape raise ValueError",
     cause="only one of them checked; s > 0 is False for NaN, but s <= 0 is False too",
@@ -385,7 +382,32 @@ def test_scales_that_are_none(student, rng):
             student.scaled_round_trip(w, torch.ones(shape), bits=4, group_size=4)
 
 
-# ---- exercise 4 ------------------------------------------------------------------------------
+@exercise(
+    "ex2",
+    points=2,
+    invariant="b + (W - W_hat) mean(x), in float32, for any dimensions, bfloat16 and no bias",
+    cause="a mean over the first dimension only, arithmetic in bfloat16, or w and w_hat mixed up",
+)
+def test_bias_against_float64(student, rng):
+    for shape, n in (((1, 6), 4), ((7, 12), 12), ((3, 4, 10), 5), ((2, 3, 2, 8), 3)):
+        for dtype in (torch.float32, torch.bfloat16):
+            x = (torch.randn(shape, generator=rng) + 0.5).to(dtype)
+            w = torch.randn(n, shape[-1], generator=rng).to(dtype)
+            w_hat = w.float() + 0.3 * torch.randn(n, shape[-1], generator=rng)
+            old = torch.randn(n, generator=rng).to(dtype)
+            tokens, off = x.double().flatten(0, -2), w.double() - w_hat.double()
+            size = tokens.abs().mean(0) @ (w.double().abs() + w_hat.double().abs()).T
+            terms = len(tokens) + shape[-1] + 8  # of the sums in float32
+            for bias in (None, old):
+                before = torch.zeros(n).double() if bias is None else bias.double()
+                b = student.corrected_bias(x, w, w_hat, bias)
+                expect_tensor(b, "corrected_bias(...)", torch.float32, (n,))
+                right = before + off @ tokens.mean(0)
+                bound = 2 * terms * FLOAT32 * (size + before.abs())
+                expect_at_most((b.double() - right).abs(), bound, "the error of the bias")
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
 
 
 def true_candidate(x_mean, ratio):
@@ -424,7 +446,7 @@ def true_losses(x_mean, weights, block, bits, group_size):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="mean|X|^ratio, at least 1e-4, over sqrt(max min), dead channels included",
     cause="the floor on x_mean or after the normalization, or no floor: 0 / 0",
@@ -442,7 +464,7 @@ def test_candidates_against_float64(student, rng):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=3,
     invariant="20 losses: mean squared error of the block's output, and the least one is chosen",
     cause="the error of the weights, of one token, or a sum; a ratio of another grid",
@@ -468,7 +490,7 @@ def test_losses_against_brute_force(student, rng):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="weights that share an input share the scales, judged by one output of all of them",
     cause="a search for each weight, only the first one rounded, or the block taken as linear",
@@ -494,7 +516,7 @@ def test_shared_scales(student, rng):
 
 
 @exercise(
-    "ex4",
+    "ex3",
     points=2,
     invariant="of equal losses the first wins; the block runs once in float and once per ratio",
     cause="<= in place of <, the exact output computed again for every ratio, or early stopping",
@@ -514,6 +536,140 @@ def test_ties_and_calls(student, rng):
     assert torch.equal(seen[0][0], w), "the first call is not with the float weights"
     levels = max(len(set(row.tolist())) for row in seen[1][0])
     assert levels <= 16, f"the second call has {levels} different values in a group"
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+READERS = {  # key of the scales -> the linears that read the scaled input
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "o": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+SOURCES = {  # key of the scales -> what makes the scaled input
+    "qkv": "input_layernorm",
+    "o": "self_attn.v_proj",
+    "gate_up": "post_attention_layernorm",
+    "down": "mlp.up_proj",
+}
+NORMS = ("input_layernorm", "post_attention_layernorm")
+EVERYTHING = (*(name for names in READERS.values() for name in names), *NORMS)
+
+
+def random_layer(rng, heads=3, kv_heads=3, width=8, inner=5, biases=()):
+    """Tensors of a layer with heads of 2 channels; modules called in `biases` have one."""
+    q, kv = 2 * heads, 2 * kv_heads
+    shapes = {f"self_attn.{part}_proj": (n, width) for part, n in (("q", q), ("k", kv), ("v", kv))}
+    shapes |= {"self_attn.o_proj": (width, q), "mlp.down_proj": (width, inner)}
+    shapes |= {f"mlp.{part}_proj": (inner, width) for part in ("gate", "up")}
+    shapes |= dict.fromkeys(NORMS, (width,))
+    layer = {f"{n}.weight": torch.randn(shape, generator=rng) for n, shape in shapes.items()}
+    layer |= {f"{n}.bias": torch.randn(shapes[n][0], generator=rng) for n in biases}
+    return layer | {"mlp.table": torch.randn(4, generator=rng)}
+
+
+def scales_of(layer, keys, rng):
+    inputs = {key: layer[f"{READERS[key][0]}.weight"].shape[1] for key in keys}
+    return {key: 8.0 ** (2 * torch.rand(k, generator=rng) - 1) for key, k in inputs.items()}
+
+
+def true_fold(layer, scales):
+    """The folded layer in float64."""
+    folded = {name: tensor.double() for name, tensor in layer.items()}
+    for key, s in scales.items():
+        for name in READERS[key]:
+            folded[f"{name}.weight"] = folded[f"{name}.weight"] * s.double()
+        for name in (f"{SOURCES[key]}.weight", f"{SOURCES[key]}.bias"):
+            if name in folded:
+                by = s.double()[:, None] if folded[name].dim() == 2 else s.double()
+                folded[name] = folded[name] / by
+    return folded
+
+
+def expect_folded(student, layer, scales, what):
+    """The student's fold of a layer, tensor by tensor; those without a factor are bit-equal."""
+    folded, expected = student.fold_layer(layer, scales), true_fold(layer, scales)
+    assert isinstance(folded, dict) and folded.keys() == layer.keys(), f"{what}: other names"
+    for name, tensor in layer.items():
+        expect_tensor(folded[name], f"{what}: {name}", torch.float32, tensor.shape)
+        changes = not torch.equal(expected[name], tensor.double())
+        # at most two products and two quotients, or two products with rounded 1 / s
+        rtol = 8 * FLOAT32 if changes else 0.0
+        expect_close(folded[name], expected[name], what=f"{what}: {name}", rtol=rtol)
+    return folded
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="every tensor of the folded layer, with the scales of all four inputs",
+    cause="v_proj and up_proj are scaled by their inputs and divided for their readers: one of the "
+    "two was lost, or taken on the wrong dimension",
+)
+def test_every_tensor_against_float64(student, rng):
+    for heads, width, inner in ((3, 8, 5), (4, 8, 8), (2, 6, 9), (1, 2, 2)):
+        layer = random_layer(rng, heads, heads, width, inner)
+        for _ in range(2):  # the same layer with other scales
+            expect_folded(student, layer, scales_of(layer, READERS, rng), f"{heads} heads")
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="scales of one input change what reads it and what makes it, and nothing else",
+    cause="scales that are absent are taken as an error, or the rows of gate_proj are divided, too",
+)
+def test_one_input_at_a_time(student, rng):
+    layer = random_layer(rng, biases=EVERYTHING)
+    for keys in ((), *((key,) for key in READERS), ("down", "qkv"), ("o", "gate_up")):
+        expect_folded(student, layer, scales_of(layer, keys, rng), f"scales of {list(keys)}")
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="a bias of what makes the input is divided; that of what reads it stays",
+    cause="W / s and b: the output of a linear is W x + b, and all of it has to be divided",
+)
+def test_biases_of_every_kind(student, rng):
+    for biases in (*((name,) for name in EVERYTHING), EVERYTHING):
+        layer = random_layer(rng, biases=biases)
+        scales = scales_of(layer, READERS, rng)
+        expect_folded(student, layer, scales, f"biases of {len(biases)} modules")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="fewer key and value heads than heads: scales of o raise ValueError, others fold",
+    cause="only one ratio of heads, or every such layer refused, or nothing refused",
+)
+def test_shared_heads(student, rng):
+    for heads, kv_heads in ((4, 2), (4, 1), (2, 1), (6, 3)):
+        layer = random_layer(rng, heads, kv_heads, biases=("self_attn.v_proj",))
+        for keys in (("o",), tuple(READERS)):
+            scales = scales_of(layer, keys, rng)
+            with pytest.raises(ValueError):
+                student.fold_layer(layer, scales)
+        rest = scales_of(layer, ("qkv", "gate_up", "down"), rng)
+        expect_folded(student, layer, rest, f"{kv_heads} heads for {heads}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="folding s and then 1 / s gives the layer back",
+    cause="a factor that is applied once too often or too rarely",
+)
+def test_there_and_back(student, rng):
+    layer = random_layer(rng, biases=EVERYTHING)
+    scales = scales_of(layer, READERS, rng)
+    folded = student.fold_layer(layer, scales)
+    back = student.fold_layer(folded, {key: 1 / s for key, s in scales.items()})
+    moved = [name for name in layer if not torch.equal(folded[name], layer[name])]
+    assert len(moved) >= 12, f"only {len(moved)} tensors changed"
+    for name, tensor in layer.items():
+        expect_close(back[name], tensor, what=f"{name} after s and 1 / s", rtol=16 * FLOAT32)
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------

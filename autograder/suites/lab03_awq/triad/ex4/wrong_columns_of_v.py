@@ -1,0 +1,26 @@
+"""The columns of v_proj and up_proj are divided in place of their rows."""
+
+FAILS = ["test_every_tensor_against_float64"]
+
+RULES = {
+    "qkv": ("input_layernorm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
+    "o": ("self_attn.v_proj", ("self_attn.o_proj",)),
+    "gate_up": ("post_attention_layernorm", ("mlp.gate_proj", "mlp.up_proj")),
+    "down": ("mlp.up_proj", ("mlp.down_proj",)),
+}
+
+
+def fold_layer(layer, scales):
+    folded = dict(layer)
+    for key, s in scales.items():
+        source, readers = RULES[key]
+        if len(layer[f"{source}.weight"]) != len(s):
+            raise ValueError("shared heads")
+        for name in readers:
+            folded[f"{name}.weight"] = folded[f"{name}.weight"] * s
+        for kind in ("weight", "bias"):
+            full = f"{source}.{kind}"
+            if full in folded:
+                wide = folded[full].dim() == 2 and folded[full].shape[1] == len(s)
+                folded[full] = folded[full] / s if wide else (folded[full].T / s).T
+    return folded

@@ -1,0 +1,29 @@
+"""1 / sqrt(s) into gate_proj and into up_proj, as if their product were linear in both."""
+
+FAILS = ["test_inputs_from_a_linear"]
+
+RULES = {
+    "qkv": ("input_layernorm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
+    "o": ("self_attn.v_proj", ("self_attn.o_proj",)),
+    "gate_up": ("post_attention_layernorm", ("mlp.gate_proj", "mlp.up_proj")),
+    "down": ("mlp.up_proj", ("mlp.down_proj",)),
+}
+
+
+def fold_layer(layer, scales):
+    folded = dict(layer)
+    for key, s in scales.items():
+        source, readers = RULES[key]
+        if len(layer[f"{source}.weight"]) != len(s):
+            raise ValueError("shared heads")
+        for name in readers:
+            folded[f"{name}.weight"] = folded[f"{name}.weight"] * s
+        for kind in ("weight", "bias"):
+            full = f"{source}.{kind}"
+            if full in folded:
+                folded[full] = (folded[full].T / s).T
+    if "down" in scales:
+        root = scales["down"].sqrt()[:, None]
+        folded["mlp.gate_proj.weight"] = folded["mlp.gate_proj.weight"] / root
+        folded["mlp.up_proj.weight"] = folded["mlp.up_proj.weight"] * root
+    return folded
