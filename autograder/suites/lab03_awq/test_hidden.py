@@ -669,7 +669,9 @@ def test_there_and_back(student, rng):
     moved = [name for name in layer if not torch.equal(folded[name], layer[name])]
     assert len(moved) >= 12, f"only {len(moved)} tensors changed"
     for name, tensor in layer.items():
-        expect_close(back[name], tensor, what=f"{name} after s and 1 / s", rtol=16 * FLOAT32)
+        what = f"{name} after s and 1 / s"
+        expect_tensor(back[name], what, torch.float32, tensor.shape)
+        expect_close(back[name], tensor, what=what, rtol=16 * FLOAT32)
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
