@@ -2,6 +2,7 @@
 
 Modules are loaded when they are named: `from efflib.attention.streaming import StreamingCache`.
 
+    paged       keys in blocks, one after the other, with an online softmax
     streaming   caches of bounded size: window, attention sinks, recomputation
     zero_sink   a softmax that may attend to nothing
     backcopy    a small task on which an attention sink grows within a minute of training
