@@ -12,7 +12,7 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     awq, awq_model  weights scaled up before rounding where activations are large
     packing  codes side by side in words, and a linear that stores them so
     nf4      levels for normal weights, as in QLoRA
-    kv       keys per channel and values per token
+    kv, kv_codes  a key-value cache in codes: keys per channel and values per token
     llm_int8 outlier columns in floating point, all others as integers
 
 Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), G the group size,

@@ -1,8 +1,10 @@
-"""Serving: what a step of generation costs, what bounds it, and where its cache lies.
+"""Serving: what a model and a step of generation cost, what bounds them, and where the cache lies.
 
 Modules are loaded when they are named, e.g. `from efflib.serving.roofline import decode_step`.
 
-    roofline    the bytes and FLOPs of a decoding step, and the least time it needs
+    decoder     the shapes of a model, from a table or a config.json
+    memory      bytes of parameters, cache, activations and optimizer, and how many sequences fit
+    roofline    the bytes and FLOPs of prefill and decoding, and the least time they need
     blocks      free blocks in a queue, and owners of the others, counted
     paged       block tables: append, fork, copy on write, free, swap
     prefix      full blocks found again by their hashes

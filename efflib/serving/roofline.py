@@ -12,6 +12,16 @@ they compute in 16 (W4A16).  From the ridge on computing decides, and smaller we
 These are bounds.  What is measured lies below: 16.17 and 6.02 ms a token for Llama-2-7B on an RTX
 4090 (llm-awq's README, in 16 bits and with AWQ), that is 61.8 and 166 tokens per second, are 83 %
 and 64 % of them with 512 tokens cached.  A roofline compares ceilings: compare equal programs.
+
+A prompt of P tokens is read in one step as well (prefill): the weights once, P times the FLOPs.  So
+prefill is bound by computing where decoding is bound by bytes, and a request that makes n tokens
+takes
+
+    latency = TTFT + (n - 1) TPOT        TTFT: the first token comes from the prefill
+                                         TPOT: the mean of the n - 1 steps behind it
+
+(the lecture's n TPOT counts the first token twice).  Here both are bounds from below too: a request
+that waits for others, or shares steps with them, takes longer.
 Source of the model: Williams, Waterman, Patterson 2009, "Roofline"; for decoding: Pope et al. 2022
 (arXiv:2211.05102), section 2.  Rates of GPUs: `efflib.meter.roofline.GPUS`.
 
@@ -27,6 +37,9 @@ from torch import nn
 from efflib.checks import expect_whole
 from efflib.models.llama import LlamaConfig
 from efflib.quantization.size import model_bits
+from efflib.serving.decoder import Decoder
+from efflib.serving.memory import FP16, Format, matrices
+from efflib.serving.memory import kv_bytes as cache_bytes
 
 FLOAT_BITS = 16  # of keys and values, and of weights that are not quantized
 
@@ -95,3 +108,83 @@ def ridge_batch(step: Step, machine: Machine) -> float:
     """The batch from which on a step is bound by computing; inf if reading always takes longer."""
     lead = step.flops / machine.peak - step.kv / machine.bandwidth  # of one more sequence
     return step.weights / machine.bandwidth / lead if lead > 0 else math.inf
+
+
+# ---- prefill, and a request from end to end; from shapes alone --------------------------------
+
+
+def pair_flops(m: Decoder, decoding: bool) -> int:
+    """FLOPs of one query and one key in all layers: their product, and the value times its weight.
+
+    With a latent, decoding folds the up-projections into query and output, so that it multiplies
+    vectors of r values (DeepSeek-V2, section 2.1.2); prefill makes keys and values of each head.
+    """
+    if (c := m.latent) is None:
+        width = 2 * m.head_dim
+    elif decoding:
+        width = 2 * c.rank + c.rope
+    else:
+        width = c.nope + c.rope + c.value
+    return 2 * m.layers * m.heads * width
+
+
+def _read(m: Decoder, weights: Format) -> float:
+    """Bytes of the weights that a step reads: not the token table; of experts, those of a token."""
+    stored = matrices(m, active=True)
+    vectors = m.in_layers(active=True) - stored + m.hidden
+    return float((stored * weights.per_value + FLOAT_BITS * (vectors + m.embedding)) / 8)
+
+
+def decode(m: Decoder, tokens: int, weights: Format = FP16, cache: Format = FP16) -> Step:
+    """A decoding step with so many tokens in the cache.
+
+    The same as `decode_step`, for any decoder.  A mixture of experts reads at least the experts of
+    one token; of a batch, more, which is not counted.
+    """
+    expect_whole(tokens=tokens)
+    seen = tokens if m.window is None else min(tokens, m.window)
+    flops = 2 * (m.in_layers(active=True) + m.hidden + m.embedding)
+    moved = float(cache_bytes(m, tokens, cache=cache))
+    return Step(_read(m, weights), moved, flops + seen * pair_flops(m, decoding=True))
+
+
+def prefill(m: Decoder, tokens: int, weights: Format = FP16, cache: Format = FP16) -> Step:
+    """The step that reads a prompt of so many tokens: the last one alone goes through lm_head.
+
+    Token i attends to i tokens, itself included: P (P + 1) / 2 pairs, less outside a window.
+    kv: the bytes that the prompt's keys and values are written to.
+    """
+    expect_whole(1, tokens=tokens)
+    w = tokens if m.window is None else min(tokens, m.window)
+    pairs = w * (w + 1) // 2 + (tokens - w) * w
+    flops = 2 * (tokens * m.in_layers(active=True) + m.hidden + m.embedding)
+    moved = float(cache_bytes(m, tokens, cache=cache))
+    return Step(_read(m, weights), moved, flops + pairs * pair_flops(m, decoding=False))
+
+
+class Latency(NamedTuple):
+    """Least times of a request, in seconds."""
+
+    ttft: float  # to the first token
+    tpot: float  # for each further one, on average; 0 if there is none
+    total: float
+
+
+def latency(
+    m: Decoder,
+    machine: Machine,
+    prompt: int,
+    new: int,
+    batch: int = 1,
+    weights: Format = FP16,
+    cache: Format = FP16,
+) -> Latency:
+    """`batch` requests of `prompt` tokens together, each of which makes `new` tokens.
+
+    Raises ValueError unless prompt, new and batch are at least 1.
+    """
+    expect_whole(1, prompt=prompt, new=new)
+    ttft = step_seconds(prefill(m, prompt, weights, cache), machine, batch)
+    steps = (decode(m, prompt + i, weights, cache) for i in range(1, new))
+    rest = sum(step_seconds(step, machine, batch) for step in steps)
+    return Latency(ttft, rest / (new - 1) if new > 1 else 0.0, ttft + rest)

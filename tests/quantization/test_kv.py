@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from efflib.models.cache import KVCache
 from efflib.models.llama import Llama, LlamaConfig
-from efflib.quantization.kv import (
-    QuantizedKVCache,
+from efflib.models.rotary import rotate
+from efflib.quantization.kv import QuantizedKVCache
+from efflib.quantization.kv_codes import (
     bits_per_value,
     dequantize_kv,
+    quantize_apart,
     quantize_kv,
 )
 
@@ -176,3 +178,85 @@ def test_bad_input_is_named():
         quantize_kv(states(d=8), 2, 4, "token")
     with pytest.raises(ValueError, match="float16 cannot hold values of size"):
         quantize_kv(states() * 1e6, 4, 4, "token")
+
+
+# -- outliers apart, and keys before the rotary embedding -----------------------------------------
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_outliers_come_back_and_stretch_no_group(direction):
+    x = states(3, 64)
+    spiked = x.clone()
+    places = [(0, 0, 5, 3), (0, 1, 40, 17), (0, 1, 63, 31)]
+    for place in places:
+        spiked[place] = 100.0
+    apart = quantize_apart(spiked, 2, 16, direction, outliers=3 / x.numel())
+    back = apart.decode()
+    assert [back[place].item() for place in places] == [100.0] * 3
+    others = torch.ones_like(x, dtype=torch.bool)
+    for place in places:
+        others[place] = False
+    span, low = group_ranges(x, 16, direction)  # of the groups as if there were none
+    bound = span / 3 / 2 + 1.01 * 2.0**-11 * (low + span)
+    assert ((back - spiked).abs() <= bound)[others].all()
+    plain = dequantize_kv(quantize_kv(spiked, 2, 16, direction))
+    assert not ((plain - spiked).abs() <= bound)[others].all()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_bytes_of_outliers_and_joined_parts(direction):
+    x = states(4, 64)
+    whole = quantize_apart(x, 2, 16, direction, 0.05)
+    assert whole.nbytes == quantize_kv(x, 2, 16, direction).nbytes + len(whole.values) * 6
+    assert len(whole.values) == round(0.05 * x.numel())
+    parts = [quantize_apart(p, 2, 16, direction, 0.05) for p in x.split(32, dim=2)]
+    joined = parts[0].joined(parts[1])
+    assert torch.equal(joined.decode(), torch.cat([p.decode() for p in parts], dim=2))
+    assert (
+        quantize_apart(x, 2, 16, direction, 0.0).nbytes == quantize_kv(x, 2, 16, direction).nbytes
+    )
+    assert bits_per_value(2, 16, 0.05) * x.numel() == pytest.approx(whole.nbytes * 8, rel=1e-3)
+
+
+def test_in_a_constant_group_nothing_is_unusual():
+    x = torch.full((1, 1, 32, 32), 2.0)
+    x[0, 0, 3, 3] = 9.0
+    back = quantize_apart(x, 2, 16, "token", 1 / x.numel()).decode()
+    assert torch.equal(back, x)
+
+
+@pytest.mark.parametrize(
+    "options", [{"outliers": 0.02}, {"theta": 1e4}, {"outliers": 0.02, "theta": 1e4}]
+)
+def test_variants_of_the_cache_in_the_model(options):
+    """Exact while nothing is a code, and 8 bits close to exact afterwards."""
+    model = tiny()
+    ids = torch.randint(0, 50, (2, 48), generator=torch.Generator().manual_seed(1))
+    exact = run(model, ids, KVCache(), 4)
+    cache = QuantizedKVCache(8, 16, 16, **options)
+    out = run(model, ids, cache, 4)
+    torch.testing.assert_close(out[:, :16], exact[:, :16])
+    error = (out - exact)[:, 16:].norm() / exact[:, 16:].norm()
+    assert 0 < error < 0.01 and cache.length == 48
+    assert cache.bits_per_value == pytest.approx(10 + 48 * options.get("outliers", 0))
+
+
+def test_keys_before_rotation_are_quantized_as_they_come():
+    """A channel that never changes is exact before the rotation, and spread over two after it."""
+    k = torch.zeros(1, 1, 64, 32)
+    k[..., 0], k[..., 5] = 8.0, torch.linspace(-1, 1, 64)
+    v = states(5, 64, heads=1)
+    positions = torch.arange(64)
+    turned = rotate(k, positions, 1e4)
+    before, after = QuantizedKVCache(2, 32, 32, theta=1e4), QuantizedKVCache(2, 32, 32)
+    before.append(0, k, v), after.append(0, turned, v)
+    nothing = k[:, :, :0], v[:, :, :0]
+    errors = [(c.append(0, *nothing)[0] - turned).norm() for c in (before, after)]
+    assert errors[0] < 0.2 * errors[1]
+
+
+def test_bad_variants_are_named():
+    with pytest.raises(ValueError, match="outliers=0.5 must be a share"):
+        QuantizedKVCache(4, 16, 16, outliers=0.5)
+    with pytest.raises(ValueError, match="theta=0 must be positive"):
+        QuantizedKVCache(4, 16, 16, theta=0)

@@ -14,6 +14,8 @@ from efflib.quantization.awq import rtn
 from efflib.quantization.linear import quantize_weight
 from efflib.quantization.packing import W4A16Linear, stored_bytes
 from efflib.serving import roofline as r
+from efflib.serving.decoder import MODELS, Decoder, Latent, decoder
+from efflib.serving.memory import W4, Format
 
 positive = st.floats(1e-3, 1e12)
 machines = st.builds(r.Machine, positive, positive)
@@ -105,3 +107,75 @@ def test_weights_are_the_bytes_that_packed_linears_store():
     rest = sum(p.numel() for p in model.parameters()) - sum(m.weight.numel() for m in linears)
     layers = [W4A16Linear(quantize_weight(rtn(m.weight, 4, 32), 4, 32)) for m in linears]
     assert r.decode_step(model, 4, 32).weights == 2 * rest + sum(map(stored_bytes, layers))
+
+
+# ---- prefill and requests, from shapes alone ---------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [0, 512])
+def test_a_decoder_has_the_step_of_the_model(tokens):
+    """Of Llama-2-7B, and of one with grouped heads and one table."""
+    grouped = LlamaConfig(100, 64, 96, 2, 8, 2, 8, tie_word_embeddings=True)
+    with torch.device("meta"):
+        models = (llama_2_7b(), Llama(grouped))
+    for model in models:
+        m = decoder(model.config)
+        assert r.decode(m, tokens) == r.decode_step(model, tokens=tokens)
+    assert r.decode(decoder(models[0].config), tokens, W4) == r.decode_step(
+        models[0], 4, 128, tokens
+    )
+    assert decoder(models[0].config) == MODELS["llama-2-7b"]
+
+
+def test_prefill_is_all_its_tokens_fed_one_by_one_but_for_lm_head():
+    m = Decoder(2, 64, 8, 2, 8, 96, 100)
+    one_by_one = [r.decode(m, i).flops for i in range(1, 11)]  # token i sees i keys
+    logits = 2 * (m.hidden + m.embedding)
+    assert r.prefill(m, 10).flops == sum(one_by_one) - 9 * logits
+    assert (
+        r.prefill(m, 10).kv == r.decode(m, 10).kv
+        and r.prefill(m, 10).weights == r.decode(m, 0).weights
+    )
+
+
+def test_a_window_bounds_what_is_attended_to():
+    full, narrow = (Decoder(2, 64, 8, 2, 8, 96, 100, window=w) for w in (None, 4))
+    assert r.decode(narrow, 10) == r.decode(full, 4)
+    pairs = sum(min(i, 4) for i in range(1, 11))
+    difference = r.prefill(full, 10).flops - r.prefill(narrow, 10).flops
+    assert difference == (55 - pairs) * 4 * 2 * 8 * 8  # layers, heads, d
+
+
+def test_a_latent_computes_more_when_decoding_and_reads_less():
+    latent = Latent(rank=16, rope=4, nope=8, value=8, query_rank=None)
+    m = Decoder(2, 64, 8, 8, 8, 96, 100, latent=latent)
+    assert r.pair_flops(m, decoding=True) == 2 * 2 * 8 * (2 * 16 + 4)
+    assert r.pair_flops(m, decoding=False) == 2 * 2 * 8 * (8 + 4 + 8)
+    assert r.decode(m, 100).kv == 2 * 2 * 100 * (16 + 4)
+
+
+def test_latency_is_the_sum_of_its_steps():
+    m, machine = MODELS["llama-3.1-8b"], r.RTX_4090
+    cache = Format(4, 32)
+    found = r.latency(m, machine, 1000, 5, batch=3, weights=W4, cache=cache)
+    steps = [r.decode(m, 1000 + i, W4, cache) for i in (1, 2, 3, 4)]
+    rest = sum(r.step_seconds(step, machine, 3) for step in steps)
+    first = r.step_seconds(r.prefill(m, 1000, W4, cache), machine, 3)
+    assert found.ttft == first and found.tpot == pytest.approx(rest / 4)
+    assert found.total == pytest.approx(found.ttft + 4 * found.tpot)
+    assert r.latency(m, machine, 1000, 1) == (found_alone := r.latency(m, machine, 1000, 1))
+    assert found_alone.tpot == 0 and found_alone.total == found_alone.ttft
+
+
+def test_prefill_is_bound_by_computing_and_decoding_by_bytes():
+    m, machine = MODELS["llama-2-7b"], r.RTX_4090
+    whole, step = r.prefill(m, 2048), r.decode(m, 2048)
+    assert whole.flops / machine.peak > 10 * (whole.weights + whole.kv) / machine.bandwidth
+    assert step.flops / machine.peak < 0.1 * (step.weights + step.kv) / machine.bandwidth
+
+
+def test_requests_that_make_nothing_are_refused():
+    with pytest.raises(ValueError, match="new=0 must be"):
+        r.latency(MODELS["llama-2-7b"], r.RTX_4090, 10, 0)
+    with pytest.raises(ValueError, match="tokens=0 must be"):
+        r.prefill(MODELS["llama-2-7b"], 0)
