@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BOX = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 0.5}  # behind a number
+CLOSE = 0.08  # of the width: numbers of channels that are nearer would overlap
 FLOOR = 1e-2  # the log axis starts here or at the smallest value drawn, whichever is larger
 
 
@@ -26,14 +27,17 @@ def draw_magnitudes(ax, values: Tensor, title: str, marked: Sequence[int] = ()) 
     ax.bar(range(len(values)), values.tolist(), width=1.0, color=colours, linewidth=0)
     tops = [values[j].item() for j in marked]
     ax.plot(list(marked), tops, color=ORANGE, marker="o", markersize=4, linestyle="none")
-    place = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-    for j, top in zip(marked, tops, strict=True):
-        ax.annotate(str(j), (j, top), bbox=BOX, **place)
+    place = {"textcoords": "offset points", "ha": "center", "fontsize": 7}
+    height, last = 5, -len(values)
+    for j, top in zip(marked, tops, strict=True):  # a number close to the one before stands higher
+        height = height + 9 if j - last < CLOSE * len(values) else 5
+        ax.annotate(str(j), (j, top), xytext=(0, height), bbox=BOX, **place)
+        last = j
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     positive = values[values > 0]
     if len(positive):
-        ax.set_ylim(bottom=max(FLOOR, positive.min().item() / 2), top=2 * positive.max().item())
+        ax.set_ylim(bottom=max(FLOOR, positive.min().item() / 2), top=3 * positive.max().item())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("channel j")
@@ -67,7 +71,8 @@ def draw_sweep(
         if at is not None:
             value = values[list(alphas).index(at)]
             side = {min(alphas): "left", max(alphas): "right"}.get(at, "center")  # inside the axes
-            place = {"xytext": (0, 7), "textcoords": "offset points", "ha": side}
+            above = (0, -15 if i else 7)  # the first curve has its number above, others below
+            place = {"xytext": above, "textcoords": "offset points", "ha": side}
             ax.annotate(f"{value:.3g}", (at, value), color=colour, bbox=BOX, fontsize=9, **place)
     if at is not None:
         ax.axvline(at, color=GREY, linestyle="--", linewidth=1)

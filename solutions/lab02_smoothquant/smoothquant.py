@@ -851,7 +851,7 @@ for alpha in ALPHAS:
     s = smoothing_scales(maxima[groups[norm][0]], attention, alpha)
     sizes[alpha] = maxima[groups[norm][0]] / s, torch.cat(attention).abs().amax(0) * s
 everything = torch.cat([side for both in sizes.values() for side in both])
-LIMITS = (everything.min().item() / 1.5, everything.max().item() * 2)  # the same for every alpha
+LIMITS = (everything.min().item() / 1.5, everything.max().item() * 3)  # the same for every alpha
 means = {k: [mean(c) for c in zip(*rows, strict=True)] for k, rows in curves.items()}
 
 

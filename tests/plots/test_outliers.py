@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from efflib.plots import outliers, repairs
+from efflib.plots import channels, outliers, repairs
 
 HOT = [1, 4]
 
@@ -106,3 +106,9 @@ def test_levels_and_channels():
     assert codes == 3 and "3 of 255 codes" in " ".join(fig.get_suptitle().split())
     fig, alt = outliers.smoothed(x_max, torch.ones(3), [1])
     assert "127 times the median, now 1.0 times" in alt
+
+
+def test_numbers_of_near_channels_stand_apart():
+    fig = channels.magnitudes({"a": torch.ones(100)}, "t", "y", [10, 50, 53, 56])
+    heights = [text.xyann[1] for text in fig.axes[0].texts]
+    assert heights == [5, 5, 14, 23]

@@ -201,7 +201,7 @@ def test_smoothed_channels_have_one_scale():
     x_max, w_max = torch.tensor([0.5, 40.0, 1.0]), torch.tensor([0.2, 0.3, 0.1])
     curves = {"a": [9, 3, 8], "b": [2, 2, 2]}
     fig = channels.smoothing(x_max, w_max, [0.0, 0.5, 1.0], curves, 0.0, "t", [1])
-    assert [ax.get_ylim() for ax in fig.axes[:2]] == [pytest.approx((0.05, 80))] * 2
+    assert [ax.get_ylim() for ax in fig.axes[:2]] == [pytest.approx((0.05, 120))] * 2
     fixed = channels.smoothing(x_max, w_max, [0.0, 0.5, 1.0], curves, 0.0, "t", [1], (0.02, 99))
     assert [ax.get_ylim() for ax in fixed.axes[:2]] == [(0.02, 99)] * 2
     assert all("log scale" in ax.get_ylabel() for ax in (fig.axes[0], fig.axes[2]))
