@@ -6,6 +6,9 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     matrices  a weight before and after, as a matrix of values; the range of every row
     grid      a histogram with the levels that values round to; the staircase and its gradient
     pareto    quality against size: every setting a point, the best ones joined
+    granularity  what each step of granularity or width is worth, and costs
+    layers    what each layer alone does to the loss of the model
+    writing   levels of weights, and what the model writes with them
     channels  the largest magnitude of every channel; quality against migration strength
     outliers  tokens by channels as a map, and from where to where channels reach
     repairs  W8A8 with outliers: levels, the sweep with its spread, where static grids end

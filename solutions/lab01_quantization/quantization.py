@@ -832,7 +832,8 @@ lab.check("ex6")
 # k-means codebooks. Sizes are totals of the whole model, so they hold the embedding in 16 bits as
 # well. The text and its slices are those of the baseline and of the
 # [chapter](../../course/chapters/lab01_quantization.md), whose table has more settings. For speed,
-# a codebook is fitted to every 8th weight.
+# a codebook is fitted to every 8th weight here, so its perplexities differ a little from those of
+# the chapter; all others agree, but for a rare tie of the rounding.
 #
 # A setting is on the *front* if no other one that is at most 0.01 bits a parameter larger is
 # better. The bars are the uncertainty of the difference from fp16: the spread over the slices,
