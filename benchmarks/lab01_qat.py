@@ -99,10 +99,10 @@ def main() -> None:
         f"{qat[-1]:.2f} after {STEPS} steps of training through the rounding ({million:.2f} "
         f"million tokens of training text, batches of {BATCH} x {LENGTH}, Adam, rate {RATE:g} "
         f"falling to 0). In float: {before:.2f} as shipped, {control[-1]:.2f} after the same "
-        f"steps. All of it took {seconds / 60:.1f} minutes on {torch.get_num_threads()} thread.\n"
+        "steps.\n"
     )
     write(GENERATED / "lab01_qat.md", line)
-    print(line)
+    print(f"{line}{seconds / 60:.1f} minutes on {torch.get_num_threads()} thread(s)")
 
 
 if __name__ == "__main__":
