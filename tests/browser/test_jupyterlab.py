@@ -31,7 +31,7 @@ SHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SECONDS = 240
 SETUP = f"""import torch
-from torch import Tensor
+from torch import Tensor, nn
 from efflib.lab import Lab
 from efflib.plots import explorer, grid
 lab = Lab("{LAB}")"""
@@ -114,6 +114,8 @@ def opened(browser, server, notebook: str) -> Page:
     page.set_default_timeout(SECONDS * 1000)
     page.goto(f"{server[0]}/lab/tree/{notebook}?reset")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
+    kernel = page.locator(".jp-NotebookPanel-toolbar").get_by_text("Python 3 (ipykernel)")
+    expect(kernel).to_be_visible(timeout=SECONDS * 1000)
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     return page
 
