@@ -30,6 +30,7 @@ TOPIC, SMALL = "quantization.ipynb", "small.ipynb"
 SHOTS = ROOT / "build" / "screenshots"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SECONDS = 240
+expect.set_options(timeout=1000 * SECONDS)
 SETUP = f"""import torch
 from torch import Tensor, nn
 from efflib.lab import Lab
@@ -115,7 +116,7 @@ def opened(browser, server, notebook: str) -> Page:
     page.goto(f"{server[0]}/lab/tree/{notebook}?reset")
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     kernel = page.locator(".jp-NotebookPanel-toolbar").get_by_text("Python 3 (ipykernel)")
-    expect(kernel).to_be_visible(timeout=SECONDS * 1000)
+    expect(kernel).to_be_visible()
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]')
     return page
 
@@ -157,9 +158,9 @@ def test_run_all_on_a_fresh_lab_stops_at_the_first_exercise_and_shows_it(browser
     shoot(page, server, "opening")
     run_all(page)
     card = page.locator(".eff-card")
-    expect(card).to_have_count(1, timeout=SECONDS * 1000)
+    expect(card).to_have_count(1)
     expect(card).to_contain_text("not attempted yet")
-    expect(card).to_be_in_viewport(timeout=SECONDS * 1000)
+    expect(card).to_be_in_viewport()
     shoot(page, server, "fresh")
     page.close()
 
@@ -172,7 +173,7 @@ def test_a_wrong_solution_fails_and_the_right_one_passes(browser, server):
         write_small(server[1], SETUP, code_range(), solution, 'lab.check("ex1")')
         page = opened(browser, server, SMALL)
         run_all(page)
-        expect(page.locator(f".eff-card.eff-{state}")).to_be_visible(timeout=SECONDS * 1000)
+        expect(page.locator(f".eff-card.eff-{state}")).to_be_visible()
         if state == "failed":
             assert page.locator(".eff-card").inner_text().count("cause") >= 1
         shoot(page, server, state)
@@ -198,7 +199,7 @@ def test_a_figure_follows_the_mouse_and_is_there_when_the_notebook_is_opened_aga
     run_all(page)
     figure = page.locator("svg[role=img]")
     expect(figure).to_have_attribute("aria-label", "a line for 2 bits")
-    page.locator("select").select_option("4")
+    page.locator(".widget-dropdown select").select_option("4")
     expect(figure).to_have_attribute("aria-label", "a line for 4 bits")
     page.keyboard.press("Control+S")
     page.wait_for_timeout(3000)

@@ -47,7 +47,7 @@ MODELS = {
     "plain 3": "3 bits, as trained",
 }
 FRACTION = 0.03
-GAINS = {1: 10.0, 2: 10.0}  # of zoo.with_outliers: two components, four channels
+GAINS = {3: 20.0, 5: 20.0}  # of zoo.with_outliers: two components that vary in every layer
 CHANNELS, OFFSET = 4, 30.0
 BITS = (4, 3)
 FACTORS = (2, 3, 4, 8, 16)  # and 1, which is RTN

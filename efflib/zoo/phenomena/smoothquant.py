@@ -19,7 +19,9 @@ from efflib.quantization.shifting import channel_means, channel_middles, shift
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.zoo.phenomena.story import Claim, Scale, bands, perplexity, windows, with_outliers
 
-GAINS = {1: 20.0, 2: 20.0}  # of zoo.with_outliers: two components, four channels
+# of zoo.with_outliers: two components, four channels. 3 and 5 vary in every layer; 1 and 2
+# hardly vary in the first, whose MLP then bears nearly all of the damage, and shifting repairs it
+GAINS = {3: 40.0, 5: 40.0}
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 LEVELS = {"O1": "token", "O2": "tensor", "O3": "static"}
 SHIFTS = {"mean": channel_means, "middle": channel_middles}
@@ -59,14 +61,14 @@ def claims(figures: dict[str, float]) -> list[Claim]:
     f = figures
     row, control = sweep(f, "outliers"), sweep(f, "control")
     best, flat = min(row), max(control) / min(control)
-    plain, shifted = f["outliers plain"], min(f[f"outliers shifted by the {way}"] for way in SHIFTS)
+    plain, damage = f["outliers plain"], f["outliers plain"] - f["control plain"]
+    shifted = min(f[f"outliers shifted by the {way}"] for way in SHIFTS)
     return [
         Claim("W8A8 / fp", plain / f["outliers fp"], 1.8),
-        Claim("best alpha within 3 % of the control: W8A8", f["control plain"] / best, 1 / 1.03),
+        Claim("share of the damage that the best alpha repairs", (plain - best) / damage, 0.9),
         Claim("alpha 0 / best alpha", row[0] / best, 1.2),
         Claim("alpha 1 / best alpha", row[-1] / best, 1.2),
-        Claim("shifting helps: W8A8 / shifted", plain / shifted, 1.1),
-        Claim("shifting does not suffice: shifted / best alpha", shifted / best, 1),
+        Claim("control: share that shifting leaves", (shifted - f["control plain"]) / damage, 0.5),
         Claim("as trained: the largest of the sweep within 2 %", 1.02 / flat, 1.0),
         Claim("O2 / O1, a scale per token is better", f["outliers O2"] / f["outliers O1"], 1.0),
     ]
