@@ -390,9 +390,10 @@ def drive_swap_llama(student, config, state, names, ids):
     """Runs beside the student's code: a Llama whose layers `names` become functions, one half of
     them in a first swap and the other in a second one.
 
-    Returns (logits of the model, with every second layer tripled, after the second swap, with all
-    layers swapped anew, names that the second one called, logits of the model after every parameter
-    of its copies was set to 0), or None if no model came back.
+    Returns (logits of the model, with every second layer tripled, after the second swap, (with all
+    layers swapped anew, and the same for a model with the parameters -state), names that the second
+    one called, logits of the model after every parameter of its copies was set to 0), or None if no
+    model came back.
     """
     import torch
     from torch import nn
@@ -414,13 +415,17 @@ def drive_swap_llama(student, config, state, names, ids):
     if not isinstance(half, nn.Module):
         return None
     both = student.swap(half, {name: function(name, 1.0) for name in names[1::2]})
-    again = student.swap(model, {name: function(name, 1.0) for name in names})
+    functions = {name: function(name, 1.0) for name in names}
+    again = student.swap(model, functions)
+    other = Llama(LlamaConfig(**config)).double()  # of the same shapes, with other weights
+    other.load_state_dict({name: -value for name, value in state.items()})
+    moved = student.swap(other, functions)
     with torch.no_grad():
         plain, tripled = model(ids), half(ids)
         called.clear()
         logits = both(ids)
         order = list(called)
-        same = again(ids)
+        same = again(ids), moved(ids)
         for parameter in [*half.parameters(), *again.parameters()]:
             parameter.zero_()
         return plain, tripled, logits, same, order, model(ids)
@@ -429,8 +434,8 @@ def drive_swap_llama(student, config, state, names, ids):
 @exercise(
     "ex2",
     points=2,
-    invariant="swap works on a Llama, twice in a row, and on the same model again; what is done to "
-    "the copy does not reach the model",
+    invariant="swap works on a Llama, twice in a row, on the same model again and on another one; "
+    "what is done to the copy does not reach the model",
     cause="the model changed in place, parameters shared with the copy, functions kept from an "
     "earlier call, or names with numbers in them not found",
 )
@@ -454,7 +459,10 @@ def test_swap_in_a_llama(student, rng):
         expect_close(tripled, model(ids), what="logits, every second layer tripled", atol=1e-9)
         expect_close(logits, model(ids), what="logits after a second swap", atol=1e-9)
     assert sorted(order) == sorted(names), f"after both swaps these were called: {order}"
-    expect_close(same, expected, what="logits of the same model, swapped again", atol=1e-9)
+    expect_close(same[0], expected, what="logits of the same model, swapped again", atol=1e-9)
+    with torch.no_grad():
+        model.load_state_dict({name: -value for name, value in state.items()})
+        expect_close(same[1], model(ids), what="logits of another model, swapped", atol=1e-9)
     for what, seen in (("first", plain), ("at the end", later)):
         expect_close(seen, expected, what=f"logits of the model, {what}", atol=1e-9)
 
