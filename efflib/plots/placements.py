@@ -25,8 +25,8 @@ def mean(values: Sequence[float]) -> float:
 
 
 def plus_minus(values: Sequence[float], digits: int = 3) -> str:
-    """'0.512 (0.498 to 0.53)': the mean, the smallest and the largest."""
-    shown = [f"{v:.{digits}g}" for v in (mean(values), min(values), max(values))]
+    """'0.512 (0.498 to 0.530)': the mean, the smallest and the largest."""
+    shown = [f"{v:#.{digits}g}" for v in (mean(values), min(values), max(values))]
     return f"{shown[0]} ({shown[1]} to {shown[2]})"
 
 

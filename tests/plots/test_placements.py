@@ -35,5 +35,5 @@ def test_curves_are_means_in_bands_that_hold_every_run():
 
 
 def test_a_mean_is_written_with_its_range():
-    assert placements.plus_minus([0.5, 0.1, 0.3]) == "0.3 (0.1 to 0.5)"
+    assert placements.plus_minus([0.5, 0.1, 0.3]) == "0.300 (0.100 to 0.500)"
     assert placements.plus_minus([1 / 3], 2) == "0.33 (0.33 to 0.33)"
