@@ -19,17 +19,17 @@ from efflib.quantization.awq_model import record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PROMPT = "import json\n\n\ndef load_json(path):\n"
+PROMPT = zoo.PROMPTS[1]  # def load_json(path):
 LINES, COLUMNS, BITS = 8, 34, 3
 
 
 def written(model: nn.Module) -> str:
     """The first lines of what the model continues the prompt with, long ones broken."""
     lines = []
-    for line in zoo.sample(model, PROMPT, tokens=64)[len(PROMPT) :].rstrip().split("\n"):
+    for line in zoo.sample(model, PROMPT, tokens=64)[len(PROMPT) :].strip("\n").split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
         how = {"initial_indent": indent, "subsequent_indent": indent}
-        lines += textwrap.wrap(line, COLUMNS, **how) or [""]
+        lines += textwrap.wrap(line.strip(), COLUMNS, **how) or [""]
     return "\n".join(lines[:LINES]).replace(" ", "\u00a0")  # an SVG collapses plain spaces
 
 
@@ -58,7 +58,7 @@ def figure(control: nn.Module, ids: Tensor) -> Figure:
         text = f"def load_json(path):\n{written(version)}"
         ax.text(0.03, 0.95, text, family="monospace", fontsize=9.5, va="top", parse_math=False)
     style.title(
-        fig, "One model, one prompt: which columns are these, and must they stay in floats?"
+        fig, "One model, one prompt: which columns are these, and must they stay in floating point?"
     )
     return fig
 

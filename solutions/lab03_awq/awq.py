@@ -99,7 +99,7 @@ models = [zoo.with_outliers(control, text, GAINS, seed=seed) for seed in (0, 1, 
 calibrations = [record(m, text[:4]) for m in models]  # what every linear and every block gets
 model, calibration = models[0], calibrations[0]
 names = [n for n, m in control.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
-PROMPT = "import json\n\n\ndef load_json(path):\n"
+PROMPT = zoo.PROMPTS[1]  # def load_json(path):
 print(f"{len(names)} linear layers. The model continues:\n{zoo.sample(model, PROMPT, tokens=48)}")
 
 
