@@ -24,9 +24,9 @@ from efflib.quantization.awq import (
 )
 from efflib.quantization.awq_model import Calibration, awq, record
 from efflib.quantization.size import quantizable_linears
+from efflib.zoo.phenomena.awq import GAINS
 
 GROUP, FRACTION, BITS = 32, 0.03, (4, 3)
-GAINS = {3: 20.0, 5: 20.0}  # of two principal components that vary in every layer, as in the lab
 PLACEMENTS = (0, 1, 2)
 FACTORS = (2, 3, 4, 6, 8, 16)
 SCORES = ("random", "|W|", "|X|")

@@ -88,9 +88,9 @@ FLOOR = 1e-4  # of scales before they are normalized
 # %% tags=["demo"]
 from efflib.quantization.awq_model import record
 from efflib.zoo import corpus
+from efflib.zoo.phenomena.awq import GAINS  # of two components that vary in every layer
 
 GROUP, FRACTION = 32, 0.03
-GAINS = {3: 20.0, 5: 20.0}  # of two principal components that vary in every layer
 control = zoo.load("target")
 documents = list(corpus.documents("code", held_out=False).values())[::13]  # training text
 ids = [zoo.load_tokenizer().encode(d[:4000]).ids[:127] for d in documents if len(d) > 4000]
