@@ -43,10 +43,10 @@ def inputs_of(model: nn.Module, ids: Tensor, name: str) -> Tensor:
     return seen[0].flatten(0, -2)
 
 
-def save_figures(figures: Figures, sides: dict[str, Rows], model: nn.Module, ids: Tensor) -> None:
+def save_figures(figures: Figures, bars: Rows, model: nn.Module, ids: Tensor) -> None:
     """Write all figures of the chapter, and the one that opens the lab; model: the first placement.
 
-    sides: {"weights only" | "activations only": ...}, what rounding one side gives.
+    bars: of the figure that opens the lab, {what is rounded: perplexity for each placement}.
     """
     out = figures["with outliers"]
     curves = {
@@ -62,9 +62,8 @@ def save_figures(figures: Figures, sides: dict[str, Rows], model: nn.Module, ids
     early = inputs_of(model, ids, "model.layers.0.mlp.gate_proj")
     layers = {"layer 0, mlp": early, "layer 2, attention": x}
     save(outliers.intervals(layers, hot), "ranges")
-    bars = {"nothing": out["fp32"][0], "weights": sides["weights only"]["not smoothed"][0]}
-    bars["activations"] = sides["activations only"]["not smoothed"][0]
-    save(outliers.opening(x[:OPENING_TOKENS], hot, bars), "opening")
+    means = {name: mean(values) for name, values in bars.items()}
+    save(outliers.opening(x[:OPENING_TOKENS], hot, means), "opening")
     save_repairs(out, figures["control"])
     save_channels(model, ids, {kind: sweep(figures[kind]) for kind in KINDS})
 

@@ -9,6 +9,7 @@ deterministic but for the order of float sums; run it again whenever the checkpo
 some minutes on two cores.
 """
 
+import copy
 import math
 from pathlib import Path
 from statistics import mean
@@ -18,12 +19,14 @@ from lab02_figures import ALPHA, ALPHAS, KINDS, Figures, Rows, save_figures, swe
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.groups import norm_groups
 from efflib.quantization.llm_int8 import llm_int8, outlier_columns
 from efflib.quantization.ptq import quantize_model
 from efflib.quantization.shifting import channel_middles, shift
 from efflib.quantization.size import quantizable_linears
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.quantization.w8a8 import Int8Linear
+from efflib.zoo import corpus
 from efflib.zoo.phenomena.smoothquant import GAINS, LEVELS
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +40,21 @@ CONSTANT = (2, 75.0)  # channels and size of outliers that do not vary
 
 def perplexity(model: nn.Module) -> float:
     return zoo.perplexity(model, split="code", tokens=TOKENS, context=CONTEXT, stride=CONTEXT)
+
+
+def opening(plain: nn.Module) -> Rows:
+    """What opens the lab: rounding one side, on the lab's own text, calibration and windows."""
+    texts = [t for t in corpus.documents("code", held_out=False).values() if len(t) > 4000]
+    rows = [zoo.load_tokenizer().encode(t[1000:3000]).ids[:127] for t in texts[:: len(texts) // 8]]
+    ids = torch.tensor([[zoo.BEGIN_ID, *row] for row in rows[:8]])
+    found: Rows = {"nothing": [], "weights": [], "activations": []}
+    for seed in range(PLACEMENTS):
+        model = zoo.with_outliers(plain, ids, GAINS, seed=seed)
+        weights, activations = rounded_sides(model)
+        for name, which in zip(found, (model, weights, activations), strict=True):
+            value = zoo.perplexity(which, split="code", tokens=2048, context=128, stride=128)
+            found[name].append(value)
+    return found
 
 
 def shifted(model: nn.Module, sample: Tensor) -> nn.Module:
@@ -80,6 +98,27 @@ def measure(models: dict[str, list[nn.Module]], sample: Tensor) -> Figures:
     return figures
 
 
+def rounded_sides(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The model with only its weights, and with only its activations, rounded per tensor."""
+    activations = w8a8(model, "tensor")
+    for name, linear in quantizable_linears(model).items():
+        activations.get_submodule(name).weight = linear.weight.detach()
+    return quantize_model(model, 8, "tensor", True)[0], activations
+
+
+def one_norm(placements: list[nn.Module]) -> Rows:
+    """W8A8 per tensor in the layers that read one norm, and nowhere else: {norm: perplexities}."""
+    found: Rows = {}
+    for model in placements:
+        rounded = w8a8(model, "tensor")
+        for group in norm_groups(model):
+            one = copy.deepcopy(model)
+            for name in group.linears:
+                one.set_submodule(name, rounded.get_submodule(name))
+            found.setdefault(group.name, []).append(perplexity(one))
+    return found
+
+
 def one_side(placements: list[nn.Module], sample: Tensor) -> dict[str, Rows]:
     """Only the weights, or only the activations, rounded per tensor: unsmoothed, then the sweep."""
     found: dict[str, Rows] = {"weights only": {}, "activations only": {}}
@@ -88,12 +127,8 @@ def one_side(placements: list[nn.Module], sample: Tensor) -> dict[str, Rows]:
         for alpha in (None, *ALPHAS):
             smoothed = model if alpha is None else smooth(model, maxima, alpha)
             key = "not smoothed" if alpha is None else f"alpha {alpha}"
-            weights = perplexity(quantize_model(smoothed, 8, "tensor", True)[0])
-            quantized = w8a8(smoothed, "tensor")
-            for name, linear in quantizable_linears(smoothed).items():
-                quantized.get_submodule(name).weight = linear.weight.detach()
-            found["weights only"].setdefault(key, []).append(weights)
-            found["activations only"].setdefault(key, []).append(perplexity(quantized))
+            for side, rounded in zip(found.values(), rounded_sides(smoothed), strict=True):
+                side.setdefault(key, []).append(perplexity(rounded))
     return found
 
 
@@ -165,34 +200,43 @@ def sweep_table(figures: Figures, sides: dict[str, Rows]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ends(found: dict[str, float]) -> str:
-    """Dynamic scales, static ones, and static ones whose grids end where it is best."""
-    static = {factor: found[f"ends at {factor}"] for factor in FACTORS}
-    best = min(static, key=static.get)
-    return (
-        f"{found['O2']:.2f} with dynamic scales, {static[1.0]:.2f} with static ones that end at "
-        f"the calibrated maximum, {static[best]:.2f} where they end at {best:g} of it"
-    )
+def ends(found: Rows) -> str:
+    """Dynamic scales, and static ones that end at each multiple of the calibrated maximum."""
+    static = ", ".join(f"{f:g}: {spread(found[f'ends at {f}'])}" for f in FACTORS)
+    return f"{spread(found['O2'])} with dynamic scales; ends at {static}"
 
 
 def findings(
-    figures: Figures, share: dict[str, float], sides: dict[str, Rows], constant: dict[str, float]
+    figures: Figures,
+    share: dict[str, float],
+    sides: dict[str, Rows],
+    constant: dict[str, float],
+    alone: Rows,
 ) -> str:
     """The sentences of the chapter that hold measured numbers."""
     out = {name: mean(values) for name, values in figures["with outliers"].items()}
     control = {name: values[0] for name, values in figures["control"].items()}
-    cost = {kind: out[kind] - control[kind] for kind in ("W8A8, tensor", "W8A8, token", "shifted")}
+    kinds = ("W8A8, tensor", "W8A8, token", "shifted", "O2")
+    cost = {kind: out[kind] - control[kind] for kind in kinds}
+    norms = [mean(values) - out["fp32"] for values in alone.values()]
     weights, activations = (
         {key: mean(values) for key, values in sides[side].items()} for side in sides
     )
     at = f"alpha {ALPHA}"
+
+    def part(kind: str) -> str:
+        return f"{cost[kind] / cost['W8A8, tensor']:.0%}"
+
     flat = max(sweep(figures["control"])) / min(sweep(figures["control"])) - 1
     lines = [
         f"- The emulation keeps the function: in fp32 {out['fp32']:.3f} with outliers and "
         f"{control['fp32']:.3f} without.",
         f"- W8A8 per tensor loses {cost['W8A8, tensor']:.2f} of perplexity to the outliers, beyond "
-        f"what the control loses; with a scale per token it is {cost['W8A8, token']:.2f}, and "
-        f"after shifting, per tensor, {cost['shifted']:.2f}.",
+        f"what the control loses. A scale per token leaves {part('W8A8, token')} of that, shifting "
+        f"(per tensor) {part('shifted')}, smoothing (O2) {part('O2')}.",
+        f"- Only the layers that read one norm in W8A8: each of the {len(alone)} norms adds "
+        f"{min(norms):.2f} to {max(norms):.2f} to fp32 (means), all layers together "
+        f"{out['W8A8, tensor'] - out['fp32']:.2f}.",
         f"- Outliers that are constant ({CONSTANT[1]:g} in {CONSTANT[0]} channels): W8A8 per "
         f"tensor has {constant['W8A8']:.2f}, shifted {constant['shifted']:.2f}; without any it "
         f"has {control['W8A8, tensor']:.2f}.",
@@ -209,7 +253,8 @@ def findings(
         f"- What is left at alpha = {ALPHA:g}: rounding only the weights adds "
         f"{weights[at] - out['fp32']:.2f} to fp32, only the activations "
         f"{activations[at] - out['fp32']:.2f}.",
-        f"- Smoothed, per tensor: {ends(out)}. The control: {ends(control)}.",
+        f"- Smoothed, per tensor: {ends(figures['with outliers'])} of the calibrated maximum. The "
+        f"control: {ends(figures['control'])}.",
         f"- With products of integers in place of simulated ones, O1 has {out['integers']:.3f} "
         f"instead of {out['O1']:.3f}.",
     ]
@@ -228,15 +273,15 @@ def main() -> None:
     sample = zoo.calibration("code", n=SAMPLES, length=CONTEXT)
     placements = [zoo.with_outliers(plain, sample, GAINS, seed=i) for i in range(PLACEMENTS)]
     figures = measure({"with outliers": placements, "control": [plain]}, sample)
-    sides = one_side(placements, sample)
+    sides, alone = one_side(placements, sample), one_norm(placements)
     steady = zoo.with_offset(plain, *CONSTANT)
     constant = {"W8A8": perplexity(w8a8(steady, "tensor"))}
     constant["shifted"] = perplexity(w8a8(shifted(steady, sample), "tensor"))
     share = float_share(placements[0], sample)
     write(GENERATED / "lab02_table.md", table(figures))
     write(GENERATED / "lab02_sweep.md", sweep_table(figures, sides))
-    write(GENERATED / "lab02_findings.md", findings(figures, share, sides, constant))
-    save_figures(figures, sides, placements[0], sample)
+    write(GENERATED / "lab02_findings.md", findings(figures, share, sides, constant, alone))
+    save_figures(figures, opening(plain), placements[0], sample)
 
 
 if __name__ == "__main__":

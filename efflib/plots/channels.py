@@ -45,12 +45,19 @@ def draw_magnitudes(ax, values: Tensor, title: str, marked: Sequence[int] = ()) 
 
 
 def magnitudes(
-    panels: dict[str, Tensor], title: str, ylabel: str, marked: Sequence[int] = ()
+    panels: dict[str, Tensor],
+    title: str,
+    ylabel: str,
+    marked: Sequence[int] = (),
+    unmarked: Sequence[str] = (),
 ) -> Figure:
-    """The largest magnitude of every channel, a panel per entry {title: values [K]}, one scale."""
+    """The largest magnitude of every channel, a panel per entry {title: values [K]}, one scale.
+
+    Channels `marked` stand out, but not in the panels `unmarked` (of a model with other channels).
+    """
     fig, axes = figure(columns=len(panels), width=max(7.0, 4.2 * len(panels)))
     for ax, (name, values) in zip(axes, panels.items(), strict=True):
-        draw_magnitudes(ax, values, name, marked)
+        draw_magnitudes(ax, values, name, () if name in unmarked else marked)
     limits = [ax.get_ylim() for ax in axes]
     for ax in axes:
         ax.set_ylim(min(lo for lo, _ in limits), max(hi for _, hi in limits))

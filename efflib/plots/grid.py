@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -81,11 +81,18 @@ def lines(
     return fig
 
 
-def bars(values: dict[str, float], title: str, ylabel: str, log: bool = False) -> Figure:
-    """One labelled bar per entry, with its number above it."""
-    fig, (ax,) = figure(width=max(7.0, 1.05 * len(values)), height=3.2)
+def bars(
+    values: dict[str, float],
+    title: str,
+    ylabel: str,
+    log: bool = False,
+    form: Callable[[float], str] = style.number,
+    width: float | None = None,
+) -> Figure:
+    """One labelled bar per entry, with its number, written by `form`, above it."""
+    fig, (ax,) = figure(width=width or max(7.0, 1.05 * len(values)), height=3.2)
     drawn = ax.bar(list(values), list(values.values()), color=BLUE, width=0.6)
-    ax.bar_label(drawn, labels=[style.number(v) for v in values.values()], fontsize=9)
+    ax.bar_label(drawn, labels=[form(v) for v in values.values()], fontsize=9)
     ax.tick_params(axis="x", labelsize=9)
     ax.set_ylabel(ylabel)
     ax.margins(y=0.15)

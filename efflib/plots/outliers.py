@@ -52,11 +52,12 @@ def token_maps(x: Tensor, control: Tensor) -> Drawn:
     axes[0].set_ylabel("token t")
     fig.colorbar(image, ax=axes, label="|X| (log scale)", shrink=0.9)
     hot, rest = hot_channels(x), x.abs().amax(0)
+    tops = rest[hot]
     rest[hot] = 0
     style.title(
         fig,
-        f"Outliers are columns: {len(hot)} of {len(rest)} channels reach {highest:.0f} in one "
-        f"token or another, all others at most {rest.max():.1f}",
+        f"Outliers are columns: {len(hot)} of {len(rest)} channels reach {tops.min():.0f} to "
+        f"{tops.max():.0f} in one token or another, all others at most {rest.max():.1f}",
     )
     alt = "Map of |X|, a row per token and a column per channel. " + "; ".join(
         f"{name}: largest value {values.abs().max():.1f}, the median channel reaches "
@@ -127,7 +128,9 @@ def largest(maxima: dict[str, Tensor], hot: Sequence[int]) -> tuple[Figure, str,
     first = next(iter(maxima.values()))
     codes = 2 * round((first.median() / (first.max() / 127)).item()) + 1
     title = f"{len(hot)} of {len(first)} channels are outliers; the median channel is left with "
-    fig = channels.magnitudes(maxima, title + f"{codes} of 255 codes", "max |X_j|", hot)
+    fig = channels.magnitudes(
+        maxima, title + f"{codes} of 255 codes", "max |X_j|", hot, list(maxima)[1:]
+    )
     parts = [f"{n}: largest {m.max():.1f}, median {m.median():.2f}" for n, m in maxima.items()]
     return fig, "Channel maxima on a log scale, a bar per channel. " + "; ".join(parts), codes
 

@@ -15,12 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Drawn = tuple["Figure", str]
+FORM = "{:.2f}"  # of a perplexity on its bar
 
 
-def bars(values: dict[str, float], title: str) -> Drawn:
-    """Perplexities as labelled bars."""
-    text = ", ".join(f"{name} {value:.2f}".replace("\n", " ") for name, value in values.items())
-    return grid.bars(values, title, "perplexity on held-out code"), f"Bars of perplexity: {text}"
+def bars(values: dict[str, float], title: str, each: dict[str, list[float]] | None = None) -> Drawn:
+    """Perplexities as labelled bars; a line over a bar spans what `each` holds under its name."""
+    fig = grid.bars(values, title, "perplexity on held-out code", form=FORM.format)
+    parts = [f"{name} {value:.2f}" for name, value in values.items()]
+    for i, name in enumerate(values):
+        if each and name in each:
+            low, high = min(each[name]), max(each[name])
+            fig.axes[0].plot([i, i], [low, high], color=BLACK, linewidth=3)
+            parts[i] += f" ({low:.2f} to {high:.2f})"
+    return fig, "Bars of perplexity: " + ", ".join(parts).replace("\n", " ")
 
 
 def draw_placements(ax, alphas: Sequence[float], label: str, rows: list[list[float]], i: int):
@@ -61,7 +68,8 @@ def sweep(
     if levels:
         axes[1].set_ylim(*enlarged(list(curves.values()), list(levels.values())))
         axes[1].set_title("the valley, enlarged", fontsize=10)
-    axes[0].legend(frameon=False, fontsize=9, loc="upper center")
+    ground = {"facecolor": "white", "edgecolor": "none", "framealpha": 1}  # over the level lines
+    axes[0].legend(fontsize=9, loc="upper center", **ground)
     style.title(fig, title)
     means = {k: [mean(c) for c in zip(*rows, strict=True)] for k, rows in curves.items()}
     alt = f"{ylabel} against alpha, mean over placements. " + "; ".join(
@@ -98,59 +106,40 @@ def migration(
     return sweep(alphas, curves, {k: found[v] for k, v in names.items()}, title)
 
 
-def clipping(
-    factors: Sequence[float],
-    rows: dict[str, list[tuple[float, float]]],
-    dynamic: dict[str, float],
-) -> tuple[Figure, str, float]:
-    """Static scales that end at a multiple of the calibrated maximum, and the best multiple of the
-    first model.
+def alone(costs: dict[str, float], whole: float) -> Drawn:
+    """What each norm costs if only the layers that read it go to W8A8, and all layers together.
 
-    rows: {model: (perplexity, percent of all values that are clipped) for each factor}; dynamic:
-    its perplexity with scales taken from each input.
+    costs: {name of a norm of a Llama: perplexity beyond fp32}.
     """
-    from matplotlib.ticker import FuncFormatter
-
-    fig, (left, right) = figure(columns=2, width=9.5, height=3.6)
-    best, parts = {}, []
-    for i, (label, row) in enumerate(rows.items()):
-        perplexities, shares = zip(*row, strict=True)
-        look = {"color": COLOURS[i], "marker": MARKERS[i], "label": label}
-        left.plot(factors, perplexities, **look)
-        text = f"{label}, dynamic: {dynamic[label]:.2f}"
-        left.axhline(dynamic[label], color=COLOURS[i], linestyle="--", label=text)
-        right.plot(factors, shares, **look)
-        best[label] = factors[min(range(len(factors)), key=perplexities.__getitem__)]
-        points = (f"{f:g}: {p:.2f}, {s:.2g} %" for f, (p, s) in zip(factors, row, strict=True))
-        parts.append(f"{label} {'; '.join(points)}; dynamic {dynamic[label]:.2f}")
-    left.set(xscale="log", ylabel="perplexity on held-out code")
-    left.legend(frameon=False, fontsize=9)
-    right.set(xscale="log", ylabel="values that are clipped, in %")
-    right.set_yscale("symlog", linthresh=0.01)
-    right.set_ylim(bottom=0)
-    right.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    for ax in (left, right):
-        ax.set_xticks(list(factors), [f"{f:g}" for f in factors])
-        ax.minorticks_off()
-        ax.set_xlabel("end of the grid / calibrated maximum")
-    ends = ", ".join(f"{factor:g} ({label})" for label, factor in best.items())
-    style.title(fig, f"Static grids are best where they end at {ends} of the calibrated maximum")
-    alt = "Perplexity and share of clipped values against the end of the grid. " + ". ".join(parts)
-    return fig, alt, next(iter(best.values()))
+    short = {"input_layernorm": "attention", "post_attention_layernorm": "MLP"}
+    values = {}
+    for name, cost in costs.items():
+        _, _, layer, norm = name.split(".")
+        values[f"{layer}\n{short[norm]}"] = cost
+    values["all\nlayers"] = whole
+    text = ", ".join(f"{name} {value:.2f}".replace("\n", " ") for name, value in values.items())
+    title = (
+        f"W8A8 behind one norm costs up to {max(costs.values()):.2f}, {sum(costs.values()):.1f} "
+    )
+    title += f"in sum; everywhere at once {whole:.1f}"
+    fig = grid.bars(values, title, "perplexity beyond fp32", form=FORM.format, width=9.5)
+    return fig, f"Bars of perplexity beyond fp32, a layer's norm each: {text}"
 
 
-def repaired(found: dict[str, float]) -> tuple[Figure, str, float]:
+def repaired(found: dict[str, float], each: dict[str, list[float]]) -> tuple[Figure, str, float]:
     """W8A8 with a scale per tensor and per token, beside the control; also returns how many percent
     of what the outliers cost per tensor a scale per token repairs.
 
-    found: perplexities "fp", "tensor", "token", "control tensor", "control token".
+    found: perplexities "fp", "tensor", "token", "control tensor", "control token"; each: "tensor"
+    and "token" of every placement, whose means `found` holds.
     """
     cost = {kind: found[kind] - found[f"control {kind}"] for kind in ("tensor", "token")}
     part = 100 * (1 - cost["token"] / cost["tensor"])
-    values = {"fp32": found["fp"], "W8A8 tensor": found["tensor"], "W8A8 token": found["token"]}
+    values = {"fp32": found["fp"]} | {f"W8A8 {kind}": found[kind] for kind in cost}
     values |= {f"control, {kind}": found[f"control {kind}"] for kind in cost}
     title = f"Outliers cost {cost['tensor']:.1f} per tensor, {cost['token']:.1f} per token: "
-    return *bars(values, title + f"{part:.0f} % repaired"), part
+    title += f"{part:.0f} % repaired"
+    return *bars(values, title, {f"W8A8 {kind}": each[kind] for kind in cost}), part
 
 
 def levels(found: dict[str, float], names: Sequence[str]) -> Drawn:
@@ -160,7 +149,7 @@ def levels(found: dict[str, float], names: Sequence[str]) -> Drawn:
     values |= {
         "rows and\ntokens": found["no split"],
         "rows, tokens\nsmoothed": found["smooth, rows"],
-        "rows, tokens\nsplit": found["split"],
+        f"split, {found['share']:.0f} %\nin floats": found["split"],
     }
     least, most = min(found[name] for name in names), max(found[name] for name in names)
     title = f"The three levels of the paper lie between {least:.2f} and {most:.2f} (fp32 "

@@ -79,30 +79,34 @@ def test_errors_of_a_layer_say_how_much_alpha_matters():
     assert alt.startswith("relative squared error")
 
 
-def test_clipping_says_where_grids_end_best():
-    rows = {"a": [(9.0, 0.25), (10.0, 0.0)], "b": [(8.0, 0.5), (7.0, 0.125)]}
-    fig, alt, best = repairs.clipping([0.5, 1.0], rows, {"a": 10.5, "b": 7.5})
-    left, right = fig.axes
-    assert best == 0.5 and lines(left)["a"] == [9.0, 10.0]
-    assert lines(left)["b, dynamic: 7.50"] == [7.5, 7.5]
-    assert lines(right) == {"a": [0.25, 0.0], "b": [0.5, 0.125]}
-    assert "0.5: 9.00, 0.25 %" in alt and "0.5 (a), 1 (b)" in fig.get_suptitle()
+def test_what_one_norm_costs_alone():
+    costs = {"model.layers.0.input_layernorm": 0.25, "model.layers.1.post_attention_layernorm": 0.5}
+    fig, alt = repairs.alone(costs, 3.0)
+    assert texts(fig.axes[0]) == ["0.25", "0.50", "3.00"]
+    assert "0 attention 0.25, 1 MLP 0.50, all layers 3.00" in alt
+    assert "up to 0.50, 0.8 in sum; everywhere at once 3.0" in " ".join(fig.get_suptitle().split())
 
 
 def test_what_a_scale_per_token_repairs():
     found = {"fp": 10.0, "tensor": 20.0, "token": 15.0}
     found |= {"control tensor": 12.0, "control token": 11.0}
-    fig, alt, part = repairs.repaired(found)
+    each = {"tensor": [19.0, 21.0], "token": [15.0, 15.0]}
+    fig, alt, part = repairs.repaired(found, each)
     assert part == 50.0 and "50 % repaired" in fig.get_suptitle()
-    assert "W8A8 token 15.00" in alt
+    assert "W8A8 token 15.00" in alt and "W8A8 tensor 20.00 (19.00 to 21.00)" in alt
+    spans = [list(line.get_ydata()) for line in fig.axes[0].get_lines()]
+    assert spans == [[19.0, 21.0], [15.0, 15.0]]
 
 
 def test_levels_and_channels():
     found = {"fp": 1.0, "control tensor": 2.0, "O1": 3.0, "O2": 4.0, "no split": 5.0}
-    fig, alt = repairs.levels(found | {"smooth, rows": 6.0, "split": 7.0}, ["O1", "O2"])
-    assert texts(fig.axes[0]) == ["1", "2", "3", "4", "5", "6", "7"] and "O2 4.00" in alt
+    found |= {"smooth, rows": 6.0, "split": 7.0, "share": 22.4}
+    fig, alt = repairs.levels(found, ["O1", "O2"])
+    assert texts(fig.axes[0]) == [f"{i}.00" for i in range(1, 8)]
+    assert "O2 4.00" in alt and "split, 22 % in floats 7.00" in alt
     x_max = torch.tensor([1.0, 127.0, 1.0])
     fig, alt, codes = outliers.largest({"a": x_max, "b": x_max}, [1])
+    assert len(fig.axes[0].texts) == 1 and not fig.axes[1].texts  # b has other channels
     assert codes == 3 and "3 of 255 codes" in " ".join(fig.get_suptitle().split())
     fig, alt = outliers.smoothed(x_max, torch.ones(3), [1])
     assert "127 times the median, now 1.0 times" in alt
