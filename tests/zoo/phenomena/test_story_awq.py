@@ -21,14 +21,14 @@ def test_orderings(figures):
     """Added losses. Orderings that are within the noise are left out: see the story's text."""
     for bits in (4, 3):
         f = {k.removeprefix(f"outliers {bits} "): v for k, v in figures.items()}
-        assert f["keep |X|"] < 0.06 * f["RTN"]  # seen at most: 0.032
-        assert f["keep |W|"] > 0.8 * f["RTN"]  # seen at least: 0.982
-        assert f["keep random"] > 0.8 * f["RTN"]  # seen at least: 0.978
+        assert f["keep |X|"] < 0.15 * f["RTN"]  # seen at most: 0.077
+        assert f["keep |W|"] > 0.8 * f["RTN"]  # seen at least: 0.946
+        assert f["keep random"] > 0.8 * f["RTN"]  # seen at least: 0.917
         best = min(f[f"x{n}"] for n in story.FACTORS)
-        assert f["RTN"] > 1.3 * best  # seen at least: 1.78
-        assert f["x16"] > 1.2 * best  # seen at least: 1.53
-        assert f["RTN"] > 5 * f["search + clip"]  # seen at least: 8.1
-        assert f["RTN"] > 3 * f["RTN + bias"]  # seen at least: 4.9
+        assert f["RTN"] > 1.1 * best  # seen at least: 1.185
+        assert f["x16"] > 1.5 * best  # seen at least: 2.8
+        assert best > f["search + clip"]  # seen at least: 1.36 times
+        assert f["RTN + bias"] > 2 * f["search + clip"]  # seen at least: 4.0 times
     # seen at least: 1.26; at 4 bits the damage itself is within the noise
     assert figures["plain 3 RTN"] > 1.1 * figures["plain 3 search + clip"]
 

@@ -18,24 +18,25 @@ def figures():
 
 
 def test_outliers_ruin_plain_w8a8(figures):
-    assert figures["outliers plain"] / figures["outliers fp"] > 1.8  # seen: 2.91
+    assert figures["outliers plain"] / figures["outliers fp"] > 1.6  # seen: 1.87
     assert figures["control plain"] / figures["control fp"] < 1.06  # seen: 1.045
 
 
 def test_the_sweep_is_a_u_with_outliers_and_flat_without(figures):
     row = smoothquant.sweep(figures, "outliers")
     assert 0 < row.index(min(row)) < len(row) - 1
-    assert row[0] / min(row) > 1.5  # seen: 2.66
-    assert row[-1] / min(row) > 1.3  # seen: 1.71
-    assert figures["control plain"] / min(row) > 0.96  # seen: 0.975
+    assert row[0] / min(row) > 1.5  # seen: 1.99
+    assert row[-1] / min(row) > 1.3  # seen: 1.59
     control = smoothquant.sweep(figures, "control")
     assert max(control) / min(control) < 1.03  # seen: 1.007
 
 
-def test_shifting_helps_and_does_not_suffice(figures):
+def test_shifting_leaves_most_of_the_damage_and_smoothing_little(figures):
+    plain, control = figures["outliers plain"], figures["control plain"]
     shifted = min(figures[f"outliers shifted by the {way}"] for way in smoothquant.SHIFTS)
-    assert figures["outliers plain"] / shifted > 1.5  # seen by the mean: 2.49
-    assert shifted / min(smoothquant.sweep(figures, "outliers")) > 1.02  # seen by the mean: 1.08
+    assert (shifted - control) / (plain - control) > 0.4  # seen at least: 0.56
+    best = min(smoothquant.sweep(figures, "outliers"))
+    assert (best - control) / (plain - control) < 0.1  # seen at most: 0.045
 
 
 def test_a_scale_per_token_is_the_best_of_the_three(figures):
@@ -48,7 +49,7 @@ def test_the_outliers_do_not_change_the_function(figures):
 
 def test_claims_and_plot(figures):
     claims = smoothquant.claims(figures)
-    assert len({c.text for c in claims}) == 8 and all(c.value > 0 for c in claims)
+    assert len({c.text for c in claims}) == 7 and all(c.value > 0 for c in claims)
     _, axes = figure(2)
     smoothquant.plot(Mean.of([figures, {k: 2 * v for k, v in figures.items()}]), axes)
     assert all(ax.has_data() and ax.get_legend() for ax in axes)
