@@ -1,5 +1,6 @@
 """Every lab as students meet it: the solved notebook runs, the release gives nothing away."""
 
+import re
 from pathlib import Path
 
 import nbclient
@@ -10,6 +11,7 @@ from autograder.labs.source import build_source, lab_sources
 
 ROOT = Path(__file__).parents[2]
 LABS = lab_sources(ROOT)
+DEMO_LINES = 14
 HANG_SECONDS = 600  # ends a cell that hangs; how long cells take is measured, not tested
 
 
@@ -39,3 +41,26 @@ def test_the_release_holds_no_solution(lab):
     code = [c for c in stubs if c.cell_type == "code"]
     assert code and all("raise NotImplementedError" in c.source for c in code)
     assert all(not c.get("outputs") for c in notebook.cells)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_an_experiment_shows_the_experiment(lab):
+    """Cells that are open show few lines; help holds no pseudocode; no linter's words."""
+    notebook = nbformat.read(next((ROOT / "labs" / lab).glob("*.ipynb")), as_version=4)
+    for cell in notebook.cells:
+        assert "noqa" not in cell.source and "fmt: " not in cell.source
+        assert "Pseudocode" not in cell.source
+        if "demo" in cell.metadata.get("tags", []) and not cell.metadata.get("jupyter"):
+            lines = [line.strip() for line in cell.source.splitlines()]
+            code = [line for line in lines if line and not line.startswith("#")]
+            assert len(code) <= DEMO_LINES, f"{cell.id}: {len(code)} lines of code"
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_every_picture_of_a_lab_is_beside_it(lab):
+    notebook = nbformat.read(next((ROOT / "labs" / lab).glob("*.ipynb")), as_version=4)
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    pictures = re.findall(r"!\[([^]]+)\]\(([^)]+)\)", text)
+    assert pictures, "no opening picture"
+    for words, name in pictures:
+        assert len(words) > 20 and (ROOT / "labs" / lab / name).is_file()
