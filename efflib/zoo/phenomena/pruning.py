@@ -4,6 +4,11 @@ Perplexity on held-out code after magnitude pruning (per layer) and after Wanda,
 and 4:8. Weights are not updated. The model has outlier channels (`zoo.with_outliers`, GAINS), as
 large models do: weights that meet a large activation matter more than their size says.
 
+What magnitude cannot know is which weights meet a large activation: here those that read the two
+equal channels of a component with opposite signs, of which it drops one and leaves the other. The
+model with outliers is wider and partly redundant, so at equal sparsity it loses less than the model
+as trained: compare methods on one model, not models.
+
 Controls: Wanda with the norms of its channels shuffled, the same numbers at the wrong channels: if
 only "some factor per channel" mattered, it would do as well. And the model as trained, whose
 channels are even.
