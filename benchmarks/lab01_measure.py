@@ -14,9 +14,13 @@ from efflib.plots import pareto
 from efflib.quantization.kmeans import dequantize_kmeans_weight, kmeans_quantize_weight
 from efflib.quantization.linear import (
     affine_parameters,
+    dequantize,
     dequantize_weight,
     fake_quantize,
+    from_groups,
+    quantize,
     quantize_weight,
+    to_groups,
 )
 from efflib.quantization.ptq import quantize_model
 from efflib.quantization.size import codebook_bits, quantizable_linears, weight_bits
@@ -25,7 +29,12 @@ from efflib.zoo.evaluation import held_out_segments, token_losses
 TOKENS, CONTEXT = 4096, 256  # held-out tokens in 16 slices, disjoint windows: as in the lab
 WIDTHS = (8, 4, 3, 2)
 GRANULARITIES = {"tensor": "tensor", "channel": "channel", "G = 64": 64, "G = 32": 32, "G = 16": 16}
-METHODS = {"linear": tuple(GRANULARITIES), "k-means": ("tensor", "channel", "G = 32")}
+METHODS = {
+    "linear": tuple(GRANULARITIES),
+    "clipped": tuple(GRANULARITIES),
+    "k-means": ("tensor", "channel", "G = 32"),
+}
+FRACTIONS = torch.linspace(0.2, 1, 9)  # of min..max, that a clipped grid may span
 WRITERS = (16, 4, 3, 2)  # bits of the models that write, per channel
 STEPS = 150  # of training through the rounding, see train_layer
 
@@ -40,6 +49,39 @@ def error_of_mean(x: Tensor) -> float:
     return x.std().item() / math.sqrt(len(x))
 
 
+def clipped_grid(groups: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Scale and zero point [R, 1] of each row, on the range with least squared error."""
+    lo, hi = groups.aminmax(dim=1, keepdim=True)
+    tried = [affine_parameters(f * lo, f * hi, bits, symmetric=False) for f in FRACTIONS]
+    made = (dequantize(quantize(groups, s, z, bits, False), s, z) for s, z in tried)
+    best = torch.stack([(each - groups).square().sum(dim=1) for each in made]).argmin(dim=0)  # [R]
+    scale, zero = (torch.stack(parts) for parts in zip(*tried, strict=True))  # [FRACTIONS, R, 1]
+    return scale[best, torch.arange(len(best))], zero[best, torch.arange(len(best))]
+
+
+def clipped_weight(w: Tensor, bits: int, granularity: str | int) -> Tensor:
+    """w [N, K] on clipped grids, one for each group of the granularity."""
+    groups = to_groups(w, granularity)  # [R, n_groups, G]
+    rows = groups.flatten(0, 1)
+    scale, zero = clipped_grid(rows, bits)
+    w_hat = dequantize(quantize(rows, scale, zero, bits, symmetric=False), scale, zero)
+    return from_groups(w_hat.view_as(groups), w.shape)
+
+
+def made_by(
+    method: str, model: nn.Module, bits: int, granularity: str | int
+) -> tuple[nn.Module, int]:
+    """(quantized copy of the model, its size in bits); clipping costs none."""
+    if method != "clipped":
+        return quantize_model(model, bits, granularity, method=method.replace("-", ""))
+    quantized, total = quantize_model(model, bits, granularity)
+    copies = quantizable_linears(quantized)
+    for name, layer in quantizable_linears(model).items():
+        made = clipped_weight(layer.weight.detach(), bits, granularity)
+        copies[name].weight.data.copy_(made)
+    return quantized, total
+
+
 def sweep(model: nn.Module) -> list[pareto.Point]:
     """Total bits per parameter and perplexity of every setting; prints a line for each.
 
@@ -49,8 +91,7 @@ def sweep(model: nn.Module) -> list[pareto.Point]:
     for method, names in METHODS.items():
         for bits in WIDTHS:
             for name in names:
-                key = method.replace("-", "")
-                quantized, total = quantize_model(model, bits, GRANULARITIES[name], method=key)
+                quantized, total = made_by(method, model, bits, GRANULARITIES[name])
                 after, size = losses(quantized), total / parameters
                 cost, spread = after.mean().exp().item(), error_of_mean(after - before)
                 points.append(pareto.Point(method, name, bits, size, cost, cost * spread))
@@ -84,11 +125,15 @@ def steps_of(w: Tensor, bits: int) -> dict[tuple[str, str], tuple[float, float]]
         return (w_hat - w).square().mean().item(), weight_bits(w.shape, bits, g, False)
 
     made = {name: linear(bits, g) for name, g in GRANULARITIES.items()}
+    for name, of in (("clipped", "channel"), ("clipped ", "tensor")):  # two columns of one name
+        error = (clipped_weight(w, bits, of) - w).square().mean().item()
+        made[name] = error, made[of][1]
     w_hat = dequantize_kmeans_weight(kmeans_quantize_weight(w, bits, "tensor"))
     error = (w_hat - w).square().mean().item()
     made["k-means"] = error, codebook_bits(w.shape, bits, "tensor")
     made["+ 1 bit"] = linear(bits + 1, "channel")
-    pairs = [*pairwise(GRANULARITIES), ("channel", "+ 1 bit"), ("tensor", "k-means")]
+    pairs = [*pairwise(GRANULARITIES), ("channel", "+ 1 bit"), ("channel", "clipped")]
+    pairs += [("tensor", "clipped "), ("clipped ", "k-means")]
     return {
         (a, b): (math.log(made[a][0] / made[b][0], 4), (made[b][1] - made[a][1]) / w.numel())
         for a, b in pairs
@@ -117,16 +162,20 @@ def inputs_of(model: nn.Module, layer: nn.Linear, ids: Tensor) -> Tensor:
     return seen[0].flatten(0, -2)
 
 
-def train_layer(model: nn.Module, layer: nn.Linear, rate: float) -> tuple[float, float]:
+def train_layer(
+    model: nn.Module, layer: nn.Linear, rate: float, clipped: bool = False
+) -> tuple[float, float]:
     """Relative output error of a layer at 2 bits per channel: rounded, and trained on its outputs.
 
     It learns on training text and is measured on held-out text.  rate: learning rate at the start,
-    in standard deviations of the weight.
+    in standard deviations of the weight; clipped: on clipped grids, else from min to max.
     """
     w = layer.weight.detach()
     learn = inputs_of(model, layer, zoo.calibration("code", n=8, length=128))
     other = inputs_of(model, layer, held_out_segments("code", TOKENS)[:4])
     scale, zero = affine_parameters(*w.aminmax(dim=1, keepdim=True), 2, symmetric=False)
+    if clipped:
+        scale, zero = clipped_grid(w, 2)
 
     def error(v: Tensor, x: Tensor) -> Tensor:
         v_hat = fake_quantize(v, scale, zero, 2, symmetric=False)

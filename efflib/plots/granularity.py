@@ -18,13 +18,13 @@ def _draw(ax, worth: Steps, prices: Steps) -> None:
     for x, (step, dots) in enumerate(worth.items()):
         # side by side in order of size, so that no dot hides another one
         spots = [x - 0.25 + 0.5 * i / max(len(dots) - 1, 1) for i in range(len(dots))]
-        label = "worth, a dot for each weight" if x == 0 else None
+        label = "worth, a dot for each weight matrix" if x == 0 else None
         ax.plot(spots, sorted(dots), "o", color=BLUE, markersize=3, label=label)
         price = sum(prices[step]) / len(prices[step])
         label = "price, their mean" if x == 0 else None
         ax.hlines(price, x - 0.4, x + 0.4, color=ORANGE, linewidth=2.5, label=label)
-    ax.set_xticks(range(len(worth)), [f"{a}\n\u2192 {b}" for a, b in worth], fontsize=8)
-    ax.set_ylim(bottom=0)
+    ax.set_xticks(range(len(worth)), [f"{a}\n\u2193\n{b}" for a, b in worth], fontsize=8)
+    ax.set_ylim(bottom=min(0, 1.2 * min(map(min, worth.values()))))
 
 
 def paying(worth: Steps, prices: Steps, step: tuple[str, str]) -> int:
@@ -36,7 +36,7 @@ def worth(worth: dict[int, Steps], prices: dict[int, Steps]) -> tuple[Figure, st
     """(figure, alt text), a panel for each width of the codes at the start.
 
     worth: {bits: {(from, to): [bits a weight, for each weight matrix]}}; prices: likewise.
-    A dot above the line is a weight for which that step pays.
+    A dot above the line is a weight matrix for which that step pays.
     """
     fig, axes = figure(columns=len(worth), width=5.2 * len(worth), height=3.8)
     always, alt = None, []

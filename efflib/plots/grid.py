@@ -158,7 +158,9 @@ def with_outlier(w: Tensor, w_hats: dict[str, Tensor], ratio: float) -> tuple[Fi
     most = 1.5 * w.abs().max()
     near = {name: w_hat[w_hat.abs() <= most] for name, w_hat in w_hats.items()}
     counts = " and ".join(f"{len(near[name].unique())} ({name})" for name in near)
-    title = f"One outlier (far outside, not shown): all other errors {ratio:.1f} times as large"
+    title = (
+        f"One outlier (far outside, not shown): mean error of the rest {ratio:.1f} times as large"
+    )
     alt = (
         "Histograms of the same bell-shaped weights with the levels of their grids as vertical "
         f"lines. Of the levels, {counts} fall into the range of the weights."

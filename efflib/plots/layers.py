@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from efflib.plots import style
@@ -50,9 +51,19 @@ def one_at_a_time(
     return fig
 
 
-def of_a_model(rise: dict[str, float], spread: dict[str, float], worst: str) -> tuple[Figure, str]:
+def as_bad(rise: dict[str, float], spread: dict[str, float]) -> list[str]:
+    """The worst layer first, then those that are not surely better: less than two uncertainties."""
+    first, *others = sorted(rise, key=rise.get, reverse=True)
+    off = {n: 2 * math.hypot(spread[first], spread[n]) for n in others}
+    return [first, *(n for n in others if rise[first] - rise[n] < off[n])]
+
+
+def of_a_model(rise: dict[str, float], spread: dict[str, float]) -> tuple[Figure, str]:
     """(figure, alt text): how much the loss rises, in nats, if one layer alone is quantized."""
-    title = f"Quantized alone, {worst.removeprefix('model.')} hurts most"
+    worst, *near = [name.removeprefix("model.") for name in as_bad(rise, spread)]
+    title = f"Quantized alone, {worst} hurts most"
+    if near:
+        title += f", {len(near)} more not surely less"
     fig = one_at_a_time(rise, title, "loss above that of fp16, nats", spread)
     order = sorted(rise, key=rise.get, reverse=True)[:5]
     alt = "A bar for each layer; the largest: " + ", ".join(f"{n} {rise[n]:.3f}" for n in order)

@@ -195,7 +195,8 @@ def tradeoff(
     if near:
         _zoom(axes[1], points, reference[1])
     fig.draw_without_rendering()  # the layout is settled: distances in pixels can be told
-    _label(axes[0], points, every, ceiling)
+    # what the second panel shows is labelled there: in the first one it lies too close
+    _label(axes[0], [p for p in points if not near or p.cost > ZOOM * reference[1]], every, ceiling)
     for ax in axes[1:]:
         _label(ax, [p for p in points if p.cost <= ZOOM * reference[1]], every, ceiling)
     style.title(fig, title)
@@ -225,7 +226,8 @@ def of_a_model(
     fig = tradeoff(
         points,
         f"Smallest within 10 % of fp16: {best.bits} bits, {best.method}, {best.granularity} "
-        f"({best.size:.1f} bits a parameter)",
+        f"({best.size:.1f} bits a parameter, {best.cost:.2f} \u00b1 {best.spread:.2f}; "
+        f"10 % is {1.1 * reference[1]:.2f})",
         "total bits per parameter: codes, scales, tables; the rest in 16 bits",
         "perplexity on held-out code",
         reference=reference,

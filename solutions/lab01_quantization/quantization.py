@@ -8,8 +8,8 @@
 # **The question.** One model, asked four times to go on with the same function. Nothing was
 # changed but the number of bits of a weight. With 2 bits, equally spaced levels and one scale per
 # row, it is ruined; and yet there are several ways out at nearly the same size: a finer code, a
-# scale for every few weights, levels in better places. All of them cost bits. **If you have a few
-# bits to spend, do you buy finer codes, more scales, or levels in better places?**
+# scale for every few weights, levels in better places. **If you have a few bits to spend, do you
+# buy finer codes, more scales, or levels in better places? And what helps without any?**
 #
 # At the end you answer this for this model, with numbers that you measured. The answer is graded.
 
@@ -320,8 +320,7 @@ lab.check("ex2")
 # **The usual errors.** What belongs to a row is broadcast along a column: where T = N, torch does
 # not complain. Or something becomes a float on the way, and float32 keeps 24 bits.
 # </details>
-
-# %% [markdown]
+#
 # **Reveal.** Your functions on a real weight: as trained, and with the outlier of the prediction.
 # Then as a layer of integers: its real inputs, 8 bits, a grid per token; the product by torch's
 # integer kernel, which takes int8 codes and adds up in int32. The sums of codes cost next to
@@ -555,16 +554,21 @@ lab.check("ex4")
 # **The usual error.** The codes that are returned are from before the last update. Or an empty
 # centroid becomes 0 / 0 = NaN, and from then on everything does.
 # </details>
-
-# %% [markdown]
-# **Reveal.** First one weight: error against *total* bits. `kmeans_weight` runs your exercise 4 on
-# a whole weight. Then all weights of the model, one step at a time: from a scale per tensor to one
-# per row, from there to groups of 64, and so on. A bit of a fine grid divides the squared error by
-# 4, so $\log_4$ of the improvement is what a step is *worth* in bits. It *costs* the bits that it
-# adds to a weight.
 #
-# **Then write one sentence:** which purchases are worth their price for nearly all weights, and
-# which for a few?
+# **Reveal.** A codebook differs from a linear grid in two ways: its levels are not equally spaced,
+# and the outermost ones do not stand at the smallest and the largest weight, so these two are
+# *clipped*. Which of the two helps? The control is a linear grid that may clip: `clipped_grid`
+# tries nine ranges from 0.2 to 1 times min..max and keeps the one with the least squared error. A
+# scale and a zero point have to be stored in any case, so clipping costs no bits.
+#
+# First one weight: error against *total* bits. `kmeans_weight` runs your exercise 4 on a whole
+# weight. Then all weights of the model, one step at a time: from a scale per tensor to one per row,
+# from there to groups of 64, and so on; and from min..max to a clipped range, from there to a
+# codebook. A bit of a fine grid divides the squared error by 4, so $\log_4$ of the improvement is
+# what a step is *worth* in bits. It *costs* the bits that it adds to a weight.
+#
+# **Then write one sentence:** which steps are worth their price for nearly all weights, and which
+# for a few?
 #
 # *Your sentence:*
 
@@ -573,6 +577,24 @@ lab.check("ex4")
 kinds = {"tensor": "tensor", "channel": "channel", "G = 64": 64, "G = 32": 32, "G = 16": 16}
 
 
+def clipped_grid(groups: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Scale and zero point [R, 1] of each row: of nine ranges the one with least squared error."""
+    lo, hi = groups.aminmax(dim=1, keepdim=True)
+    tried = [affine_parameters(f * lo, f * hi, bits, False) for f in torch.linspace(0.2, 1, 9)]
+    made = (dequantize(quantize(groups, s, z, bits, False), s, z) for s, z in tried)
+    best = torch.stack([(each - groups).square().sum(dim=1) for each in made]).argmin(dim=0)  # [R]
+    scale, zero = (torch.stack(parts) for parts in zip(*tried, strict=True))  # [9, R, 1]
+    return scale[best, torch.arange(len(best))], zero[best, torch.arange(len(best))]
+
+
+def clipped_weight(w: Tensor, bits: int, kind: str) -> Tensor:
+    """w [N, K] on clipped grids: one for the tensor or one for each row (channel)."""
+    groups = w if kind == "channel" else w.reshape(1, -1)
+    scale, zero = clipped_grid(groups, bits)
+    return dequantize(quantize(groups, scale, zero, bits, False), scale, zero).view_as(w)
+
+
+# %% tags=["demo"]
 def kmeans_weight(w: Tensor, bits: int, iterations: int = 15, every: int = 1) -> Tensor:
     """w [N, K] with one codebook, fitted to every `every`-th weight."""
     codebook, _ = kmeans_codebook(w.flatten()[::every].clone(), bits, iterations)
@@ -585,6 +607,8 @@ def settings(w: Tensor, bits: int) -> dict[tuple[str, str], tuple[Tensor, int]]:
     for kind, g in kinds.items():
         total = weight_bits(w.shape, bits, g, symmetric=False)
         made["linear", kind] = quantize_weight(w, bits, g, symmetric=False), total
+        if kind in ("tensor", "channel"):
+            made["clipped", kind] = clipped_weight(w, bits, kind), total
     made["k-means", "tensor"] = kmeans_weight(w, bits), w.numel() * bits + 2**bits * 16
     return made
 
@@ -609,14 +633,16 @@ def draw(bits: int, granularity: str):
 explorer.explorer(draw, {"bits": [2, 3, 4, 8], "granularity": list(kinds)})
 
 # %% tags=["demo"]
-print("every second weight, at two widths: about 6 seconds")
-worth, prices = {2: {}, 4: {}}, {2: {}, 4: {}}
-for bits in (2, 4):
+# every second weight, at two widths: about 6 seconds
+worth, prices, wide = {2: {}, 4: {}}, {2: {}, 4: {}}, ("channel", "tensor")
+for bits, b in ((2, 3), (4, 5)):
     for v in (layer.weight.detach() for layer in list(linears.values())[::2]):
-        made, finer = settings(v, bits), settings(v, bits + 1)
+        made = settings(v, bits)
+        finer = quantize_weight(v, b, "channel", False), weight_bits(v.shape, b, "channel", False)
         steps = {(a, b): (made["linear", a], made["linear", b]) for a, b in pairwise(kinds)}
-        steps["channel", "+ 1 bit"] = made["linear", "channel"], finer["linear", "channel"]
-        steps["tensor", "k-means"] = made["linear", "tensor"], made["k-means", "tensor"]
+        steps["channel", "+ 1 bit"] = made["linear", "channel"], finer
+        steps |= {(a, "clipped"): (made["linear", a], made["clipped", a]) for a in wide}
+        steps["clipped", "k-means"] = made["clipped", "tensor"], made["k-means", "tensor"]
         for step, ((a_hat, a_bits), (b_hat, b_bits)) in steps.items():
             gain = math.log((a_hat - v).square().mean() / (b_hat - v).square().mean(), 4)
             worth[bits].setdefault(step, []).append(gain)
@@ -625,12 +651,16 @@ style.show(*granularity.worth(worth, prices))
 
 # %% [markdown]
 # **What the two pictures say together.** A scale per row costs a tenth of a bit or less and is
-# worth several times that. Groups of 64 after that are about worth their price. Each further
-# halving of $G$ doubles the number of scales, but the range of bell-shaped weights shrinks only
-# slowly with their number: so it costs more than it is worth, and the same bits are better spent on
-# finer codes. Groups are bought all the same, for two reasons. There is no code of 3.5 bits, and a
-# group *is* a size between two whole numbers of bits. And in a weight with outliers (dots far above
-# the others) a group keeps the damage to itself. Section 4 asks whether perplexity agrees.
+# worth several times that. A clipped range costs nothing. With 2 bits, where a step is wide, it is
+# worth half a bit and more, and most of what a codebook gains over a scale per tensor is this; with
+# 4 bits and a scale per row it is worth a tenth. (At 4 bits a codebook can even be worse than the
+# clipped grid: k-means starts at min..max, and 15 iterations end before its best place.) Groups of
+# 64 are about worth their price. Each further halving of $G$ doubles the number of scales, but the
+# range of bell-shaped weights shrinks only slowly with their number: so it costs more than it is
+# worth, and the same bits are better spent on finer codes. Groups are bought all the same, for two
+# reasons. There is no code of 3.5 bits, and a group *is* a size between two whole numbers of bits.
+# And in a weight with outliers (dots far above the others) a group keeps the damage to itself.
+# Section 4 asks whether perplexity agrees; it is not the squared error of weights.
 #
 # ## 3. Training through rounding, and the whole model
 #
@@ -673,7 +703,7 @@ lab.predict(
 #   by other ways are not its business.
 # - An `x` that needs no gradient gives the values alone.
 #
-# **Shapes** as in exercise 2. `x_hat`: shape of `x`, float32. The gradient has the dtype of `x`,
+# **Shapes** as in exercise 1. `x_hat`: shape of `x`, float32. The gradient has the dtype of `x`,
 # as autograd makes it.
 
 
@@ -710,8 +740,7 @@ lab.check("ex5")
 # **The usual error.** `x + (x_hat - x).detach()` alone passes the gradient everywhere. A weight
 # that is clipped is then pushed on and on, although its value no longer changes anything.
 # </details>
-
-# %% [markdown]
+#
 # **Reveal.** First one layer of the model at 2 bits, a scale per row. Plain rounding is the
 # simplest *post-training quantization* (PTQ). Then its weights are trained through the rounding to
 # give the layer's own outputs on training text, and measured on held-out text. This is *layer-wise*
@@ -719,34 +748,50 @@ lab.check("ex5")
 # (QAT) trains the whole network on its loss; the
 # [chapter](../../course/chapters/lab01_quantization.md) does that to a small model, as a figure.
 # The learning rate is small and falls to 0: a weight near a boundary else flips between two codes.
+# Beside it stand two controls: the clipped grid of section 2, which uses no data and trains
+# nothing, and training on that grid. And one layer is no evidence for all: look at three.
 #
 # Then the mask. Here the *outputs* of a layer are quantized, to 4 bits on a range that clips many
 # of them, and its weights are trained to bring the quantized outputs close to the true ones. A
-# clipped output cannot come closer whatever the weights do; its error is large and stays. Once with
-# your gradient, once with 1 everywhere.
+# clipped output cannot come closer whatever the weights do; its error is large and stays. There is
+# nothing to win here, since the weights are those that made the true outputs: watch what is lost.
+# Once with your gradient, once with 1 everywhere.
 #
 # **Then write one sentence:** why do weights that are not at fault move, when there is no mask?
 #
 # *Your sentence:*
 
 # %% tags=["demo"]
-layer = linears[f"model.layers.{model.config.num_hidden_layers // 2}.self_attn.o_proj"]
-learn_x = inputs_of(layer, zoo.calibration("code", n=8, length=128))  # training text
-other_x, w_layer = inputs_of(layer, text[:4]), layer.weight.detach()  # held-out text
-scale, zero = affine_parameters(*w_layer.aminmax(dim=1, keepdim=True), 2, symmetric=False)
+learn_ids = zoo.calibration("code", n=8, length=128)  # training text
 
 
-def output_error(v: Tensor, x: Tensor) -> Tensor:
-    """Squared error of the outputs with v at 2 bits, relative to the layer's own outputs."""
-    v_hat = fake_quantize(v, scale, zero, 2, symmetric=False)
-    return ((v_hat - w_layer) @ x.T).square().mean() / (w_layer @ x.T).square().mean()
+def two_bits(layer: nn.Linear, clipped: bool) -> tuple[float, float]:
+    """Relative output error on held-out text of a layer at 2 bits: rounded, and trained."""
+    learn_x, other_x, w = inputs_of(layer, learn_ids), inputs_of(layer, text[:4]), layer.weight
+    w, (lo, hi) = w.detach(), w.detach().aminmax(dim=1, keepdim=True)
+    scale, zero = clipped_grid(w, 2) if clipped else affine_parameters(lo, hi, 2, symmetric=False)
+
+    def error(v: Tensor, x: Tensor) -> Tensor:
+        v_hat = fake_quantize(v, scale, zero, 2, symmetric=False)
+        return ((v_hat - w) @ x.T).square().mean() / (w @ x.T).square().mean()
+
+    trained = w.clone().requires_grad_(True)
+    train(trained, lambda v: error(v, learn_x), steps=150, rate=0.003)
+    return error(w, other_x).item(), error(trained, other_x).item()
 
 
-trained = w_layer.clone().requires_grad_(True)
-train(trained, lambda v: output_error(v, learn_x), steps=150, rate=0.003)
-rounded, tuned = (output_error(v, other_x).item() for v in (w_layer, trained))
-found["training"] = 100 * tuned / rounded
-print(f"relative output error on other text: rounded {rounded:.3f}, trained {tuned:.3f}")
+# %% tags=["demo"]
+print("three layers, each trained twice: about 9 seconds\n")
+middle = model.config.num_hidden_layers // 2
+chosen = f"{middle}.self_attn.o_proj"
+print(f"{'output error, rounded = 100':30s}{'trained':>10s}{'clipped':>10s}{'both':>8s}")
+for place in (chosen, "0.self_attn.o_proj", f"{middle}.mlp.down_proj"):
+    rounded, tuned = two_bits(linears[f"model.layers.{place}"], clipped=False)
+    clipped, both = two_bits(linears[f"model.layers.{place}"], clipped=True)
+    left = [100 * error / rounded for error in (tuned, clipped, both)]
+    found.setdefault("trained", {})[place] = left
+    print(f"{place:30s}" + "".join(f"{p:{n}.0f}" for p, n in zip(left, (10, 10, 8), strict=True)))
+found["training"] = found["trained"][chosen][0]
 lab.reveal("training", found["training"])
 
 # %% tags=["demo"]
@@ -824,35 +869,37 @@ lab.check("ex6")
 # **The usual error.** `layer.weight = nn.Parameter(...)` cuts ties: the total then counts two
 # weights where there was one. Copying values *into* the parameter keeps them.
 # </details>
-
-# %% [markdown]
+#
 # ## 4. Your code in the live model
 #
-# Everything you wrote, in one plot: the five granularities of section 2 at 4, 3 and 2 bits, and
-# k-means codebooks. Sizes are totals of the whole model, so they hold the embedding in 16 bits as
-# well. The text and its slices are those of the baseline and of the
-# [chapter](../../course/chapters/lab01_quantization.md), whose table has more settings. For speed,
-# a codebook is fitted to every 8th weight here, so its perplexities differ a little from those of
-# the chapter; all others agree, but for a rare tie of the rounding.
+# Everything you wrote, in one plot: the five granularities of section 2 at 4, 3 and 2 bits, clipped
+# linear grids, and codebooks, one per tensor and at 2 bits also one per row. Sizes are totals of
+# the whole model, so they hold the embedding in 16 bits as well. The text and its slices are those
+# of the baseline and of the [chapter](../../course/chapters/lab01_quantization.md), whose table has
+# more settings. For speed, a codebook per tensor is fitted to every 8th weight here and one per row
+# takes 10 iterations, so their perplexities differ a little from those of the chapter; all others
+# agree, but for a rare tie of the rounding.
 #
 # A setting is on the *front* if no other one that is at most 0.01 bits a parameter larger is
 # better. The bars are the uncertainty of the difference from fp16: the spread over the slices,
 # divided by the root of their number.
 #
 # Below the plot stands what each purchase costs and gives, from one scale per tensor and from one
-# per row. Question 1 at the end asks you what to buy.
+# per row, the worst first. To compare two purchases, the bars are the wrong measure: both read the
+# same slices, and what counts is the spread of *their* difference. So each line says how much
+# better it is than the line above, with the uncertainty of that. "Better places" are three
+# purchases here: a clipped range keeps the spacing equal, a codebook clips *and* spaces freely, and
+# a clipped range with a scale per row is the control for both. Question 1 asks you what to buy.
 
 # %% tags=["demo"]
-measured = []
+measured, slices = [], {}
 
 
 def measure(method: str, kind: str, bits: int, quantized: nn.Module, total: int) -> None:
     """Adds a setting to `measured`: total bits a parameter, perplexity, its uncertainty."""
-    after = losses(quantized)
+    slices[method, kind, bits] = after = losses(quantized)
     cost, off = after.mean().exp().item(), (after - before).std().item() / math.sqrt(len(after))
     measured.append(pareto.Point(method, kind, bits, total / parameters, cost, cost * off))
-    print(f"{bits} bits, {method}, {kind}: {total / parameters:.2f} bits a parameter, ", end="")
-    print(f"perplexity {cost:.2f} ± {cost * off:.2f}")
 
 
 print("15 models, about 8 seconds")
@@ -862,19 +909,38 @@ for bits in (4, 3, 2):
 
 
 # %% tags=["demo"]
-def kmeans_model(bits: int) -> tuple[nn.Module, int]:
-    """The model with your codebook in each linear layer, and its total size in bits."""
-    quantized, total = copy.deepcopy(model), 16 * parameters
-    for name in linears:
-        weight = quantized.get_submodule(name).weight.detach()  # shares the layer's memory
-        total += weight.numel() * (bits - 16) + 2**bits * 16
-        weight.copy_(kmeans_weight(weight, bits, iterations=25, every=8))
+def clipped_model(bits: int, kind: str) -> tuple[nn.Module, int]:
+    """The model on clipped grids, and its total size in bits: that of the grids of min..max."""
+    quantized, total = quantize_model(model, bits, kind)
+    for name, layer in linears.items():
+        made = clipped_weight(layer.weight.detach(), bits, kind)
+        quantized.get_submodule(name).weight.data.copy_(made)
     return quantized, total
 
 
+print("7 models, about 6 seconds")
 for bits in (4, 3, 2):
-    measure("k-means", "tensor", bits, *kmeans_model(bits))
+    for kind in ("tensor", "channel"):
+        measure("clipped", kind, bits, *clipped_model(bits, kind))
 measure("linear", "channel", 8, *quantize_model(model, 8, "channel"))
+
+
+# %% tags=["demo"]
+def kmeans_model(bits: int, kind: str = "tensor") -> tuple[nn.Module, int]:
+    """The model with your codebooks, one for each layer or each row, and its total size in bits."""
+    quantized, total = copy.deepcopy(model), 16 * parameters
+    for name in linears:
+        weight = quantized.get_submodule(name).weight.detach()  # shares the layer's memory
+        sets, every, rounds = (weight, 1, 10) if kind == "channel" else (weight[None], 8, 25)
+        total += weight.numel() * (bits - 16) + len(sets) * 2**bits * 16
+        for values in sets:
+            values.copy_(kmeans_weight(values, bits, rounds, every))
+    return quantized, total
+
+
+print("4 models, about 8 seconds")
+for bits, kind in ((4, "tensor"), (3, "tensor"), (2, "tensor"), (2, "channel")):
+    measure("k-means", kind, bits, *kmeans_model(bits, kind))
 
 # %% tags=["demo", "fold"]
 best = pareto.front(measured)
@@ -884,29 +950,55 @@ at = {(p.method, p.granularity, p.bits): p for p in measured}
 style.show(*pareto.of_a_model(measured, p, (16, found["perplexity"])))
 
 
-def purchases(start: pareto.Point, finer: int) -> list[str]:
-    """What each way to spend bits costs and gives, from a linear setting."""
-    ways = {f"finer codes ({finer} bits)": at["linear", start.granularity, finer]}
-    if start.granularity == "tensor":
-        ways["a scale per row"] = at["linear", "channel", start.bits]
-    ways |= {f"a scale per group, {g}": at["linear", g, start.bits] for g in ("G = 64", "G = 16")}
-    ways["better places (k-means)"] = at["k-means", "tensor", start.bits]
-    lines = [f"{start.bits} bits per {start.granularity}, perplexity {start.cost:.1f}"]
+def gain(a: pareto.Point, b: pareto.Point) -> str:
+    """By how much the perplexity of b is below that of a, and the uncertainty of that."""
+    off = a.cost * slices[a[:3]] - b.cost * slices[b[:3]]
+    return f"{a.cost - b.cost:.2f} ± {off.std().item() / math.sqrt(len(off)):.2f}"
+
+
+def purchases(start: pareto.Point) -> list[str]:
+    """What each way to spend bits costs and gives, from a linear setting; the worst first."""
+    kind, b = start.granularity, start.bits
+    ways = {f"finer codes ({b + 1} bits)": at["linear", kind, b + 1]}
+    if kind == "tensor":
+        ways["a scale per row"] = at["linear", "channel", b]
+        ways["a scale per row, clipped"] = at["clipped", "channel", b]
+    ways |= {f"a scale per group, {g}": at["linear", g, b] for g in ("G = 64", "G = 16")}
+    ways["a clipped range"] = at["clipped", kind, b]
+    ways["a codebook per tensor"] = at["k-means", "tensor", b]
+    if b == 2:
+        ways["a codebook per row"] = at["k-means", "channel", b]
+    lines = [f"\n{f'{b} bits per {kind}':28s}{start.size:.2f}{start.cost:12.2f}"]
+    ways = dict(sorted(ways.items(), key=lambda way: -way[1].cost))
     return lines + [
-        f"  {name:28s}{p.size - start.size:+.2f} bits a parameter -> {p.cost:.2f} ± {p.spread:.2f}"
-        for name, p in ways.items()
+        f"  {name:25s}{p.size - start.size:+.2f}{p.cost:12.2f}     {gain(above, p)}"
+        for (name, p), above in zip(ways.items(), [start, *ways.values()], strict=False)
     ]
 
 
 found["answer"] = [
-    purchases(at["linear", kind, bits], bits + 1)
-    for kind in ("tensor", "channel")
-    for bits in (2, 3)
+    purchases(at["linear", kind, bits]) for kind in ("tensor", "channel") for bits in (2, 3)
 ]
-print("\n".join(line for part in found["answer"] for line in part))
+print(f"{'bits a parameter, added':34s}perplexity  better than the line above by", end="")
+print("\n".join(["", *(line for part in found["answer"] for line in part)]))
+rows = at["linear", "channel", 4], at["clipped", "channel", 4]
+print(f"\n4 bits per channel {rows[0].cost:.2f}, clipped {rows[1].cost:.2f}: {gain(*rows)} better")
+
+# %% [markdown]
+# **Three more looks.** *Which layers hurt most?* One layer at 2 bits per channel, all others as
+# they are, on shorter slices of the same text. Below the plot, on the same slices: what all do
+# together. It is more than the sum, because each layer then works on inputs that are wrong already.
+#
+# *What do the models write?* The most likely text goes round in circles even with 16 bits: greedy
+# decoding of a small model does. So count also how many of 30 drawn texts are Python. The ± is the
+# uncertainty of such a count; differences of one or two say nothing.
+#
+# *What does the file hold?* Groups of 32, written with your `pack_codes` and read back. The file is
+# larger than the formula by its header: for each tensor safetensors keeps a name, a dtype, a shape
+# and two offsets, as text, and a quantized weight is three tensors.
 
 # %% tags=["demo"]
-# which layer hurts most? all others stay as they are; about 5 seconds
+# about 5 seconds
 rise, spread, short = {}, {}, text[:, :64]
 start = evaluation.token_losses(model, short, context=64, stride=64).mean(dim=1)
 for name, layer in linears.items():
@@ -915,21 +1007,28 @@ for name, layer in linears.items():
     off = evaluation.token_losses(model, short, context=64, stride=64).mean(dim=1) - start
     layer.weight.data.copy_(kept)
     rise[name], spread[name] = off.mean().item(), off.std().item() / math.sqrt(len(off))
-everything = math.log(at["linear", "channel", 2].cost / found["perplexity"])
-found["worst"] = max(rise, key=rise.get)
-style.show(*layers.of_a_model(rise, spread, found["worst"]))
-print(f"one at a time, added up: {sum(rise.values()):.2f} nats; all at once: {everything:.2f}")
+ruined, _ = quantize_model(model, 2, "channel")
+together = evaluation.token_losses(ruined, short, context=64, stride=64).mean() - start.mean()
+style.show(*layers.of_a_model(rise, spread))
+found["worst"] = [(name, rise[name], spread[name]) for name in sorted(rise, key=rise.get)[:-4:-1]]
+print(f"one at a time, added up: {sum(rise.values()):.2f} nats; all at once: {together:.2f}")
 
 # %% tags=["demo"]
 prompt, found["parses"] = zoo.PROMPTS[4], {}
+
+
+def drawn_ones(k: int) -> str:
+    """k of 30, with its uncertainty: counted with one more of each kind, or 0 would be sure."""
+    return f"{k} ± {math.sqrt((k + 1) * (31 - k) / 32):.0f}"
+
+
 print("the most likely text, and how many of 30 drawn ones are Python; about 6 seconds")
 for bits in (16, 4, 3, 2):
     writer = model if bits == 16 else quantize_model(model, bits, "channel")[0]
     drawn = writing.continuations(writer, prompt, tokens=40, n=30, seed=0)
     found["parses"][bits] = sum(writing.parses(each, prompt) for each in drawn)
-    print(f"\n--- {bits} bits; of 30 drawn, {found['parses'][bits]} parse")
+    print(f"\n--- {bits} bits; of 30 drawn, {drawn_ones(found['parses'][bits])} parse")
     print(zoo.sample(writer, prompt, tokens=70).removeprefix(prompt))
-
 
 # %% tags=["demo"]
 from safetensors.torch import load_file, save_file
@@ -988,29 +1087,33 @@ for bits in (4, 3, 2):
 #
 # **Question 1, the question of this lab.** You have linear codes of 2 or 3 bits with one scale per
 # tensor or per row, and a few bits to spend. Do you buy finer codes, more scales, or levels in
-# better places? When do groups pay?
+# better places? When do groups pay? And how much of what a codebook gains has a linear grid with a
+# clipped range as well?
 # *Rubric:* each of the three purchases with what it costs in total bits and what it gives, from
-# your list (2); which comes first and which only in some cases, at equal size, with the uncertainty
-# taken into account (2); one price that no size shows (1).
+# your list (1); which comes first and which only in some cases, at equal size, with the uncertainty
+# of the difference taken into account (2); the codebook beside the clipped range, which costs
+# nothing, and where clipping does not help (1); one price that no size shows (1).
 
 # %% [markdown] written="w1"
-# From 2 bits per tensor (perplexity 1160) a scale per row costs 0.07 bits a parameter and gives 82,
-# a codebook per tensor costs less than 0.001 bits and gives 25, one bit more costs 0.87 bits and
-# gives 25 too. So levels in better places come first where bits are few, then a scale per row,
-# which is nearly free everywhere: at 3 bits per tensor it takes 25.4 to 13.4 for 0.07 bits. Groups
-# are no bargain: 3 bits in groups of 16 (5.72 bits, 12.1) lose against 4 bits per row (5.64 bits,
-# 11.7), far beyond the uncertainty of about 0.1. They pay where no whole number of bits fits: 3
-# bits in groups of 32 are the best linear setting between 3 and 4 bits per row, and in weights with
-# outliers. A codebook has another price: its codes are looked up and can no longer be multiplied as
-# integers.
+# From 2 bits per tensor (perplexity 1158) a scale per row costs 0.07 bits a parameter and gives 82,
+# one bit more costs 0.87 bits and gives 25. A clipped range costs nothing and gives 32, a codebook
+# per tensor next to nothing and 24.5: most of what the codebook gains, a linear grid has as well.
+# At 3 bits they give 14.0 and 13.0 from 25.4; clipped with a scale per row it is 13.2 for 0.07
+# bits, which is the codebook within the uncertainty (0.14 ± 0.13). So clipping comes first where a
+# step is wide; at 4 bits per row it does not help. Then a scale per row, which is nearly free.
+# Groups are no bargain: 3 bits in groups of 16 lose to 4 bits per row, which is smaller and better
+# by 0.41 ± 0.10. They pay where no whole number of bits fits, and in weights with outliers. The
+# codes of a codebook are looked up and can no longer be multiplied as integers; those of a clipped
+# grid can.
 
 # %% [markdown]
 # **Question 2.** The gradient of exercise 5 is not the derivative of the function. Why does
 # training with it work all the same, why must it be 0 where values are clipped, and what does
-# training cost compared with rounding alone?
+# training give and cost compared with a clipped grid that is not trained?
 # *Rubric:* what the true derivative is and what follows from it (1); what happens to the float
 # weights and to the codes during training, and why the estimate points in a useful direction (2);
-# what the mask prevents, with your result of section 3 (1); one cost or risk (1).
+# what the mask prevents, or what training added to clipping in your layers, with your numbers of
+# section 3 (1); one cost or risk (1).
 
 # %% [markdown] written="w2"
 # The true derivative of the staircase is 0 except at the jumps, where it does not exist: gradient
@@ -1018,10 +1121,12 @@ for bits in (4, 3, 2):
 # moves the float weights a little at every step; most codes stay, but small moves in the same
 # direction add up until a weight crosses a boundary and its code changes. The direction is useful
 # because over a whole step x_hat does rise with x, at an average slope of 1. So errors of several
-# weights can cancel in the output, which rounding each weight by itself cannot do: my layer kept 78
-# % of its error. A clipped value does not change, so a gradient for it promises what will not
-# happen: with 1 everywhere the large errors of clipped outputs drove the weights, and the loss
-# rose instead of staying where it was. It costs data, gradients and float copies of the weights.
+# weights can cancel in the output, which rounding each weight by itself cannot do: training left 7
+# % of the error in one of my layers, but 98 % in another, and there a clipped grid, with no data at
+# all, left 46 %. Training on the clipped grid left least or close to it everywhere. A clipped value
+# does not change, so a gradient for it promises what will not happen: with 1 everywhere the large
+# errors of clipped outputs drove the weights, and the loss rose instead of staying where it was.
+# Training costs data, gradients and float copies of the weights.
 
 # %% [markdown]
 # ## Open task (not graded)
@@ -1029,14 +1134,13 @@ for bits in (4, 3, 2):
 # **The best perplexity at 4.75 bits a parameter or less, everything counted.** The number to beat
 # is that of 3-bit codebooks per tensor. `my_model` returns a model and its total bits; the cell
 # measures it, and your best result goes into the report. Ideas: not every layer needs the same
-# bits, and you know which ones hurt; most of what is left in 16 bits is one matrix; a range smaller
-# than min..max clips a few weights and gives the others a finer grid; a codebook per row at 2 bits;
-# training.
+# bits, and you know which ones hurt; most of what is left in 16 bits is one matrix; clipped ranges
+# for rows and groups; codebooks per row; training on clipped grids.
 #
 # ## Stretch (not graded)
 #
-# - **Clip on purpose.** At 2 and 3 bits a range smaller than min..max can have less squared error:
-#   a few weights are clipped, the others get a finer grid. Search a factor of 0.4 to 1 per group.
+# - **Clip by the output.** At 4 bits per row clipping lowers the squared error of the weights and
+#   not the perplexity. Search the range by the error of the layer's outputs instead (`inputs_of`).
 # - **Flip-flop.** Set the learning rate of section 3 ten times as high. How many codes change in
 #   the last ten steps, and what does the error do?
 # - **Cheaper groups.** A scale of 8 bits, a zero point shared by a row: do groups of 16 pay then?
@@ -1079,16 +1183,21 @@ p, reference, control = (
     {k: at["linear", k, 2] for k in kinds},
 )
 takeaways = [
-    f"One outlier made the mean error of all other weights {found['outlier']:.1f} times as large.",
+    f"One outlier made the mean error of the other weights {found['outlier']:.1f} times as large.",
     f"3 bits in groups of 16 had {found['finer']:.1f} times the squared error of 4 bits per row.",
-    f"Training one layer through the rounding left {found['training']:.0f} % of its output error.",
+    "Output error left at 2 bits, in % of plain rounding (trained, clipped, both): "
+    + "; ".join(f"{k} {a:.0f}, {b:.0f}, {c:.0f}" for k, (a, b, c) in found["trained"].items()),
     f"Perplexity at 2 bits (fp16 {reference:.1f}): "
     + ", ".join(f"{kind} {point.cost:.1f}" for kind, point in control.items()),
-    f"Smallest within 10 % of fp16: {p.bits} bits, {p.method}, {p.granularity}; "
-    f"{p.size:.2f} bits a parameter in all, {16 / p.size:.1f} times smaller.",
+    f"One range for a tensor at 2 bits: min..max {control['tensor'].cost:.0f}, clipped "
+    f"{at['clipped', 'tensor', 2].cost:.1f}, codebook {at['k-means', 'tensor', 2].cost:.1f}.",
+    f"Smallest within 10 % of fp16 ({1.1 * reference:.2f}): {p.bits} bits, {p.method}, "
+    f"{p.granularity}, perplexity {p.cost:.2f} ± {p.spread:.2f}; {p.size:.2f} bits a parameter in "
+    f"all, {16 / p.size:.1f} times smaller.",
     "Drawn texts that are Python, of 30: "
-    + ", ".join(f"{n} at {bits} bits" for bits, n in found["parses"].items()),
-    f"The layer that hurts most at 2 bits: {found['worst']}.",
+    + ", ".join(f"{drawn_ones(n)} at {bits} bits" for bits, n in found["parses"].items()),
+    "The layers that hurt most at 2 bits, in nats: "
+    + ", ".join(f"{n.removeprefix('model.')} {a:.3f} ± {b:.3f}" for n, a, b in found["worst"]),
     f"Open task: {found['open']}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))

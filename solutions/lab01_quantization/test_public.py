@@ -101,7 +101,7 @@ def test_grid_by_hand(student, rng):
         scale, zero = grid(student, lo, hi, 2, symmetric, torch.int32)
         kind = "symmetric" if symmetric else "asymmetric"
         assert (scale.item(), zero.item()) == (s, z), (
-            f"{kind}: scale {scale.item():.6g} and zero {zero.item():g}, expected {s} and {z}"
+            f"{kind}: scale {scale.item():.9g} and zero {zero.item():.9g}, expected {s} and {z}"
         )
 
 

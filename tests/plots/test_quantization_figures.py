@@ -61,12 +61,19 @@ def test_a_weight_and_a_model_list_their_points_in_words():
 
 
 def test_bars_stand_by_kind_and_depth():
-    fig, alt = layers.of_a_model(RISE, dict.fromkeys(RISE, 0.01), "model.layers.1.mlp.down_proj")
+    fig, alt = layers.of_a_model(RISE, dict.fromkeys(RISE, 0.01))
     heights = [bar.get_height() for bar in fig.axes[0].patches]
     assert heights == [0.3, 0.2, 0.1, 0.9]  # up_proj of both layers, then down_proj
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["0", "1", "0", "1"]
     assert "layers.1.mlp.down_proj hurts most" in fig.get_suptitle()
     assert alt.index("layers.1.mlp.down_proj 0.900") < alt.index("layers.0.mlp.up_proj 0.300")
+
+
+def test_a_layer_within_the_uncertainty_is_named_beside_the_worst():
+    spread = dict.fromkeys(RISE, 0.25)  # two uncertainties of a difference are 0.71
+    fig, _ = layers.of_a_model(RISE, spread)
+    assert "hurts most, 2 more not surely less" in fig.get_suptitle().replace("\n", " ")
+    assert "surely" not in layers.of_a_model(RISE, dict.fromkeys(RISE, 0.01))[0].get_suptitle()
 
 
 def test_a_step_pays_where_it_is_worth_more_than_it_costs():
@@ -76,7 +83,7 @@ def test_a_step_pays_where_it_is_worth_more_than_it_costs():
     fig, alt = granularity.worth(worth, prices)
     assert fig.get_suptitle() == "Worth its price for every weight: b \u2192 c"
     assert "2 bits, a to b: pays for 1 weights" in alt
-    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["a\n\u2192 b", "b\n\u2192 c"]
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["a\n\u2193\nb", "b\n\u2193\nc"]
 
 
 def test_what_stands_beside_levels_is_cut_to_its_place():
