@@ -936,11 +936,10 @@ for label, which in (("not smoothed", model), ("smoothed", smoothed), ("control"
 # More is lost in `o_proj` and `down_proj`, which no norm feeds, and there the control loses as
 # much.
 #
-# **Shifting** at least halves a channel that keeps to one side, as in OPT-66B. Ours lean to one
-# side in layer 0 (the second figure of section 1); behind it they change their sign, the middle of
-# their range is not far from 0, and most of the damage stays. If an outlier were a constant,
-# shifting alone would repair it completely, and at no cost in $W$: that is why we use outliers that
-# vary.
+# **Shifting** at least halves a channel that keeps to one side, as in OPT-66B. Ours change their
+# sign from token to token (the second figure of section 1), so that the middle of their range is
+# not far from 0, and most of the damage stays. If an outlier were a constant, shifting alone would
+# repair it completely, and at no cost in $W$: that is why we use outliers that vary.
 #
 # **The three levels of the paper.** From O1 to O3 the scale of the activations gets cheaper to
 # find: per token as it comes, per tensor as it comes, or fixed by calibration. Beside them: the
