@@ -125,17 +125,20 @@ def steps_of(w: Tensor, bits: int) -> dict[tuple[str, str], tuple[float, float]]
         return (w_hat - w).square().mean().item(), weight_bits(w.shape, bits, g, False)
 
     made = {name: linear(bits, g) for name, g in GRANULARITIES.items()}
-    for name, of in (("clipped", "channel"), ("clipped ", "tensor")):  # two columns of one name
+    for of in ("channel", "tensor"):
         error = (clipped_weight(w, bits, of) - w).square().mean().item()
-        made[name] = error, made[of][1]
+        made[f"{of}, clipped"] = error, made[of][1]
     w_hat = dequantize_kmeans_weight(kmeans_quantize_weight(w, bits, "tensor"))
     error = (w_hat - w).square().mean().item()
     made["k-means"] = error, codebook_bits(w.shape, bits, "tensor")
     made["+ 1 bit"] = linear(bits + 1, "channel")
-    pairs = [*pairwise(GRANULARITIES), ("channel", "+ 1 bit"), ("channel", "clipped")]
-    pairs += [("tensor", "clipped "), ("clipped ", "k-means")]
+    pairs = [*pairwise(GRANULARITIES), ("channel", "+ 1 bit"), ("channel", "channel, clipped")]
+    pairs += [("tensor", "tensor, clipped"), ("tensor, clipped", "k-means")]
     return {
-        (a, b): (math.log(made[a][0] / made[b][0], 4), (made[b][1] - made[a][1]) / w.numel())
+        (a.split(", ")[-1], b.split(", ")[-1]): (
+            math.log(made[a][0] / made[b][0], 4),
+            (made[b][1] - made[a][1]) / w.numel(),
+        )
         for a, b in pairs
     }
 

@@ -72,7 +72,7 @@ def ask(prediction: Prediction) -> None:
 
 
 def text_of(prediction: Prediction) -> str:
-    how = f"lab.answer({prediction.key!r}, 5) for 5 {prediction.unit}"
+    how = f"lab.answer({prediction.key!r}, x) for x {prediction.unit}"
     if prediction.options or not prediction.unit:
         how = f"lab.answer({prediction.key!r}, your answer)"
     lines = [f"Predict: {prediction.question}", *(f"  - {o}" for o in prediction.options)]

@@ -10,6 +10,7 @@ from efflib.plots.style import BLUE, ORANGE, figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NEXT_TO = "\u00a0"  # a space at which no line is broken
 Steps = dict[tuple[str, str], list[float]]  # (from, to): a number for each weight matrix
 
 
@@ -49,6 +50,8 @@ def worth(worth: dict[int, Steps], prices: dict[int, Steps]) -> tuple[Figure, st
         always = full if always is None else always & full
     axes[0].set_ylabel("bits a weight")
     axes[0].legend(frameon=False, fontsize=8, loc="upper left")
-    names = ", ".join(f"{a} \u2192 {b}" for a, b in worth[bits] if (a, b) in always)
+    names = ", ".join(
+        f"{a} \u2192 {b}".replace(" ", NEXT_TO) for a, b in worth[bits] if (a, b) in always
+    )
     style.title(fig, f"Worth its price for every weight: {names or 'nothing'}")
     return fig, "Bits that each step is worth, against its price. " + "; ".join(alt)

@@ -29,6 +29,11 @@ def codes_of(bits, symmetric):
     return (-top, top) if symmetric else (0, 2**bits - 1)
 
 
+def many(n, word):
+    """'1 bit', '2 bits'."""
+    return f"{n} {word}" + "s" * (n != 1)
+
+
 def levels(values):
     return torch.unique(values).numel()
 
@@ -69,7 +74,7 @@ def expect_grid(value, shape, bits, symmetric, dtype=None):
     )
     qmin, qmax = (0, 0) if symmetric else codes_of(bits, False)
     assert ((zero >= qmin) & (zero <= qmax)).all(), (
-        f"{bits} bits, symmetric={symmetric}: zero must lie in {qmin}..{qmax}, "
+        f"{many(bits, 'bit')}, symmetric={symmetric}: zero must lie in {qmin}..{qmax}, "
         f"got {zero.flatten().tolist()}"
     )
     return scale.double(), zero.double()
@@ -82,10 +87,12 @@ def expect_fits(scale, zero, lo, hi, bits, what):
     """
     qmin, qmax = codes_of(bits, False)
     lo, hi = lo.double(), hi.double()
-    expect_close(scale, (hi - lo) / qmax, what=f"scale of {what}, {bits} bits", rtol=SCALE)
+    expect_close(scale, (hi - lo) / qmax, what=f"scale of {what}, {many(bits, 'bit')}", rtol=SCALE)
     outside = torch.maximum(scale * (qmin - zero) - lo, hi - scale * (qmax - zero)) / scale
     # 1e-3: z may be rounded from -lo / s, qmin - lo / s or qmax - hi / s, all of them up to 255
-    expect_at_most(outside, 0.5 + CLEAR, f"{what}, {bits} bits: steps from an end to the grid")
+    expect_at_most(
+        outside, 0.5 + CLEAR, f"{what}, {many(bits, 'bit')}: steps from an end to the grid"
+    )
 
 
 @exercise(
@@ -118,7 +125,7 @@ def test_symmetric_range(student, rng):
     for bits in (2, 4, 8):
         scale, _ = grid(student, lo, hi, bits, True)
         right = torch.maximum(lo.abs(), hi.abs()).double() / codes_of(bits, True)[1]
-        expect_close(scale, right, what=f"scale at {bits} bits", rtol=SCALE)
+        expect_close(scale, right, what=f"scale at {many(bits, 'bit')}", rtol=SCALE)
 
 
 @exercise(
@@ -138,7 +145,8 @@ def test_asymmetric_range(student, rng):
         scale, zero = grid(student, *one_side, bits, False)
         expected = [0, 2**bits - 1, 0]
         assert zero.tolist() == expected, (
-            f"{bits} bits, ranges 2..6, -6..-2 and 3..3: zero is {zero.tolist()}, not {expected}"
+            f"{many(bits, 'bit')}, ranges 2..6, -6..-2 and 3..3: zero is {zero.tolist()}, "
+            f"not {expected}"
         )
         low, high = one_side[0].clamp(max=0), one_side[1].clamp(min=0)
         expect_fits(scale, zero, low, high, bits, "ranges 2..6, -6..-2, 3..3")
@@ -183,7 +191,7 @@ def test_bfloat16_and_missing_widths(student, rng):
             lambda bits=bits, symmetric=symmetric: student.affine_parameters(
                 lo, hi, bits=bits, symmetric=symmetric
             ),
-            f"{bits} bits, symmetric={symmetric}",
+            f"{many(bits, 'bit')}, symmetric={symmetric}",
         )
 
 
@@ -270,7 +278,7 @@ def test_error_is_half_a_step(student, rng):
         codes = encode(student, x, scale, zero, bits, symmetric)
         x_hat = decode(student, codes, scale, zero)
         errors = (x_hat - x).abs() / 0.03
-        what = f"{bits} bits, s = 0.03, z = {z}: |x_hat - x| in steps"
+        what = f"{many(bits, 'bit')}, s = 0.03, z = {z}: |x_hat - x| in steps"
         expect_at_most(errors, 0.5 + CLEAR, what)
 
 
@@ -288,8 +296,8 @@ def test_clipping(student, rng):
             codes = encode(student, x, torch.tensor(0.1), zero, bits, symmetric).tolist()
             right = [codes_of(bits, symmetric)[end]] * 4
             assert codes == right, (
-                f"{bits} bits, symmetric={symmetric}, s = 0.1: the codes of {x.tolist()} are "
-                f"{codes}, expected {right}"
+                f"{many(bits, 'bit')}, symmetric={symmetric}, s = 0.1: the codes of {x.tolist()} "
+                f"are {codes}, expected {right}"
             )
 
 
@@ -308,7 +316,7 @@ def test_ties_go_to_even(student, rng):
         steps = torch.arange(qmin - z - 4, qmax - z + 4) + 0.5
         zero = torch.tensor(z, dtype=torch.int32)
         codes = encode(student, steps * 0.25, torch.tensor(0.25), zero, bits, symmetric)
-        what = f"{bits} bits, symmetric={symmetric}, codes of x = s (k + 0.5)"
+        what = f"{many(bits, 'bit')}, symmetric={symmetric}, codes of x = s (k + 0.5)"
         expect_close(codes.double(), (steps.double().round() + z).clamp(qmin, qmax), what=what)
 
 
@@ -430,7 +438,7 @@ def test_product_by_definition(student, rng):
     for t, n, k in ((5, 3, 7), (4, 4, 6), (4, 4, 4)):
         drawn = drawn_codes(rng, t, n, k)
         value = student.integer_product(**sums_of(*drawn))
-        expect_product(value, drawn, f"T = {t}, N = {n}, K = {k}: the sums")
+        expect_product(value, drawn, f"T = {t}, N = {n}, K = {k}: a sum")
 
 
 @exercise(
@@ -447,7 +455,7 @@ def test_codes_may_be_shifted(student, rng):
     for a, b in ((0, 0), (-128, -128), (-128, 0), (0, 10)):
         drawn = x_codes + a, w_codes + b, x_zero + a, w_zero + b
         value = student.integer_product(**sums_of(*drawn))
-        expect_product(value, drawn, f"codes and zero points moved by {a} and {b}: the sums")
+        expect_product(value, drawn, f"codes and zero points moved by {a} and {b}: a sum")
 
 
 @exercise(
@@ -460,7 +468,7 @@ def test_large_sums_are_exact(student, rng):
     drawn = drawn_codes(rng, 3, 5, 4099, lo=200)
     drawn[2], drawn[3] = torch.tensor([0, 1, 13]), torch.tensor([7, 0, 2, 255, 129])
     value = student.integer_product(**sums_of(*drawn))
-    expect_product(value, drawn, "K = 4099, codes from 200 to 255: the sums")
+    expect_product(value, drawn, "K = 4099, codes from 200 to 255: a sum")
 
 
 @exercise(
@@ -476,7 +484,7 @@ def test_product_of_each_call(student, rng):
     values = student.drive(drive_products, *([s[n] for n in names] for s in sums), 6)
     expect_tuple(values, (object, object), "drive_products")
     for i, value in enumerate(values):
-        expect_product(value, both[i], f"call {i + 1}: the sums")
+        expect_product(value, both[i], f"call {i + 1}: a sum")
 
 
 def drive_products(student, first, second, k):
@@ -507,7 +515,7 @@ def groups_of(w, granularity):
 def expect_grids(w_hat, w, bits, granularity, symmetric, what=""):
     """Each group holds at most as many values as there are codes, and errs by half a step."""
     qmin, qmax = codes_of(bits, symmetric)
-    name = f"{what}{bits} bits, granularity {granularity!r}, symmetric={symmetric}"
+    name = f"{what}{many(bits, 'bit')}, granularity {granularity!r}, symmetric={symmetric}"
     for g, g_hat in zip(groups_of(w, granularity), groups_of(w_hat, granularity), strict=True):
         g = g.double()
         width = 2 * g.abs().max() if symmetric else g.max().clamp(min=0) - g.min().clamp(max=0)
@@ -579,8 +587,8 @@ def test_bits_by_hand(student, rng):
         total = student.weight_bits(shape, bits=bits, granularity=granularity, symmetric=symmetric)
         assert type(total) is int, f"weight_bits returned {type(total).__name__}, not int"
         assert total == expected, (
-            f"{list(shape)}, {bits} bits, granularity {granularity!r}, symmetric={symmetric}: "
-            f"{total} bits, expected {expected}"
+            f"{list(shape)}, {many(bits, 'bit')}, granularity {granularity!r}, "
+            f"symmetric={symmetric}: {total} bits, expected {expected}"
         )
 
 
@@ -648,7 +656,9 @@ def expect_packed(packed, codes, bits, what):
     expect_tensor(packed, "pack_codes(...)", torch.uint8, (length,))
     digits = "".join(f"{code:0{bits}b}"[::-1] for code in codes.flatten().tolist())
     right = [int(digits[i : i + 8][::-1], 2) for i in range(0, len(digits), 8)]
-    expect_close(packed, torch.tensor(right, dtype=torch.uint8), what=f"{what}, {bits} bits: bytes")
+    expect_close(
+        packed, torch.tensor(right, dtype=torch.uint8), what=f"{what}, {many(bits, 'bit')}: bytes"
+    )
 
 
 @exercise(
@@ -664,7 +674,9 @@ def test_packing_by_hand(student, rng):
     for bits, right in ((2, [57]), (3, [209, 0]), (4, [33, 3]), (8, [1, 2, 3])):
         packed = student.pack_codes(codes, bits)
         expect_tensor(packed, "pack_codes(...)", torch.uint8)
-        assert packed.tolist() == right, f"{bits} bits: bytes {packed.tolist()}, expected {right}"
+        assert packed.tolist() == right, (
+            f"{many(bits, 'bit')}: bytes {packed.tolist()}, expected {right}"
+        )
 
 
 @exercise(
@@ -784,10 +796,15 @@ def test_lecture_example(student, rng):
     }
     for iterations, right in expected.items():
         codebook, codes = cluster(student, w, 2, iterations)
-        what, atol = f"codebook after {iterations} iterations", mean_error(w) + start_error(w)
+        what, atol = (
+            f"codebook after {many(iterations, 'iteration')}",
+            mean_error(w) + start_error(w),
+        )
         expect_close(codebook, torch.tensor(right).double(), what=what, atol=atol)
         codes_now = [[3, 0, 2, 1], [1, 1, 0, 3], [0, 3, 1, 0], [3, 1, 2, 2]]
-        assert codes.tolist() == codes_now, f"after {iterations} iterations: codes {codes.tolist()}"
+        assert codes.tolist() == codes_now, (
+            f"after {many(iterations, 'iteration')}: codes {codes.tolist()}"
+        )
 
 
 @exercise(
@@ -801,7 +818,7 @@ def test_codes_point_to_the_nearest(student, rng):
     for iterations in (1, 3, 30):
         codebook, codes = cluster(student, values, 3, iterations)
         assert levels(codes) >= 4, f"600 normal values use {levels(codes)} of 8 clusters"
-        expect_nearest(values, codebook, codes, f"after {iterations} iterations")
+        expect_nearest(values, codebook, codes, f"after {many(iterations, 'iteration')}")
 
 
 @exercise(
@@ -847,7 +864,7 @@ def test_centroids_without_values(student, rng):
         values = factor * torch.tensor(numbers)
         for iterations, expected in ((1, first), (5, last)):
             codebook, codes = cluster(student, values, 2, iterations)
-            what = f"{list(numbers)} times {factor:.3g}, {iterations} iterations: codebook"
+            what = f"{list(numbers)} times {factor:.3g}, {many(iterations, 'iteration')}: codebook"
             expected = factor * torch.tensor(expected, dtype=torch.float64)
             atol = mean_error(values) + start_error(values)
             expect_close(codebook, expected, what=what, atol=atol)
@@ -919,6 +936,14 @@ def drive_gradient(student, x, scale, zero, bits, symmetric, upstream):
     return y.detach(), x.grad
 
 
+def drive_without_gradient(student, x, scale, zero, bits, symmetric):
+    """Runs beside the student's code: an x that needs no gradient; what needs one afterwards?"""
+    x = x.clone()
+    y = student.fake_quantize(x, scale, zero, bits=bits, symmetric=symmetric)
+    needs = x.requires_grad, bool(getattr(y, "requires_grad", False))
+    return (y.detach() if hasattr(y, "detach") else y), *needs
+
+
 def gradient(student, x, scale, zero, bits, symmetric, upstream=None):
     """(value, gradient) of the student for the gradient `upstream` that arrives."""
     upstream = torch.ones(x.shape) if upstream is None else upstream
@@ -954,9 +979,9 @@ def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream, wha
     if wrong.any():
         i = tuple(wrong.nonzero()[0].tolist())
         raise AssertionError(
-            f"{what}, {bits} bits, symmetric={symmetric}: {int(wrong.sum())} of {wrong.numel()} "
-            f"are wrong; at x = {x[i]:.4g}, {place[i] - qmin:.4g} steps from the first of "
-            f"{qmax - qmin + 1} levels, {upstream[i]:.4g} arrives and {grad[i]:.4g} leaves"
+            f"{what}, {many(bits, 'bit')}, symmetric={symmetric}: {int(wrong.sum())} of "
+            f"{wrong.numel()} are wrong; at x = {x[i]:.4g}, {place[i] - qmin:.4g} steps from the "
+            f"first of {qmax - qmin + 1} levels, {upstream[i]:.4g} arrives and {grad[i]:.4g} leaves"
         )
 
 
@@ -966,14 +991,17 @@ def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream, wha
     invariant="the values are those of dequantize(quantize(x)), with or without gradients, and a "
     "gradient comes back",
     cause="x returned as it is, the rounding inside no_grad without a way for the gradient, or "
-    "something that works only on an x that requires a gradient",
+    "something that works only on an x that requires a gradient, or that makes x require one",
 )
 def test_values_on_the_grid(student, rng):
     x = torch.tensor([-3.0, -0.6, -0.1, 0.3, 0.9, 1.4])
     scale, zero = torch.tensor(0.5), torch.tensor(1, dtype=torch.int32)
     y, grad = gradient(student, x, scale, zero, 2, False)
-    plain = student.fake_quantize(x, scale, zero, bits=2, symmetric=False)
+    plain, *needs = student.drive(drive_without_gradient, x, scale, zero, 2, False)
     expect_tensor(plain, "fake_quantize without gradients", torch.float32, x.shape)
+    assert needs == [False, False], (
+        f"x needed no gradient; afterwards x has requires_grad={needs[0]}, the result {needs[1]}"
+    )
     for values in (y, plain):
         expect_close(
             values, torch.tensor([-0.5, -0.5, 0.0, 0.5, 1.0, 1.0]), what="values", atol=8 * U * 3
@@ -1095,12 +1123,13 @@ LAYERS = (
     ("block.norm", "LayerNorm", 8),
     ("head.lm_head", "NoBias", 8, 11),
     ("lm_head_in", "NoBias", 8, 5),
+    ("my_lm_head", "NoBias", 8, 4),
     ("output", "NoBias", 8, 11),
     ("last.out", "NoBias", 8, 5),  # before the embedding whose weight it shares
     ("last.places", "Embedding", 5, 8),
 )
 TIES = (("output", "embed_tokens"), ("last.out", "last.places"))
-QUANTIZED = ("block.up.weight", "block.down.weight", "lm_head_in.weight")
+QUANTIZED = ("block.up.weight", "block.down.weight", "lm_head_in.weight", "my_lm_head.weight")
 
 
 def drive_model(student, layers, ties, state, modes, calls):
@@ -1210,8 +1239,8 @@ def expect_state(state, expected, what):
     invariant="the weights of nn.Linear go through their grids, except layers named lm_head and "
     "weights tied to an embedding; all else stays",
     cause="a layer called head.lm_head or an embedding rounded too (also by way of a tied layer); "
-    "lm_head_in taken for lm_head; nn.Linear compared by type(), which leaves out subclasses; or "
-    "biases treated like weights",
+    "lm_head_in or my_lm_head taken for lm_head; nn.Linear compared by type(), which leaves out "
+    "subclasses; or biases treated like weights",
 )
 def test_which_parameters_change(student, rng):
     for bits, granularity in ((3, "channel"), (2, "tensor"), (4, 5)):
@@ -1236,19 +1265,19 @@ def test_which_parameters_change(student, rng):
 )
 def test_total_of_a_small_model(student, rng):
     rest = 11 * 8 + 12 + 8 + 8 + 8 + 8 * 11 + 5 * 8  # embedding, biases, norm, lm_head, embedding
-    weights = 12 * 8 + 8 * 12 + 5 * 8
+    weights = 12 * 8 + 8 * 12 + 5 * 8 + 4 * 8
     for bits, granularity, groups in (
-        (4, "channel", 12 + 8 + 5),
-        (2, "tensor", 3),
-        (3, 5, 12 * 2 + 8 * 3 + 5 * 2),
+        (4, "channel", 12 + 8 + 5 + 4),
+        (2, "tensor", 4),
+        (3, 5, 12 * 2 + 8 * 3 + 5 * 2 + 4 * 2),
     ):
         state, _, seen = small_model(student, rng, (8, 100), (bits, granularity))
-        first = 8 * weights + (12 + 8 + 5) * (16 + 8) + 16 * rest
+        first = 8 * weights + (12 + 8 + 5 + 4) * (16 + 8) + 16 * rest
         second = bits * weights + groups * (16 + bits) + 16 * rest
         kind = type(seen["totals"][0]).__name__
         assert kind == "int", f"the total is of type {kind}, not int"
         assert seen["totals"] == [first, second], (
-            f"8 bits in groups of 100, then {bits} bits, {granularity!r}: totals "
+            f"8 bits in groups of 100, then {many(bits, 'bit')}, {granularity!r}: totals "
             f"{seen['totals']}, expected {first} and {second}"
         )
         changed = [n for n in state if not torch.equal(state[n], seen["copy"]["state"].get(n))]

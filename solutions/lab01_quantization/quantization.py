@@ -190,7 +190,8 @@ lab.predict(
 #    - A width that does not exist raises `ValueError`.
 # 2. `quantize(x, scale, zero, bits, symmetric) -> codes`, by
 #    $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, which
-#    takes ties to the even number, however far `x` lies outside.
+#    takes ties to the even number, however far `x` lies outside. (Rounding $x/s + z$ in one step
+#    is right too.)
 # 3. `dequantize(codes, scale, zero) -> values`, by $\hat x = s\,(q - z)$.
 #
 # **Shapes** `lo`, `hi`: one common shape, any number of dimensions, float32 or bfloat16, lo ≤ hi.
@@ -416,7 +417,7 @@ lab.predict(
 # - `granularity` is `"tensor"`, `"channel"` or an int $G \ge 1$: groups of $G$ neighbours in a row.
 #   If $G$ does not divide $K$, the last group of each row is shorter and has its own grid; if
 #   $G > K$, each row is one group. `quantize_weight` raises `ValueError` for anything else: other
-#   strings, `None`, fractions, numbers below 1.
+#   strings, `None`, fractions such as 2.5, numbers below 1. (2.0 and `True` are not tested.)
 # - The grid of a group spans its smallest to its largest weight (exercise 1).
 # - A scale counts 16 bits, a zero point `bits` bits; a symmetric grid stores no zero point.
 # - Packed codes take $\lceil \text{count} \cdot b / 8 \rceil$ bytes; the bits behind the last code
@@ -701,7 +702,7 @@ lab.predict(
 #
 # - It may be called several times before one `backward`, also for one `x`; gradients that reach `x`
 #   by other ways are not its business.
-# - An `x` that needs no gradient gives the values alone.
+# - An `x` that needs no gradient gives the values alone; then neither needs one afterwards.
 #
 # **Shapes** as in exercise 1. `x_hat`: shape of `x`, float32. The gradient has the dtype of `x`,
 # as autograd makes it.
@@ -828,6 +829,9 @@ style.show(*grid.training(paths))
 # - `total` is the size of the copy in bits, an int: `weight_bits` for each quantized weight, 16
 #   bits for every element of every other parameter (biases, norms, embeddings, lm_head, ...). A
 #   parameter that is used in several places counts once. Buffers count nothing.
+#
+# Not tested: a weight or a layer that is called `lm_head` in one place and not in another, and
+# whether the copy carries gradients.
 
 
 # %% solution="ex6"

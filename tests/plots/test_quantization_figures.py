@@ -81,7 +81,7 @@ def test_a_step_pays_where_it_is_worth_more_than_it_costs():
     prices = {2: {("a", "b"): [0.2, 0.2], ("b", "c"): [0.4, 0.4]}}
     assert granularity.paying(worth[2], prices[2], ("a", "b")) == 1
     fig, alt = granularity.worth(worth, prices)
-    assert fig.get_suptitle() == "Worth its price for every weight: b \u2192 c"
+    assert fig.get_suptitle() == "Worth its price for every weight: b\u00a0\u2192\u00a0c"
     assert "2 bits, a to b: pays for 1 weights" in alt
     assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["a\n\u2193\nb", "b\n\u2193\nc"]
 

@@ -26,6 +26,11 @@ SCALE = 4 * U  # of a scale: the difference, the division or a reciprocal and a 
 CLEAR = 1e-3  # in steps: so far from a rounding tie, no float32 formula gives another code
 
 
+def many(n, word):
+    """'1 bit', '2 bits'."""
+    return f"{n} {word}" + "s" * (n != 1)
+
+
 def codes_of(bits, symmetric):
     """(qmin, qmax)."""
     top = 2 ** (bits - 1) - 1
@@ -80,7 +85,7 @@ def expect_quantized(w_hat, w, bits, granularity, symmetric, what):
     """
     expect_tensor(w_hat, what, torch.float32, tuple(w.shape))
     expected, clear, steps = true_round_trip(w, bits, granularity, symmetric)
-    what = f"{what}, {bits} bits, {granularity!r}, symmetric={symmetric}"
+    what = f"{what}, {many(bits, 'bit')}, {granularity!r}, symmetric={symmetric}"
     _, qmax = codes_of(bits, symmetric)
     # s: SCALE; s (q - z) or s q - s z: three more; |q| and |z| are at most qmax
     rounding = (SCALE + 3 * U) * qmax * steps
@@ -109,7 +114,7 @@ def expect_true_grid(student, lo, hi, bits, symmetric, what, dtype=None):
     pairs = zip(lo.flatten().tolist(), hi.flatten().tolist(), strict=True)
     s, z, sure = zip(*(true_grid(*pair, bits, symmetric) for pair in pairs), strict=True)
     s, z, sure = (torch.tensor(t, dtype=torch.float64).reshape(lo.shape) for t in (s, z, sure))
-    what = f"{what}, {bits} bits, symmetric={symmetric}"
+    what = f"{what}, {many(bits, 'bit')}, symmetric={symmetric}"
     expect_close(scale, s, what=f"{what}: scale", rtol=SCALE)
     expect_close(torch.where(sure > 0, zero, z), z, what=f"{what}: zero")
     expect_close(zero, z, what=f"{what}: zero, ties included", atol=1.0)
@@ -208,7 +213,7 @@ def test_widths_that_do_not_exist(student, rng):
                 lambda bits=bits, symmetric=symmetric, low=low, high=high: (
                     student.affine_parameters(low, high, bits=bits, symmetric=symmetric)
                 ),
-                f"{bits} bits, symmetric={symmetric}",
+                f"{many(bits, 'bit')}, symmetric={symmetric}",
             )
 
 
@@ -257,9 +262,9 @@ def test_codes_of_every_width(student, rng):
         expect_codes(codes, (6, 9), symmetric)
         expected, clear = true_codes(x.T, scale.double(), zero, bits, symmetric)
         wrong = (codes.double() != expected) & clear
-        assert not wrong.any(), f"{bits} bits: {int(wrong.sum())} of 54 codes differ"
+        assert not wrong.any(), f"{many(bits, 'bit')}: {int(wrong.sum())} of 54 codes differ"
         values = decode(student, codes, scale, zero)
-        expect_values(values, codes, scale, zero, f"{bits} bits")
+        expect_values(values, codes, scale, zero, f"{many(bits, 'bit')}")
 
 
 @exercise(
@@ -294,9 +299,11 @@ def test_all_codes_survive(student, rng):
             zero = torch.tensor(z, dtype=torch.int32)
             scale = torch.rand((), generator=rng) + 0.01
             values = decode(student, codes, scale, zero)
-            expect_values(values, codes, scale, zero, f"all codes of {bits} bits, z = {z}")
+            expect_values(values, codes, scale, zero, f"all codes of {many(bits, 'bit')}, z = {z}")
             again = encode(student, values, scale, zero, bits, symmetric)
-            assert torch.equal(again, codes), f"{bits} bits, z = {z}: {codes} became {again}"
+            assert torch.equal(again, codes), (
+                f"{many(bits, 'bit')}, z = {z}: {codes} became {again}"
+            )
 
 
 @exercise(
@@ -319,10 +326,16 @@ def test_change_of_sign(student, rng):
         minus = encode(student, -x, torch.tensor(0.5), zero, bits, True)
         _, clear = true_codes(x, 0.5, 0, bits, True)
         clear[: len(ties)] = True
-        assert (plus.int() == -minus.int())[clear].all(), f"{bits} bits: codes are not mirrored"
+        assert (plus.int() == -minus.int())[clear].all(), (
+            f"{many(bits, 'bit')}: codes are not mirrored"
+        )
         expected = (ties.double() / 0.5).round().clamp(max=top)
-        expect_close(plus[: len(ties)].double(), expected, what=f"{bits} bits: codes at ties")
-        assert (plus[-3:] == top).all(), f"{bits} bits: far outside, codes {plus[-3:].tolist()}"
+        expect_close(
+            plus[: len(ties)].double(), expected, what=f"{many(bits, 'bit')}: codes at ties"
+        )
+        assert (plus[-3:] == top).all(), (
+            f"{many(bits, 'bit')}: far outside, codes {plus[-3:].tolist()}"
+        )
 
 
 @exercise(
@@ -391,7 +404,7 @@ def test_product_of_every_shape(student, rng):
             drawn = drawn_codes(rng, t, n, k, 0, 2**bits - 1)
             if bits == 1:
                 drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
-            expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {bits} bits")
+            expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}")
 
 
 @exercise(
@@ -500,7 +513,7 @@ def test_sizes_by_counting(student, rng):
             )
             assert type(total) is int, f"weight_bits returned {type(total).__name__}"
             assert total == expected, (
-                f"[{n}, {k}], {bits} bits, {granularity!r}: {total}, not {expected}"
+                f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
             )
 
 
@@ -550,7 +563,7 @@ def expect_packed(packed, codes, bits):
     expect_tensor(packed, "pack_codes(...)", torch.uint8, (length,))
     stream = sum(code << (i * bits) for i, code in enumerate(codes.flatten().tolist()))
     right = torch.tensor(list(stream.to_bytes(length, "little")), dtype=torch.uint8)
-    expect_close(packed, right, what=f"{bits} bits: bytes of {codes.numel()} codes")
+    expect_close(packed, right, what=f"{many(bits, 'bit')}: bytes of {codes.numel()} codes")
 
 
 def drive_packing(student, first, second, bits):
@@ -695,7 +708,7 @@ def test_iterations_one_by_one(student, rng):
             values, rows = drawn_clear(draw, bits, 7)
             for iterations in (0, 1, 2, 3, 7):
                 codebook, codes = cluster(student, values, bits, iterations)
-                what = f"{2**bits} centroids after {iterations} iterations"
+                what = f"{2**bits} centroids after {many(iterations, 'iteration')}"
                 expected, right = rows[iterations]
                 atol = mean_error(values) + start_error(values)
                 expect_close(codebook, expected, what=what, atol=atol)
@@ -737,7 +750,7 @@ def test_runs_until_nothing_moves(student, rng):
     errors = []
     for iterations in (0, 1, 5, 20, 40, 400):
         codebook, codes = cluster(student, values, 4, iterations)
-        expect_nearest(values, codebook, codes, f"after {iterations} iterations")
+        expect_nearest(values, codebook, codes, f"after {many(iterations, 'iteration')}")
         errors.append((values.double() - codebook[codes]).square().sum().item())
     for before, after in zip(errors, errors[1:], strict=False):
         # each value's error moves by at most the rounding of its centroid
@@ -845,7 +858,9 @@ def expect_fake_values(y, x, scale, zero, bits, symmetric):
     off = torch.where(clear, (y.double() - scale * (codes - zero)).abs(), 0.0)
     # x + (x_hat - x), or x / s, + z, - z, * s: at most eight roundings of these sizes
     sizes = x.double().abs() + scale * (codes.abs() + zero.abs())
-    expect_at_most(off, 8 * U * sizes, f"{bits} bits: distance from dequantize(quantize(x))")
+    expect_at_most(
+        off, 8 * U * sizes, f"{many(bits, 'bit')}: distance from dequantize(quantize(x))"
+    )
 
 
 def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream):
@@ -860,9 +875,11 @@ def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream):
     # (g s) / s or (g s) (1 / s), and the dtype of x: 8 significant bits in bfloat16
     allowed = (4 * U + (2.0**-8 if x.dtype == torch.bfloat16 else 0)) * upstream.double().abs()
     passed, stopped = off <= allowed, grad == 0
-    assert passed[inside].all(), f"{bits} bits: gradient inside the range"
-    assert stopped[outside].all(), f"{bits} bits: a gradient where x is clipped"
-    assert (passed | stopped).all(), f"{bits} bits: gradient within half a step of the range"
+    assert passed[inside].all(), f"{many(bits, 'bit')}: gradient inside the range"
+    assert stopped[outside].all(), f"{many(bits, 'bit')}: a gradient where x is clipped"
+    assert (passed | stopped).all(), (
+        f"{many(bits, 'bit')}: gradient within half a step of the range"
+    )
     return inside.sum().item(), outside.sum().item()
 
 
@@ -1363,7 +1380,9 @@ def test_llama(student, rng):
             else:
                 expect_same(copied[name], values, name)
                 expected += 0 if tied and name == "lm_head.weight" else 16 * n * k
-        assert type(total) is int and total == expected, f"{bits} bits: {total}, not {expected}"
+        assert type(total) is int and total == expected, (
+            f"{many(bits, 'bit')}: {total}, not {expected}"
+        )
         reference.load_state_dict(copied)
         right = reference.double()(ids).detach()
         # float32 against float64 with the same weights; the next grid is 1e-2 away
