@@ -5,6 +5,8 @@ scales.  Where codes matter, inputs are made from codes, with an offset of at mo
 that no way to compute x / s in float32 can give another code.
 """
 
+import functools
+
 import torch
 
 from efflib.lab import exercise, expect_close, expect_error, expect_tensor, expect_tuple
@@ -65,6 +67,7 @@ def drive_maxima(student, batches):
         lambda module, args: passes.append(torch.is_grad_enabled())
     )
     other = first.register_forward_pre_hook(lambda module, args: None)
+    model.to(batches[0].dtype)
     maxima = student.channel_maxima(model, ["first", "second"], batches)
     kept = (counter.id in model._forward_pre_hooks) + (other.id in first._forward_pre_hooks)
     state = (kept, model.training, torch.is_grad_enabled())
@@ -76,6 +79,31 @@ def drive_maxima(student, batches):
         for m in model.modules()
     )
     return maxima, hooks, passes, state
+
+
+def drive_calls(student, batch, short):
+    """Runs beside the student's code: maxima of a layer that runs twice in a pass, on its input and
+    on half of it; and what stays of a pass that raises, since `short` does not fit: hooks, and
+    gradients (were they on after a search under no_grad, and after the error?).
+    """
+    import torch
+    from torch import nn
+
+    layer = nn.Linear(3, 3, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(3) / 2)
+    model = nn.Sequential(layer, layer)
+    with torch.no_grad():
+        maxima = student.channel_maxima(model, ["0"], [batch])
+        gradients = [torch.is_grad_enabled()]
+    try:
+        student.channel_maxima(model, ["0"], [batch, short])
+        raised = False
+    except RuntimeError:
+        raised = True
+    gradients.append(torch.is_grad_enabled())
+    torch.set_grad_enabled(True)
+    return maxima, raised, len(layer._forward_pre_hooks) + len(layer._forward_hooks), gradients
 
 
 BATCHES = [
@@ -111,14 +139,21 @@ def test_maxima_by_hand(student, rng):
     seen = {name: again[name].tolist() for name in expected if name in again}
     right = {"first": [4.0, 10.0, 6.0], "second": [4.0, 10.0, 2.0]}
     assert seen == right, f"a third search, over the batches times -2: {seen}, not {right}"
+    maxima, _, _, _ = student.drive(drive_maxima, [batch.bfloat16() for batch in BATCHES])
+    for name, values in expected.items():
+        what = f"x_max of {name!r} in a model of bfloat16"
+        seen = expect_tensor(maxima[name], what, torch.float32, (3,)).tolist()
+        assert seen == values, f"{what}: {seen}, not {values}"
 
 
 @exercise(
     "ex1",
     points=2,
-    invariant="one forward pass per batch; afterwards the model is as it was, and gradients too",
-    cause="handles not kept or not removed, a pass for every layer, hooks of others cleared, "
-    "model.eval() left on, or torch.set_grad_enabled(False) in place of torch.no_grad()",
+    invariant="one forward pass per batch, in which a layer may run twice; afterwards the model is "
+    "as it was, and gradients too, also if it raises",
+    cause="handles not kept or not removed (in finally), a pass for every layer, hooks of others "
+    "cleared, model.eval() left on, torch.set_grad_enabled(False) in place of torch.no_grad(), or "
+    "the last call of a pass in place of all",
 )
 def test_no_hook_stays(student, rng):
     maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
@@ -133,14 +168,21 @@ def test_no_hook_stays(student, rng):
     assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
     assert training, "the model was in training mode before, now it is in eval mode"
     assert gradients, "gradients were on before, now they are off"
+    maxima, raised, hooks, on = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
+    assert raised, "the model raised a RuntimeError, channel_maxima must pass it on"
+    assert hooks == 0, f"{hooks} hooks are still on a model that raised"
+    assert on == [False, True], f"gradients were off, then on, before a search; after it {on}"
+    seen = expect_tensor(maxima["0"], "x_max of '0'", torch.float32, (3,)).tolist()
+    right = [1.0, 5.0, 3.0]
+    assert seen == right, f"a layer that reads x, then x / 2, in one pass: {seen}, not {right}"
 
 
 @exercise(
     "ex1",
     points=2,
     invariant="outliers are the channels from ratio times the median up",
-    cause="> in place of >=, the mean instead of the median (outliers raise it), or values "
-    "instead of indices",
+    cause="> in place of >=, the mean instead of the median (outliers raise it), a quantile "
+    "instead of torch.median, or values instead of indices",
 )
 def test_outliers_by_hand(student, rng):
     x_max = torch.tensor([1.0, 90.0, 2.0, 1.5, 0.0, 60.0, 3.0])
@@ -158,6 +200,8 @@ def test_outliers_by_hand(student, rng):
     found = student.outlier_channels(torch.tensor([0.0, 0.0, 5.0, 0.0, 9.0]), 3)
     expect_tensor(found, "outlier_channels(...)", torch.int64)
     assert found.tolist() == [2, 4], f"x_max 0, 0, 5, 0, 9: {found.tolist()}, expected [2, 4]"
+    found = student.outlier_channels(torch.tensor([4.0, 1.0, 3.0, 2.0]), 2).tolist()
+    assert found == [0], f"x_max 4, 1, 3, 2 (torch.median is 2), ratio 2: {found}, expected [0]"
 
 
 # ---- exercise 2: W8A8 ------------------------------------------------------------------------
@@ -167,7 +211,8 @@ def test_outliers_by_hand(student, rng):
     "ex2",
     points=1,
     invariant="x_max = 63.5: the step is 0.5, and codes are round(x / 0.5) within -127..127",
-    cause="128 or 255 in place of 127, no clamp, or a cast that cuts instead of rounding",
+    cause="codes that are not int8, 128 or 255 in place of 127, no clamp, something else than "
+    "torch.round, a scale of 0 where x_max is 0, a floor of the scale, or x / s not in float32",
 )
 def test_codes_by_hand(student, rng):
     x = torch.tensor([0.1, 0.3, -0.9, 10.0, 63.5, -63.5, 70.0, -1000.0])
@@ -177,6 +222,24 @@ def test_codes_by_hand(student, rng):
     expect_tensor(scale, "scale", torch.float32, ())
     assert abs(scale.item() - 0.5) <= FLOAT32, f"the scale is {scale.item()}, expected 0.5"
     assert codes.tolist() == [0, 1, -2, 20, 127, -127, 127, -127], f"codes {codes.tolist()}"
+    x = torch.tensor([0.25, 0.75, 1.25, -0.25, -1.25])
+    codes, _ = student.int8_codes(x, torch.tensor(63.5))
+    right = [0, 2, 2, 0, -2]
+    assert codes.tolist() == right, (
+        f"x / s 0.5, 1.5, 2.5, -0.5, -2.5: {codes.tolist()}, not {right}"
+    )
+    codes, _ = student.int8_codes(x * 2.0**-20, torch.tensor(63.5 * 2.0**-20))
+    assert codes.tolist() == right, f"x and x_max times 2^-20: codes {codes.tolist()}, not {right}"
+    codes, scale = student.int8_codes(torch.zeros(3), torch.tensor(0.0))
+    fine = codes.tolist() == [0, 0, 0] and 0 < scale.item() < torch.inf
+    assert fine, f"x_max = 0: codes {codes.tolist()}, scale {scale.item()}"
+    x = torch.randn(200, generator=rng).bfloat16()
+    x_max = x.abs().amax()
+    exact = x.double() * 127 / x_max.double()
+    clear = (exact - exact.floor() - 0.5).abs() > 1e-3  # no tie within float32
+    codes, _ = student.int8_codes(x, x_max)
+    wrong = int((codes[clear] != exact.round()[clear]).sum())
+    assert not wrong, f"x in bfloat16: {wrong} of {int(clear.sum())} codes are not round(x / s)"
 
 
 def linear(student, x, w, bias, kind, x_max=None):
@@ -225,7 +288,8 @@ def test_outputs_are_integer_sums(student, rng):
     points=1,
     invariant='"token": no token feels another; "tensor": all do; only "static" looks at x_max',
     cause='the maximum taken along the wrong dimension, x_max ignored by "static" or used by the '
-    "other kinds, or the maximum of x in its place",
+    "other kinds, the maximum of x in its place, a scale for each sequence, or any other name "
+    "accepted",
 )
 def test_who_shares_a_scale(student, rng):
     w = torch.randn(5, 16, generator=rng)
@@ -235,16 +299,21 @@ def test_who_shares_a_scale(student, rng):
     for kind, x_max in (("token", None), ("tensor", None), ("static", torch.tensor(4.0))):
         a, b = linear(student, x, w, None, kind, x_max), linear(student, loud, w, None, kind, x_max)
         change[kind] = (a - b)[:2].abs().max().item()
-        assert (a - x @ w.T).norm() < 0.1 * (x @ w.T).norm(), f"{kind}: far from x W^T"
+        off = ((a - x @ w.T).norm() / (x @ w.T).norm()).item()
+        assert off < 0.1, f"{kind!r}: |y - x W^T| is {off:.2g} of |x W^T|, 8 bits leave about 0.01"
         if kind != "static":
             same = torch.equal(linear(student, loud, w, None, kind, torch.tensor(4.0)), b)
             assert same, f"{kind!r} must ignore x_max; with x_max = 4 the outputs are others"
+        flat = linear(student, torch.cat([x, loud]), w, None, kind, x_max)
+        three = linear(student, torch.stack([x, loud]), w, None, kind, x_max)
+        off = ((three.view(6, 5) - flat).norm() / flat.norm()).item()
+        assert off <= 16 * FLOAT32, f"{kind!r}: x [2, 3, 16] gives other outputs than as [6, 16]"
     assert change["token"] == 0 and change["static"] == 0 and change["tensor"] > 0.1, (
         f"token 2 was multiplied by 1000; the outputs of the others moved by {change}"
     )
-    expect_error(
-        ValueError, lambda: student.w8a8_linear(x, w, None, "static"), '"static" without x_max'
-    )
+    for kind in ("static", "row"):  # without x_max
+        call = functools.partial(student.w8a8_linear, x, w, None, kind)
+        expect_error(ValueError, call, f"{kind!r} without x_max")
 
 
 def drive_swap(student, state, names, x):
@@ -252,7 +321,8 @@ def drive_swap(student, state, names, x):
     functions that note what they are given.
 
     Returns (outputs of the swapped model, of the model that came in, what the functions got in the
-    first of these passes, in the order of their calls), or None if no model came back.
+    first of these passes, in the order of their calls), or None if no model came back.  The model
+    that came in runs first, and has no weights but zeros afterwards.
     """
     import torch
     from torch import nn
@@ -284,9 +354,11 @@ def drive_swap(student, state, names, x):
     if not isinstance(swapped, nn.Module):
         return None
     with torch.no_grad():
-        y = swapped(x)
-        calls = list(got)
-        return y, model(x), calls
+        plain = model(x)
+        got.clear()
+        for parameter in model.parameters():  # the copy must not notice
+            parameter.zero_()
+        return swapped(x), plain, got
 
 
 LAYERS = ("first", "block.inner.0", "block.inner.2", "last")
@@ -316,8 +388,8 @@ def net_outputs(state, x, doubled=()):
     points=2,
     invariant="the named layers of a copy give functions[name](x, weight, bias), each with its own "
     "weight and bias; all other layers, and the model that came in, give what they gave",
-    cause="no copy, every function bound to the last name of the loop, the dot of a name not "
-    "followed, or layers that were not named swapped as well",
+    cause="no copy, weights shared with the model that came in, every function bound to the last "
+    "name of the loop, the dot of a name not followed, or layers that were not named swapped too",
 )
 def test_swap_of_some_layers(student, rng):
     state, x = swap_case(rng)
@@ -357,7 +429,7 @@ def test_columns_by_hand(student, rng):
         ("an entry equal to the threshold counts", [[6.0, 5.9, 8.0]], [yes, no, yes]),
         ("signs are ignored", [[-7.0, 1.0, -5.9]], [yes, no, no]),
         ("one token is enough", [[7.0, 0.0, 1.0], [0.0, 1.0, 9.0]], [yes, no, yes]),
-        ("[B, T, K]", [[[1.0, 7.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 3.0]]], [no, yes]),
+        ("[B, T, K]", [[[1.0, 7, 0], [0, 1, 0]], [[2, 0, 0], [1, 3, -6]]], [no, yes, yes]),
     )
     for rule, x, expected in cases:
         for factor in (1.0, 0.5):
@@ -384,6 +456,9 @@ def test_outliers_are_exact(student, rng):
     exact = x.double() @ w.double().T + bias
     bound = (x.double().abs() @ w.double().abs().T + 4) * 16 * FLOAT32
     expect_within(y, exact, bound, "only outlier columns are not 0")
+    y = student.llm_int8_linear(x[:, [2, 7]], w[:, [2, 7]], bias, threshold=6.0)
+    expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
+    expect_within(y, exact, bound, "nothing but outlier columns")
 
 
 @exercise(
@@ -391,8 +466,8 @@ def test_outliers_are_exact(student, rng):
     points=2,
     invariant="the other columns are products of integers, on grids that no outlier stretches",
     cause="scales taken from x with its outliers (all the rest pays for them), one scale for all "
-    "of x or of w, w rounded after the split, entries split off in place of columns, or no "
-    "rounding at all",
+    "of x or of w, w rounded after the split, entries split off in place of columns, no rounding "
+    "at all, or a bias forgotten where there is no outlier",
 )
 def test_the_rest_does_not_pay(student, rng):
     x_step = torch.tensor([0.03, 0.01, 0.02, 0.005])[:, None].double()  # below 127 * 0.03 = 3.81
@@ -401,6 +476,7 @@ def test_the_rest_does_not_pay(student, rng):
     w, w_codes = coded(5, 21, w_step, rng)
     for i, j in enumerate(w_codes.abs().argmax(1).tolist()):  # each row is largest in channel 20
         w[i, [j, 20]], w_codes[i, [j, 20]] = w[i, [20, j]], w_codes[i, [20, j]]
+    bias = torch.randn(5, generator=rng)
     loud = torch.tensor([[1.0], [0.2], [-0.0301], [0.0]])  # one channel, with ordinary entries too
     # x / 2 has the codes of x, so half the threshold gives half of y
     for size, factor in ((0.0, 1.0), (50.0, 1.0), (5000.0, 1.0), (50.0, 0.5), (10.0, 2.0)):
@@ -410,9 +486,10 @@ def test_the_rest_does_not_pay(student, rng):
         w_mixed = w_codes * w_step
         w_mixed[:, 20] = w[:, 20].double()
         expected, bound = sums(x_mixed * factor, 1, w_mixed, 1)
-        y = student.llm_int8_linear(x * factor, w, None, threshold=6.0 * factor)
+        y = student.llm_int8_linear(x * factor, w, bias * factor, threshold=6.0 * factor)
         expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
-        floats = x.double() @ w.double().T
+        expected, bound = expected + bias * factor, bound + 8 * FLOAT32 * factor
+        floats = x.double() @ w.double().T + bias
         what = f"channel 20 reaches {size * factor:g}, the threshold is {6 * factor:g}"
         assert size or ((y.double() - floats).abs() > bound).any(), (
             f"{what}: no outlier, but y is the product of x and w without any rounding"
@@ -504,8 +581,9 @@ def drive_smooth(student, state, frozen, x_max, alpha, h):
     """Runs beside the student's code: a small model with these parameters, and what `smooth` makes
     of it.
 
-    Returns (parameters of the smoothed model, parameters of the model that came in, X / s, outputs,
-    names of the parameters that train), or None if no model came back.
+    Returns (parameters of the smoothed model, parameters of the model that came in, X / s of both
+    norms, outputs, names of the parameters that train and perhaps "eval mode"), or None if no model
+    came back.
     """
     import torch
     from torch import nn
@@ -513,26 +591,28 @@ def drive_smooth(student, state, frozen, x_max, alpha, h):
     class Small(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm, self.q, self.k = (
-                nn.LayerNorm(6),
-                nn.Linear(6, 4),
-                nn.Linear(6, 5, bias=False),
-            )
-            self.out = nn.Linear(4, 3)
+            self.norm, self.late = nn.LayerNorm(6), nn.LayerNorm(6, bias=False)
+            self.q, self.k = nn.Linear(6, 6), nn.Linear(6, 5, bias=False)
+            self.v, self.out = nn.Linear(6, 2, bias=False), nn.Linear(6, 3)
 
         def forward(self, h):
-            self.seen = self.norm(h)
-            return torch.cat([self.out(self.q(self.seen)), self.k(self.seen)], dim=-1)
+            first, second = self.norm(h), self.late(h)
+            self.seen = torch.cat([first, second], dim=-1)
+            outputs = self.out(self.q(first)), self.k(first), self.v(second)
+            return torch.cat(outputs, dim=-1)
 
     model = Small().to(h.dtype)
     model.load_state_dict(state)
     for name in frozen:
         model.get_parameter(name).requires_grad_(False)
-    smoothed = student.smooth(model, {"norm": ["q", "k"]}, {"q": x_max, "k": x_max.clone()}, alpha)
+    maxima = {"q": x_max[:6], "k": x_max[:6].clone(), "v": x_max[6:]}
+    smoothed = student.smooth(model, {"norm": ["q", "k"], "late": ["v"]}, maxima, alpha)
     original = {name: p.detach().clone() for name, p in model.named_parameters()}
     if not isinstance(smoothed, nn.Module):
         return None
     trainable = [name for name, p in smoothed.named_parameters() if p.requires_grad]
+    if not (smoothed.training and model.training):
+        trainable.append("eval mode")
     after = {name: p.detach().clone() for name, p in smoothed.named_parameters()}
     with torch.no_grad():
         y = smoothed(h)
@@ -540,22 +620,29 @@ def drive_smooth(student, state, frozen, x_max, alpha, h):
 
 
 def small_model(rng):
-    """(parameters, h [9, 6], X [9, 6], maxima of X) in float64: a norm with outlier channels."""
+    """(parameters, h [9, 6], X [9, 12] of both norms, maxima of X): both have outlier channels."""
     state = {"norm.weight": torch.rand(6, generator=rng) + 0.5}
     state["norm.bias"] = torch.tensor([0.0, 40.0, 0, 0, -3.0, 0.1])
-    for name, rows, columns in (("q", 4, 6), ("k", 5, 6), ("out", 3, 4)):
-        state[f"{name}.weight"] = torch.randn(rows, columns, generator=rng)
-    state |= {"q.bias": torch.randn(4, generator=rng), "out.bias": torch.randn(3, generator=rng)}
+    state["late.weight"] = torch.tensor([0.5, 30.0, 1.0, 2.0, 0.25, 1.0])
+    for name, rows in (("q", 6), ("k", 5), ("v", 2), ("out", 3)):
+        state[f"{name}.weight"] = torch.randn(rows, 6, generator=rng)
+    state["q.weight"][0, 2], state["k.weight"][0, 3] = 8.0, -8.0  # each decides about a channel
+    state |= {"q.bias": torch.randn(6, generator=rng), "out.bias": torch.randn(3, generator=rng)}
     state = {name: value.double() for name, value in state.items()}
     h = torch.randn(9, 6, generator=rng).double()
-    x = torch.nn.functional.layer_norm(h, (6,), state["norm.weight"], state["norm.bias"])
+    flat = torch.nn.functional.layer_norm(h, (6,))
+    x = torch.cat(
+        [flat * state["norm.weight"] + state["norm.bias"], flat * state["late.weight"]], 1
+    )
     return state, h, x, x.abs().amax(0).float()
 
 
 def small_outputs(state, x):
-    """Outputs of the small model for the activations x."""
-    q = x @ state["q.weight"].T + state["q.bias"]
-    return torch.cat([q @ state["out.weight"].T + state["out.bias"], x @ state["k.weight"].T], -1)
+    """Outputs of the small model for the activations x [9, 12]."""
+    first, second = x[:, :6], x[:, 6:]
+    q = first @ state["q.weight"].T + state["q.bias"]
+    outputs = q @ state["out.weight"].T + state["out.bias"], first @ state["k.weight"].T
+    return torch.cat([*outputs, second @ state["v.weight"].T], -1)
 
 
 def smooth_small(student, case, alpha, frozen=()):
@@ -580,15 +667,17 @@ def smooth_small(student, case, alpha, frozen=()):
     points=2,
     invariant="the smoothed model gives the same outputs, from other activations",
     cause="another s for each linear, rows of the weights multiplied instead of columns, the "
-    "norm's bias forgotten, a bias of a linear scaled, or the model that came in changed",
+    "norm's bias forgotten (or bias = None not expected), a bias of a linear scaled, or the model "
+    "that came in changed",
 )
 def test_same_function(student, rng):
     case = state, h, x, _ = small_model(rng)
     # s itself cancels; g (or c), 1 / s and their product are rounded to float32, and w and w s: 5
     # roundings of each product g h w and c w, 8 with terms of second order
-    plain = torch.nn.functional.layer_norm(h, (6,)).abs() * state["norm.weight"]
+    flat = torch.nn.functional.layer_norm(h, (6,)).abs()
     size = {name: value.abs() for name, value in state.items()}
-    bound = 8 * FLOAT32 * small_outputs(size, plain + state["norm.bias"].abs())
+    first, second = flat * state["norm.weight"] + size["norm.bias"], flat * state["late.weight"]
+    bound = 8 * FLOAT32 * small_outputs(size, torch.cat([first, second], 1))
     for alpha in (0.0, 0.5, 1.0):
         _, x_after, y_after, _ = smooth_small(student, case, alpha)
         expect_within(y_after, small_outputs(state, x), bound, f"alpha = {alpha}, outputs")
@@ -600,23 +689,24 @@ def test_same_function(student, rng):
     points=2,
     invariant="s is that of exercise 4 for all weights of the group: at alpha = 1 every channel of "
     "X reaches 1, at alpha = 0 every column of the weights",
-    cause="alpha ignored, s from one linear only or from X alone, s multiplied into the norm and "
-    "divided out of the weights, or the model that came in changed",
+    cause="alpha ignored, s from one linear only or from X alone, only the first group smoothed or "
+    "its s used for all, s multiplied into the norm and divided out of the weights, or the model "
+    "that came in changed",
 )
 def test_activations_are_divided(student, rng):
     # roundings: s up to 12 (two powers and a quotient), on either side, and 5 where it is folded in
-    ones, rtol = torch.ones(6), 32 * FLOAT32
+    ones, rtol = torch.ones(12), 32 * FLOAT32
     case = small_model(rng)
     for alpha in (1.0, 0.0, 0.5):
         after, x_after, _, _ = smooth_small(student, case, alpha)
         x_max = x_after.abs().amax(0).float()
         both = torch.cat([after["q.weight"], after["k.weight"]])
-        w_max = both.abs().amax(0).float()
+        w_max = torch.cat([both.abs().amax(0), after["v.weight"].abs().amax(0)]).float()
         where = f"after smoothing with alpha = {alpha:g}"
         if alpha == 1:
             expect_close(x_max, ones, what=f"max|X_j| {where}", rtol=rtol)
         elif alpha == 0:
-            expect_close(w_max, ones, what=f"max|W_:j| over q and k {where}", rtol=rtol)
+            expect_close(w_max, ones, what=f"max|W_:j|, of q and k, then of v, {where}", rtol=rtol)
         else:
             expect_close(x_max, w_max, what=f"max|X_j|, beside max|W_:j|, {where}", rtol=rtol)
 
@@ -627,14 +717,15 @@ def test_activations_are_divided(student, rng):
     invariant="the model that came in is the same afterwards, so are layers in no group, and "
     "parameters that were frozen stay frozen",
     cause="no copy, or a shallow one; every linear layer multiplied; or new parameters that "
-    "train, or do not, other than before",
+    "train, or do not, other than before; or eval mode",
 )
 def test_nothing_else_changes(student, rng):
     state, *_ = case = small_model(rng)
     after, _, _, trainable = smooth_small(student, case, 0.5, frozen=["q.weight", "out.bias"])
     changed = {name for name in state if not torch.equal(state[name], after[name])}
-    expected = {"norm.weight", "norm.bias", "q.weight", "k.weight"}
+    expected = {"norm.weight", "norm.bias", "q.weight", "k.weight", "late.weight", "v.weight"}
     assert changed == expected, f"changed: {sorted(changed)}, expected {sorted(expected)}"
+    assert "eval mode" not in trainable, "the model was in training mode, the copy is in eval mode"
     free = set(state) - {"q.weight", "out.bias"}
     assert set(trainable) == free, f"trainable: {sorted(trainable)}, expected {sorted(free)}"
 
@@ -709,10 +800,11 @@ def test_u_shape(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="all weights count, with one s for all: two weights have the error of the one weight "
-    "that holds the rows of both",
-    cause="an s for each weight, errors averaged instead of summed before the division, or only "
-    "one weight measured",
+    invariant="all weights count, with one s for all; where their grids end alike, as here, two "
+    "weights have the error of the one weight that holds the rows of both",
+    cause="an s for each weight, errors averaged instead of summed before the division, only one "
+    "weight measured, one grid for all weights, tokens of [B, T, K] not flattened, or bfloat16 not "
+    "made float32",
 )
 def test_all_weights_count(student, rng):
     x = torch.randn(32, 16, generator=rng)
@@ -728,4 +820,19 @@ def test_all_weights_count(student, rng):
         assert abs(two - one) <= 1e-3 * one, (
             f"alpha = {alpha}: the error of two weights is {two:.5g}, that of one weight with the "
             f"rows of both {one:.5g}"
+        )
+    # 64 W has the codes of W, in a grid of its own: relative to its outputs the error is the same
+    single, pair = (swept(student, x, ws, alphas, "token") for ws in ([a], [a, 64 * a]))
+    for alpha, one, two in zip(alphas, single, pair, strict=True):
+        assert abs(two - one) <= 1e-2 * one, (
+            f"alpha = {alpha}: W alone has the error {one:.5g}, so has 64 W, but both {two:.5g}"
+        )
+    x, a = x.bfloat16(), a.bfloat16()
+    right = swept(student, x.float(), [a.float()], alphas, "tensor")
+    for what, given in (("[2, 16, K]", x.view(2, 16, 16)), ("[32, K]", x)):
+        seen = swept(student, given, [a], alphas, "tensor")
+        off = max(abs(one - two) / two for one, two in zip(seen, right, strict=True))
+        assert off <= 1e-3, (
+            f"x {what} in bfloat16: errors {seen}, those of the same float32 numbers, as [32, K], "
+            f"are {right}"
         )
