@@ -207,7 +207,7 @@ def test_kept_columns(student, rng):
     rest = [0, 1, 3, 4, 6, 7]
     levels = (w_hat / steps(w, 3, 4))[:, rest]
     off = (levels - levels.round()).abs().max()
-    expect_at_most(off, HALF_STEP - 0.5, "another column lies beside the grid of its group: it")
+    expect_at_most(off, HALF_STEP - 0.5, "the distance of another column from its grid, in steps,")
     error = ((w_hat - w).abs() / steps(w, 3, 4))[:, rest].max()
     expect_at_most(error, HALF_STEP, "the largest error of another column, in steps,")
 
@@ -383,8 +383,8 @@ def test_the_smallest_loss_wins(student, rng):
     "ex3",
     points=2,
     invariant="with one large channel the search beats rounding to nearest, the loss at ratio 0",
-    cause="scales inverted (1 / s), or weights that are searched one by one: all are rounded with "
-    "the same s, in every call of block",
+    cause="scales inverted (1 / s), block given Q(W s) that was not divided by s again, or weights "
+    "that are searched one by one: all are rounded with the same s, in every call of block",
 )
 def test_search_beats_rounding(student, rng):
     x = torch.randn(40, 32, generator=rng)
