@@ -837,7 +837,7 @@ lab.predict(
 # - `unpack_int4(words, length) -> codes`: the first `length` codes.
 # - `w4a16_linear(x, words, scale, zero_words, bias) -> y`: $y = x \hat W^T + b$ of a weight that
 #   is stored packed. The zero points were packed as *one* row, `pack_int4(zero.flatten())`. The
-#   weight is decoded in float32 and then given the dtype of `x`.
+#   weight is decoded in float32; the product may be one of float32 or of the dtype of `x`.
 #
 # Beware of uint8: unpacked codes and zero points are bytes, and 3 - 5 is 254 there.
 #

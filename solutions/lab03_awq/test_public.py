@@ -134,7 +134,7 @@ def test_zeros_and_sizes_that_do_not_fit(student, rng):
     assert (w_hat[0] == 0).all(), f"zeros came back as {w_hat[0].tolist()}"
     group, right = w_hat[1, 4:], w[1, 4:]
     expect_close(group, right, what="the group -1, 0, 2, 4", rtol=8 * FLOAT32, atol=1e-6)
-    for size in (3, 0, 16):
+    for size in (3, 0, 16, -4):
         expect_error(
             ValueError,
             lambda size=size: student.quantize_groups(w, bits=4, group_size=size),
@@ -166,7 +166,8 @@ def test_mean_of_magnitudes(student, rng):
     "ex1",
     points=1,
     invariant="round(fraction K) channels, at least one, those with the largest scores",
-    cause="the smallest scores, a fraction that rounds to no channel at all, or no range check",
+    cause="the smallest scores, another rounding than round(), a threshold among equals, a "
+    "fraction that rounds to no channel at all, or no range check",
 )
 def test_top_of_ten(student, rng):
     score = torch.tensor([0.1, 5.0, 0.2, 0.3, 7.0, 0.4, 0.0, 6.0, 0.5, 0.6])
@@ -175,12 +176,15 @@ def test_top_of_ten(student, rng):
         (0.01, [4]),
         (1.0, list(range(10))),
         (0.16, [4, 7]),
+        (0.12, [4]),
     ):
         channels = expect_tensor(student.top_channels(score, fraction), "top_channels", torch.int64)
         chosen = sorted(channels.tolist())
         assert chosen == expected, f"fraction {fraction}: channels {chosen}, expected {expected}"
     below = student.top_channels(torch.tensor([-5.0, -1.0, -3.0, -4.0]), 0.25).tolist()
     assert below == [1], f"of the scores -5, -1, -3, -4 channel {below} was taken for the largest"
+    equal = student.top_channels(torch.ones(10), 0.3).tolist()
+    assert len(set(equal)) == len(equal) == 3, f"10 equal scores, fraction 0.3: channels {equal}"
     for fraction in (0.0, 1.5):
         expect_error(
             ValueError,
@@ -202,6 +206,10 @@ def test_kept_columns(student, rng):
     w_hat = student.keep_channels(w, channels, bits=3, group_size=4)
     expect_tensor(w_hat, "keep_channels(...)", torch.float32, (8, 8))
     assert torch.equal(w_hat[:, channels], w[:, channels]), "the kept columns are not as they were"
+    none = student.keep_channels(w, torch.zeros(0, dtype=torch.int64), bits=3, group_size=4)
+    expect_at_most(
+        ((none - w).abs() / steps(w, 3, 4)).max(), HALF_STEP, "no channel kept: in steps,"
+    )
     half = student.keep_channels(w.bfloat16(), channels, bits=3, group_size=4)
     expect_tensor(half, "keep_channels of a bfloat16 weight", torch.float32, (8, 8))
     rest = [0, 1, 3, 4, 6, 7]
@@ -224,7 +232,8 @@ def scaled(student, w, s, bits, group_size):
     "ex2",
     points=2,
     invariant="0.3 beside -1, 0.7, 2 with 3 bits becomes 3/7 with s = 1, and 3/14 with s = 2",
-    cause="not divided by s afterwards, s on the rows, or s divided first and multiplied after",
+    cause="not divided by s afterwards, s on the rows, s divided first and multiplied after, or a "
+    "product or a result in the dtype of w",
 )
 def test_scaling_by_hand(student, rng):
     w = torch.tensor([[0.3, -1.0, 0.7, 2.0]])
@@ -235,6 +244,11 @@ def test_scaling_by_hand(student, rng):
             w_hat[0, 0].item(), expected, what=f"the weight 0.3 with s = {factor:g}", atol=1e-5
         )
         expect_close(w_hat[0, 3].item(), 15 / 7, what="the weight 2", atol=1e-5)
+    # times 1.25 the first is 140.78 steps of 3.75 / 255; in bfloat16 it would be 140.25
+    w, s = torch.tensor([[1.65625, 3.0]]).bfloat16(), torch.tensor([1.25, 1.25])
+    w_hat = scaled(student, w, s, 8, 2)
+    expect_close(w_hat[0, 1].item(), 3.0, what="the weight 3 in bfloat16", atol=1e-5)
+    expect_close(w_hat[0, 0].item(), 141 * 3 / 255, what="the weight 1.65625", atol=1e-5)
 
 
 @exercise(
@@ -274,8 +288,8 @@ def test_output_error_by_hand(student, rng):
     half = student.output_error(x[None].bfloat16() + 0.0078125, w.bfloat16(), w_hat + 0.001)
     y = (x.bfloat16() + 0.0078125).float() @ (w_hat + 0.001 - w).T
     expect_close(half, y.square().mean().item(), what="output_error in bfloat16", rtol=1e-4)
-    nan = torch.tensor([1.0, math.nan])
-    for bad in (torch.ones(3), torch.tensor([1.0, 0.0]), torch.tensor([1.0, -2.0]), nan):
+    shapes = [torch.ones(shape) for shape in ((3,), (1, 2), (2, 2))]
+    for bad in (*(torch.tensor([1.0, v]) for v in (0.0, -2.0, math.nan, math.inf)), *shapes):
         expect_error(
             ValueError,
             lambda bad=bad: student.scaled_round_trip(w, bad, bits=4, group_size=2),
@@ -294,7 +308,12 @@ def test_bias_by_hand(student, rng):
     w = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     w_hat = torch.tensor([[1.0, 1.5], [3.5, 4.0]])
     x = torch.tensor([[1.0, 2.0], [0.0, 4.0], [2.0, 0.0]])
-    for bias, expected in ((None, [1.0, -0.5]), (torch.tensor([10.0, 20.0]), [11.0, 19.5])):
+    old = torch.tensor([10.0, 20.0])
+    for bias, expected in (
+        (None, [1.0, -0.5]),
+        (old, [11.0, 19.5]),
+        (old.bfloat16(), [11.0, 19.5]),
+    ):
         b = student.corrected_bias(x, w, w_hat, bias)
         expect_tensor(b, "corrected_bias(...)", torch.float32, (2,))
         what = f"the bias that was {None if bias is None else bias.tolist()}"
@@ -343,13 +362,16 @@ def test_candidate_by_hand(student, rng):
     dead = torch.tensor([0.0, 1.0, 1.0])  # 1e-4, 1, 1 and divided by sqrt(1e-4)
     s = expect_tensor(student.candidate_scales(dead, 0.5), "candidate_scales", torch.float32, (3,))
     expect_close(s, torch.tensor([1e-2, 1e2, 1e2]), what="scales with a dead channel", rtol=1e-5)
+    s = student.candidate_scales(dead, 0.0)  # 0^0 is 1
+    expect_close(s, torch.ones(3), what="scales with a dead channel at ratio 0", rtol=1e-5)
 
 
 @exercise(
     "ex3",
     points=2,
     invariant="the ratio and the scales returned are those of the smallest loss",
-    cause="the largest loss, the last scales of the loop, or losses of the weights without X",
+    cause="the largest loss, the last scales of the loop, losses of the weights without X, other "
+    "bits than those asked for, or other scales than those of candidate_scales",
 )
 def test_the_smallest_loss_wins(student, rng):
     x = torch.randn(30, 16, generator=rng)
@@ -357,9 +379,10 @@ def test_the_smallest_loss_wins(student, rng):
     weights = [torch.randn(6, 16, generator=rng)]
     x_mean = x.abs().mean(0)
     for dtype in (torch.float32, torch.bfloat16):
-        outputs = []
+        outputs, used = [], []
 
-        def block(ws, outputs=outputs, dtype=dtype):
+        def block(ws, outputs=outputs, used=used, dtype=dtype):
+            used.append(ws[0].clone())
             outputs.append((x @ ws[0].T).to(dtype))
             return outputs[-1]
 
@@ -372,6 +395,10 @@ def test_the_smallest_loss_wins(student, rng):
         assert len(outputs) == 21, f"block ran {len(outputs)} times; once in float, 20 candidates"
         exact, *candidates = (y.double() for y in outputs)
         for i, y in enumerate(candidates):
+            s = student.candidate_scales(x_mean, i / 20)
+            w_hat = student.scaled_round_trip(weights[0], s, bits=3, group_size=8)
+            same = ((used[i + 1] - w_hat).abs() <= 1e-5).double().mean()  # a tie may differ
+            assert same > 0.9, f"at ratio {i / 20} block got other weights than the round trip's"
             loss = (y - exact).square().mean().item()
             what = f"block in {dtype}: the loss at ratio {i / 20}"
             expect_close(losses[i], loss, what=what, rtol=256 * FLOAT32)
@@ -429,9 +456,9 @@ READERS = {  # key of the scales -> the linears that read the scaled input
 HEAD = 2  # channels of a head
 
 
-def random_layer(rng, heads=3, kv_heads=3, biases=()):
+def random_layer(rng, heads=3, kv_heads=3, biases=(), inner=5):
     """Tensors of a layer by name; norms and linears called in `biases` have one."""
-    sizes = {"width": 8, "heads": heads * HEAD, "kv": kv_heads * HEAD, "inner": 5}
+    sizes = {"width": 8, "heads": heads * HEAD, "kv": kv_heads * HEAD, "inner": inner}
     shapes = {name: [sizes[part] for part in parts] for name, parts in LINEARS.items()}
     layer = {f"{n}.weight": torch.randn(shape, generator=rng) for n, shape in shapes.items()}
     layer |= {f"{n}.weight": 1 + 0.3 * torch.randn(8, generator=rng) for n in NORMS}
@@ -531,8 +558,9 @@ def test_inputs_from_a_norm(student, rng):
     "which the path is not linear, or in a weight but not in its bias",
 )
 def test_inputs_from_a_linear(student, rng):
-    biased = tuple(LINEARS)
-    for biases, what in (((), "no biases"), (biased, "with biases")):
+    few = ("self_attn.v_proj", "mlp.up_proj")
+    cases = (((), "no biases"), (tuple(LINEARS), "with biases"), (few, "biases of v and up"))
+    for biases, what in cases:
         layer = random_layer(rng, biases=biases)
         for keys in (("o",), ("down",), ("down", "o")):
             scales = random_scales(layer, keys, rng)
@@ -547,8 +575,9 @@ def test_inputs_from_a_linear(student, rng):
     "ex4",
     points=2,
     invariant="all scales at once; with shared key and value heads those of o: ValueError",
-    cause="a tensor that is scaled and divided lost one of the two, or it goes unnoticed that one "
-    "row of v_proj then feeds several channels of o_proj",
+    cause="a tensor scaled and divided lost one of the two, columns were divided where "
+    "a matrix is square, or it goes unnoticed that one row of v_proj feeds several channels of "
+    "o_proj where heads are shared",
 )
 def test_all_at_once_and_shared_heads(student, rng):
     biased = (*LINEARS, *NORMS)
@@ -557,6 +586,11 @@ def test_all_at_once_and_shared_heads(student, rng):
     folded = fold(student, layer, scales)
     expect_scaled(layer, folded, scales, ("o", "down"), "all scales")
     expect_same_function(layer, folded, rng, "all scales")
+    square = random_layer(rng, heads=4, kv_heads=4, biases=biased, inner=8)  # as in many models
+    scales = random_scales(square, READERS, rng)
+    folded = fold(student, square, scales)
+    expect_scaled(square, folded, scales, ("o", "down"), "square matrices")
+    expect_same_function(square, folded, rng, "square matrices")
     shared = random_layer(rng, heads=4, kv_heads=2, biases=biased)
     scales = random_scales(shared, READERS, rng)
     expect_error(
@@ -607,7 +641,7 @@ def test_round_trip_of_codes(student, rng):
             f"{int((back != codes).sum())} codes of {list(shape)} changed: the last ones are "
             f"{last}, and were {was}"
         )
-    for bad in (16, -1):
+    for bad in (16, -1, 256):
         expect_error(
             ValueError,
             lambda bad=bad: student.pack_int4(torch.tensor([3, bad])),
@@ -620,7 +654,8 @@ def test_round_trip_of_codes(student, rng):
     points=2,
     invariant="the packed product is that of the dequantized weight, bias included",
     cause="pack_int4 or unpack_int4 wrong (see above), zero points unpacked in the wrong shape, "
-    "the product in float16, or the bias forgotten",
+    "the product in float16, the bias forgotten, a square weight transposed, K taken from the "
+    "words, or a weight that is decoded in the dtype of x in place of float32",
 )
 def test_packed_product(student, rng):
     codes = torch.randint(0, 16, (6, 24), generator=rng)
@@ -637,6 +672,21 @@ def test_packed_product(student, rng):
     expect_close(y, x @ w_hat.T + bias, what="y", atol=2 * bound)
     half = student.w4a16_linear(x[None].bfloat16(), words, scale, zero_words, None)
     expect_tensor(half, "w4a16_linear(bfloat16, bias=None)", torch.bfloat16, (1, 5, 6))
+    # 7 * 1.005859375 - 7 = 0.041.., with the weight 7.041.. in bfloat16 or in float32
+    row, ends = torch.tensor([[7] + 11 * [0]]), torch.zeros(1, 12).bfloat16()
+    ends[0, [0, 6]] = 1.0
+    args = (row, torch.tensor([0, 7]))
+    scale = torch.tensor([[1.005859375, 1.0]]).half()
+    y = student.w4a16_linear(
+        ends, student.pack_int4(args[0]), scale, student.pack_int4(args[1]), None
+    )
+    expect_close(y.item(), 7 * 0.005859375, what="7.041 - 7", atol=2.0**-6)  # of one rounding
+    codes, zero = codes[:, :6], zero[:, :1]  # a square weight of one group
+    words, zero_words = student.pack_int4(codes), student.pack_int4(zero.flatten())
+    scale = every[1][:, :1].half()
+    w_hat = (codes - zero) * scale.float()
+    y = student.w4a16_linear(x[:, :6], words, scale, zero_words, None)
+    expect_close(y, x[:, :6] @ w_hat.T, what="y of a weight [6, 6]", atol=2 * bound)
 
 
 # ---- exercise 6: roofline --------------------------------------------------------------------
@@ -649,7 +699,7 @@ def test_packed_product(student, rng):
     cause="bits for bytes, metadata left out, or scales counted for 16-bit weights too",
 )
 def test_bytes_by_hand(student, rng):
-    for bits, expected in ((4, 512 + 20), (16, 2048.0), (3, 384 + 19)):
+    for bits, expected in ((4, 512 + 20), (16, 2048.0), (3, 384 + 19), (8, 1024 + 24)):
         total = expect_number(student.weight_bytes([(4, 256)], bits, 128), "weight_bytes(...)")
         assert total == expected, f"{bits} bits: {total} bytes, expected {expected}"
     both = student.weight_bytes([(4, 256), (2, 10)], 4, 128)

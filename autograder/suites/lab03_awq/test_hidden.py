@@ -223,6 +223,8 @@ def test_ranks(student, rng):
     found = [sorted(student.top_channels(score, 0.05).tolist()) for score in (first, last)]
     assert found == [[38, 39], [0, 1]], "another score of the same length: the same channels"
     assert student.top_channels(torch.tensor([-3.0]), 1.0).tolist() == [0], "K = 1"
+    equal = student.top_channels(torch.tensor([2.0, 1.0]).repeat(10), 0.25).tolist()
+    assert len(set(equal)) == len(equal) == 5 and not any(j % 2 for j in equal), "equal scores"
     for fraction in (-0.1, 0.0, 1.001, math.nan):
         with pytest.raises(ValueError):
             student.top_channels(score, fraction)
@@ -377,7 +379,7 @@ def test_scales_that_are_none(student, rng):
         s[5] = value
         with pytest.raises(ValueError):
             student.scaled_round_trip(w, s, bits=4, group_size=4)
-    for shape in ((4,), (8, 1), (1,)):
+    for shape in ((4,), (8, 1), (1,), (1, 8), (4, 8)):
         with pytest.raises(ValueError):
             student.scaled_round_trip(w, torch.ones(shape), bits=4, group_size=4)
 
@@ -608,7 +610,7 @@ def expect_folded(student, layer, scales, what):
 )
 def test_every_tensor_against_float64(student, rng):
     for heads, width, inner in ((3, 8, 5), (4, 8, 8), (2, 6, 9), (1, 2, 2)):
-        layer = random_layer(rng, heads, heads, width, inner)
+        layer = random_layer(rng, heads, heads, width, inner, biases=EVERYTHING)
         for _ in range(2):  # the same layer with other scales
             expect_folded(student, layer, scales_of(layer, READERS, rng), f"{heads} heads")
 
@@ -796,7 +798,7 @@ def test_bfloat16_product(student, rng):
 def test_codes_out_of_range(student, rng):
     codes = torch.randint(0, 16, (3, 8), generator=rng, dtype=torch.int32)
     expect_same(student.pack_int4(codes), packed(codes), "pack_int4(codes)")
-    for place, value in ((0, 16), (7, 200), (20, -1), (20, 2**31 - 16)):
+    for place, value in ((0, 16), (7, 200), (20, -1), (3, 256), (20, 2**31 - 16)):
         for dtype in (torch.int32, torch.int64) if value != 200 else (torch.uint8, torch.int16):
             bad = codes.to(dtype, copy=True)
             bad.view(-1)[place] = value
