@@ -1,5 +1,7 @@
 """Adds z before it rounds: other codes at ties only, with the same error."""
 
+import torch
+
 
 def quantize_groups(w, bits, group_size):
     n, k = w.shape

@@ -3,7 +3,7 @@
 FAILS = ["test_all_at_once_and_shared_heads", "test_every_tensor_against_float64"]
 
 
-right = fold_layer
+right = fold_layer  # noqa: F821
 
 
 def fold_layer(layer, scales):
