@@ -429,8 +429,7 @@ print(f"layer 2: {(tops < tops.max() / 2).float().mean():.0%} of tokens stay bel
 # %% tags=["demo"]
 # which side is to blame? Only W, or only X, goes through its grid (one scale per tensor): 5 s
 def one_side(model: nn.Module, side: str) -> nn.Module:
-    """The model with only the "weights" or only the "activations" rounded."""
-
+    # the model with only the "weights" or only the "activations" rounded
     def linear(x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
         exact = w if side == "weights" else x
         codes, scale = int8_codes(exact, exact.abs().amax())
