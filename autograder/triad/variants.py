@@ -28,11 +28,20 @@ NO_WORK = 1 + len(STUBS)  # variants that must get nothing: these, and the untou
 FREEZE = """
 import types
 frozen = dict(globals())
+def freeze(value):
+    parts = value.__code__, frozen, value.__name__, value.__defaults__, value.__closure__
+    made = types.FunctionType(*parts)
+    made.__kwdefaults__ = value.__kwdefaults__
+    return made
+def own(value):
+    return isinstance(value, types.FunctionType) and value.__globals__ is globals()
 for name, value in list(frozen.items()):
-    if isinstance(value, types.FunctionType) and value.__globals__ is globals():
-        parts = value.__code__, frozen, name, value.__defaults__, value.__closure__
-        frozen[name] = types.FunctionType(*parts)
-        frozen[name].__kwdefaults__ = value.__kwdefaults__
+    if own(value):
+        frozen[name] = freeze(value)
+    elif isinstance(value, type) and name in {names!r}:
+        body = {key: freeze(part) if own(part) else part for key, part in vars(value).items()}
+        body = {key: part for key, part in body.items() if key not in ("__dict__", "__weakref__")}
+        frozen[name] = type(name, value.__bases__, body)
 globals().update((name, frozen[name]) for name in {names!r})
 """
 

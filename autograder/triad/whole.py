@@ -20,26 +20,37 @@ SIMPLE = (bool, int, float, str, type(None))
 
 
 def wrap(namespace: dict, name: str, kind: str, *details) -> None:
-    """Puts a mutant in the place of a function. kind: a key of WHOLE."""
-    function = namespace[name]
-    signature = inspect.signature(function)
+    """Puts a mutant in the place of a function, or of a class with such methods.
+
+    kind: a key of WHOLE.
+    """
     namespace.setdefault(TOUCHED, 0)
 
     def acted(count: int = 1) -> None:
         namespace[TOUCHED] += count
 
-    act = WHOLE[kind](function, acted, *details)
+    def mutant_of(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+        act = WHOLE[kind](function, acted, *details)
 
-    @functools.wraps(function)
-    def mutant(*args, **kwargs):
-        inside = sys._getframe(1).f_globals is namespace
-        if inside and kind in SPOILT:  # only what reaches a test is spoilt
-            return function(*args, **kwargs)
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return act(bound)
+        @functools.wraps(function)
+        def mutant(*args, **kwargs):
+            inside = sys._getframe(1).f_globals is namespace
+            if inside and kind in SPOILT:  # only what reaches a test is spoilt
+                return function(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return act(bound)
 
-    namespace[name] = mutant
+        return mutant
+
+    value = namespace[name]
+    if inspect.isclass(value):
+        methods = {key: part for key, part in vars(value).items() if inspect.isfunction(part)}
+        public = {key: mutant_of(part) for key, part in methods.items() if key[0] != "_"}
+        namespace[name] = type(name, (value,), public)
+    else:
+        namespace[name] = mutant_of(value)
 
 
 def record(namespace: dict, name: str) -> None:

@@ -9,19 +9,41 @@ gathered from the blocks in every step, which costs as much as the cache is long
 the blocks where they lie: `pages`, `block_table` and `lengths` are its arguments.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from efflib.checks import expect_whole, expect_within
 from efflib.models.cache import expect_entry
+from efflib.models.llama import AttentionFn, Llama
 from efflib.serving.paged import PagedSequences
+
+
+class Tables(Protocol):
+    """What the cache needs of `PagedSequences`."""
+
+    def append(self, name: int, tokens: int) -> list[tuple[int, int]]: ...
+
+    def fork(self, name: int, child: int) -> None: ...
+
+    def free(self, name: int) -> None: ...
+
+    def table(self, name: int) -> list[int]: ...
+
+    def length(self, name: int) -> int: ...
 
 
 class PagedKVCache:
     """The keys and values of a batch whose sequences are equally long, in shared blocks."""
 
-    def __init__(self, blocks: int, block_size: int) -> None:
-        self.sequences = PagedSequences(blocks, block_size)
+    def __init__(self, blocks: int, block_size: int, sequences: Tables | None = None) -> None:
+        """sequences: who keeps the tables, empty; a `PagedSequences` if None."""
+        expect_whole(1, blocks=blocks, block_size=block_size)
+        self.blocks, self.block_size = blocks, block_size
+        self.sequences = PagedSequences(blocks, block_size) if sequences is None else sequences
         self._pages: list[tuple[Tensor, Tensor]] = []  # per layer [blocks, block_size, Hkv, d]
         self._held: list[Tensor] = []  # per layer, what was returned last: to check against
         self._names: list[int] = []  # of the rows of the batch
@@ -58,14 +80,14 @@ class PagedKVCache:
         if layer == 0:
             self._grow(*k.shape[::2])
         if layer == len(self._pages):
-            shape = (self.sequences.pool.size, self.sequences.block_size, k.shape[1])
+            shape = (self.blocks, self.block_size, k.shape[1])
             self._pages.append(tuple(x.new_zeros(*shape, x.shape[3]) for x in (k, v)))
             self._held.append(k)
         start = self.length - k.shape[2]
         gathered = []
         for pages, new in zip(self._pages[layer], (k, v), strict=True):
             rows = pages.flatten(0, 1)  # [slots, Hkv, d], a view
-            slots = torch.tensor([self.sequences.slots(name) for name in self._names])  # [B, S]
+            slots = self._slots()  # [B, S]
             rows[slots[:, start:]] = new.transpose(1, 2)
             gathered.append(rows[slots].transpose(1, 2))
         return gathered[0], gathered[1]
@@ -83,6 +105,13 @@ class PagedKVCache:
             self.sequences.free(name)
         self._held = [held[:1].expand(len(rows), -1, -1, -1) for held in self._held]
 
+    def _slots(self) -> Tensor:
+        """Where every row of the batch lies, [B, S]."""
+        p = torch.arange(self.length)
+        return self.block_table[:, p // self.block_size].long() * self.block_size + (
+            p % self.block_size
+        )
+
     def _new_name(self) -> int:
         self._next += 1
         self._names.append(self._next)
@@ -97,3 +126,31 @@ class PagedKVCache:
             for source, target in self.sequences.append(name, tokens):
                 for k, v in self._pages:
                     k[target], v[target] = k[source], v[source]
+
+
+# of one query q [H, d] over the first `length` keys: (q, k pages, v pages, table, length)
+PagedAttentionFn = Callable[[Tensor, Tensor, Tensor, list[int], int], Tensor]  # -> [H, d]
+
+
+@contextmanager
+def reading_pages(model: Llama, cache: PagedKVCache, attention: PagedAttentionFn) -> Iterator[None]:
+    """Inside, single tokens attend to the blocks where they lie; prompts as before."""
+    before = [layer.self_attn.attention for layer in model.model.layers]
+
+    def paged(number: int, dense: AttentionFn) -> AttentionFn:
+        def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+            if q.shape[2] > 1:
+                return dense(q, k, v, mask)
+            tables = zip(q[:, :, 0], cache.block_table.tolist(), strict=True)
+            rows = [attention(x, *cache.pages(number), table, cache.length) for x, table in tables]
+            return torch.stack(rows).to(q.dtype)[:, :, None]
+
+        return attend
+
+    try:
+        for i, layer in enumerate(model.model.layers):
+            layer.self_attn.attention = paged(i, before[i])
+        yield
+    finally:
+        for layer, old in zip(model.model.layers, before, strict=True):
+            layer.self_attn.attention = old

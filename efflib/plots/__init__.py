@@ -14,6 +14,8 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     repairs  W8A8 with outliers: levels, the sweep with its spread, where static grids end
     salience  what a factor on salient channels does; tokens per second against the batch
     placements  results measured several times: means with their spread
+    memory    rows and blocks of a cache, and where its memory goes; turing: the example of the
+              lecture step by step
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the

@@ -70,22 +70,22 @@ class ContiguousMemory:
 
     def __init__(self, size: int, policy: str, longest: int) -> None:
         self.size, self._policy, self._longest = size, policy, longest
-        self._arena = Arena(size)
+        self.arena = Arena(size)
 
     def longest(self, request: Request) -> int:
         return piece(request, self._policy, self._longest)
 
     def admit(self, i: int, request: Request) -> bool:
-        return self._arena.place(i, self.longest(request))
+        return self.arena.place(i, self.longest(request))
 
     def grow(self, i: int) -> bool:
         return True
 
     def leave(self, i: int) -> None:
-        self._arena.free(i)
+        self.arena.free(i)
 
     def usage(self, running: dict[int, int], trace: Sequence[Request], waits: int | None) -> Usage:
-        pieces = {i: stop - start for i, (start, stop) in self._arena.pieces.items()}
+        pieces = {i: stop - start for i, (start, stop) in self.arena.pieces.items()}
         used = sum(running.values())
         reserved = sum(trace[i].total - n for i, n in running.items())
         free = self.size - sum(pieces.values())
@@ -100,36 +100,36 @@ class PagedMemory:
 
     def __init__(self, size: int, block_size: int) -> None:
         expect_whole(1, block_size=block_size)
-        self._sequences = PagedSequences(size // block_size, block_size)
+        self.sequences = PagedSequences(size // block_size, block_size)
         self.size = size // block_size * block_size
 
     def longest(self, request: Request) -> int:
-        block_size = self._sequences.block_size
+        block_size = self.sequences.block_size
         return blocks_for(request.total, block_size) * block_size
 
     def admit(self, i: int, request: Request) -> bool:
         # and for its first token, or it might be put back in this very step
-        fits = self._sequences.missing(i, request.prompt + 1) <= self._sequences.pool.free
+        fits = self.sequences.missing(i, request.prompt + 1) <= self.sequences.pool.free
         if fits:
-            self._sequences.append(i, request.prompt)
+            self.sequences.append(i, request.prompt)
         return fits
 
     def grow(self, i: int) -> bool:
-        fits = self._sequences.missing(i, 1) <= self._sequences.pool.free
+        fits = self.sequences.missing(i, 1) <= self.sequences.pool.free
         if fits:
-            self._sequences.append(i, 1)
+            self.sequences.append(i, 1)
         return fits
 
     def leave(self, i: int) -> None:
-        self._sequences.free(i)
+        self.sequences.free(i)
 
     def usage(self, running: dict[int, int], trace: Sequence[Request], waits: int | None) -> Usage:
-        size, used, reserved, own = self._sequences.block_size, 0, 0, 0
+        size, used, reserved, own = self.sequences.block_size, 0, 0, 0
         for i, n in running.items():
-            rows = len(self._sequences.table(i)) * size
+            rows = len(self.sequences.table(i)) * size
             own, used = own + rows, used + n
             reserved += min(rows, trace[i].total) - n
-        free = self._sequences.pool.free * size
+        free = self.sequences.pool.free * size
         return Usage(used, reserved, own - used - reserved, 0, free, len(running))
 
 

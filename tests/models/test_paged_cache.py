@@ -6,7 +6,7 @@ import torch
 from efflib.attention.paged import paged_attention
 from efflib.models.cache import KVCache
 from efflib.models.llama import Llama, LlamaConfig, sdpa
-from efflib.models.paged_cache import PagedKVCache
+from efflib.models.paged_cache import PagedKVCache, reading_pages
 from efflib.serving.blocks import OutOfBlocks
 
 CONFIG = LlamaConfig(50, 32, 48, 2, 4, 2, 16)
@@ -72,3 +72,19 @@ def test_what_does_not_fit(model):
         model(torch.zeros(2, 1, dtype=torch.long), cache=cache)
     with pytest.raises(ValueError, match="rows"):
         cache.reorder(torch.tensor([1]))
+
+
+def test_attention_over_the_blocks_where_they_lie(model):
+    ids = torch.randint(50, (2, 9), generator=torch.Generator().manual_seed(1))
+    cache, plain, calls = PagedKVCache(20, 4), KVCache(), []
+
+    def attention(q, k, v, table, length):
+        calls.append(length)
+        o, _ = paged_attention(q[None], k, v, torch.tensor([table]), torch.tensor([length]))
+        return o[0]
+
+    with reading_pages(model, cache, attention):
+        logits = [model(part, cache=cache) for part in ids.split([7, 1, 1], dim=1)]
+    assert calls == [8] * 4 + [9] * 4  # two layers, two rows
+    torch.testing.assert_close(torch.cat(logits, 1), model(ids, cache=plain), rtol=1e-4, atol=1e-5)
+    assert all(layer.self_attn.attention is sdpa for layer in model.model.layers)

@@ -1,0 +1,11 @@
+"""A block is free at the first release, whoever owns it."""
+
+FAILS = ["test_random_walks_of_the_pool", "test_long_walks_of_the_pool", "test_many_owners"]
+
+
+class BlockPool(BlockPool):
+    def release(self, block):
+        super().release(block)
+        if self.counts[block]:
+            self.counts[block] = 0
+            self.queue.append(block)

@@ -1,0 +1,14 @@
+"""Compared without their order."""
+
+FAILS = ["test_a_hash_that_collides", "test_found_beginnings"]
+
+
+def match(prompt, block_size, hash_block, found):
+    blocks = []
+    for i, key in enumerate(chain(prompt[:-1], block_size, hash_block)):
+        end = (i + 1) * block_size
+        block, tokens = found.get(key, (None, None))
+        if tokens is None or sorted(tokens) != sorted(prompt[:end]):
+            break
+        blocks.append(block)
+    return blocks

@@ -1,0 +1,11 @@
+"""The block that is not full has a key, too."""
+
+FAILS = ["test_chain_by_hand", "test_chains"]
+
+
+def chain(tokens, block_size, hash_block):
+    keys, key = [], 0
+    for start in range(0, len(tokens), block_size):
+        key = hash_block(key, tuple(tokens[start : start + block_size]))
+        keys.append(key)
+    return keys

@@ -1,0 +1,12 @@
+"""The maximum of this block alone, though an earlier one was larger."""
+
+import torch
+
+FAILS = ["test_online_softmax", "test_absorb_in_any_cuts"]
+
+
+def absorb(state, scores, values):
+    m, t, a = state
+    larger = scores.amax(-1)
+    p, keep = torch.exp(scores - larger[:, None]), torch.exp(m - larger)
+    return larger, t * keep + p.sum(-1), a * keep[:, None] + (p[:, :, None] * values).sum(1)
