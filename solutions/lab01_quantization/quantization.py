@@ -12,8 +12,7 @@
 # buy finer codes, more scales, or levels in better places? And what helps without any?**
 #
 # At the end you answer this for this model, with numbers that you measured. The answer is graded.
-
-# %% [markdown]
+#
 # ## Card
 #
 # | | |
@@ -86,6 +85,8 @@ def code_range(bits: int, symmetric: bool) -> tuple[int, int]:
     return 0, 2**bits - 1
 
 
+# %% tags=["demo", "fold"]
+# helpers of the experiments: what a layer reads, and a training loop
 def inputs_of(layer: nn.Linear, ids: Tensor) -> Tensor:
     """Inputs [tokens, K] of a layer of the model while it reads ids [B, T]; for experiments."""
     seen = []

@@ -69,14 +69,17 @@ from efflib import zoo
 from efflib.lab import Lab
 from efflib.models.groups import norm_groups
 from efflib.plots import channels, explorer, outliers, repairs, style
-from efflib.quantization.shifting import channel_middles, shift
-from efflib.zoo import corpus
 
 lab = Lab("lab02_smoothquant")
 
 QMAX = 127  # the largest code
 FLOOR = 1e-5  # exercise 4: a channel maximum counts as at least this
 ALPHA = 0.5  # section 4: where the errors of most layers are least
+
+# %% tags=["demo", "fold"]
+# helpers of the experiments: text, perplexity, size, what a layer reads
+from efflib.quantization.shifting import channel_middles, shift
+from efflib.zoo import corpus
 
 
 def training_code(pieces: int, length: int) -> Tensor:

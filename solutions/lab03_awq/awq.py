@@ -12,8 +12,7 @@
 #
 # Section 6 asks this again. By then your code has answered it: with a model that holds packed 4-bit
 # words and writes text, and with a formula that says how many tokens per second it can reach.
-
-# %% [markdown]
+#
 # ## Card
 #
 # | | |
@@ -432,6 +431,7 @@ for factor in (1.0, 2.0, 4.0, 8.0):
     print(f"bound of its error {bound:.3f}")
     assert (rounded[0] - 0.3).abs() <= bound + 1e-6
 
+# %% tags=["demo"]
 lab.predict(
     "factor",
     "At 4 bits, the 3 % of channels with the largest |X| are multiplied by one factor before "

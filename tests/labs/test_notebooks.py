@@ -1,6 +1,8 @@
 """Every lab as students meet it: the solved notebook runs, the release gives nothing away."""
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 import nbclient
@@ -12,6 +14,7 @@ from autograder.labs.source import build_source, lab_sources
 ROOT = Path(__file__).parents[2]
 LABS = lab_sources(ROOT)
 DEMO_LINES = 14
+OPEN_LINES = 25  # of any other cell that students do not fill in
 HANG_SECONDS = 600  # ends a cell that hangs; how long cells take is measured, not tested
 
 
@@ -54,6 +57,33 @@ def test_an_experiment_shows_the_experiment(lab):
             lines = [line.strip() for line in cell.source.splitlines()]
             code = [line for line in lines if line and not line.startswith("#")]
             assert len(code) <= DEMO_LINES, f"{cell.id}: {len(code)} lines of code"
+        elif cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("solution"):
+            folded = cell.metadata.get("jupyter", {}).get("source_hidden")
+            assert folded or len(cell.source.splitlines()) <= OPEN_LINES, cell.id
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_what_grading_runs_imports_nothing_withheld(lab):
+    """A cell that grading runs would fail there, and with it every exercise."""
+    manifest = ROOT / "autograder" / "suites" / lab / "manifest.toml"
+    withheld = tomllib.loads(manifest.read_text()).get("withhold", [])
+    notebook = nbformat.read(next((ROOT / "labs" / lab).glob("*.ipynb")), as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "demo" not in cell.metadata.get("tags", []):
+            for name in imported(cell.source):
+                bad = [w for w in withheld if name == w or name.startswith(w + ".")]
+                assert not bad, f"{cell.id} imports {name}, and {bad[0]} is withheld"
+
+
+def imported(source: str) -> list[str]:
+    """Names of the modules, and of what is taken from them, that this code imports."""
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 @pytest.mark.parametrize("lab", LABS)

@@ -8,7 +8,7 @@ Everything is measured under three seeds, which differ in slices of text and, wh
 in the places of outliers. A claim holds if it holds under every seed; one that does not is printed
 as such. Without --quick each story's section is written to course/chapters/_generated/phenomena/,
 its figure to course/figures/phenomena/, and course/chapters/_generated/phenomena.md is put together
-from all sections.
+from the sections when there is one of every story.
 """
 
 import argparse
@@ -79,8 +79,9 @@ def main() -> None:
         if not options.quick:
             draw(name, figures, claims)
             write(SECTIONS / f"{name}.md", section(name, figures, claims, options.seeds))
-    if not options.quick:
-        write(TABLE, "\n".join((SECTIONS / f"{name}.md").read_text() for name in STORIES))
+    sections = [SECTIONS / f"{name}.md" for name in STORIES]
+    if not options.quick and all(file.is_file() for file in sections):
+        write(TABLE, "\n".join(file.read_text() for file in sections))
 
 
 def write(file: Path, text: str) -> None:
