@@ -76,7 +76,10 @@ def figure() -> Figure:
         }
         for tokens in (0, CONTEXT)
     )
-    measured = {"fp16: 61.8": (1, MEASURED[16]), "4 bits: 166": (1, MEASURED[4])}
+    measured = {
+        f"{name}: {MEASURED[bits]:.3g}": (1, MEASURED[bits])
+        for bits, name in {16: "fp16", 4: "4 bits"}.items()
+    }
     ridge = ridge_batch(steps(0)[16], RTX_4090)
     title = f"Four bits gain at small batches; without a cache, nothing from batch {ridge:.0f} on"
     return salience.decode(BATCHES, rates, measured, title, cached)

@@ -32,7 +32,7 @@ def protection(
     relative to ("all", "output") of the first factor.  Means over the placements, right in bands
     from the smallest to the largest; `at` is marked.
     """
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     fig, (left, right) = figure(columns=2, width=9.5, height=3.7)
     for part, formula in THEORY.items():
@@ -54,7 +54,9 @@ def protection(
         ax.set(xscale="log", yscale="log", xlabel="factor s on the channels")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xticks(list(factors), [f"{f:g}" for f in factors])
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.legend(frameon=False, fontsize=8)
         if at is not None:
             ax.axvline(at, color=GREY, linestyle="--", linewidth=1)
