@@ -1,5 +1,8 @@
 """Sphinx configuration of the course text (make site)."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 project = "Efficient LLM inference"
 author = "The course authors"
 extensions = ["myst_nb", "sphinx.ext.mathjax"]
@@ -7,4 +10,8 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"
 nb_execution_mode = "off"  # figures and tables are made by commands that stand beside them
 html_theme = "furo"
 html_title = project
+# formulas without a network: MathJax in one file that the site serves itself
+MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
+html_static_path = [str(MATHJAX)]
+mathjax_path = MATHJAX.name
 exclude_patterns = ["_build", "chapters/_generated"]
