@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from efflib.attention.maps import recorded
 from efflib.checks import expect_dims, expect_whole
 from efflib.models.llama import Llama, LlamaConfig
 
@@ -77,24 +78,12 @@ def excess_loss(task: Task, logits: Tensor, ids: Tensor) -> Tensor:
     return loss - best_losses(task, ids)
 
 
-@torch.no_grad()
-def begin_share(model: Llama, ids: Tensor) -> Tensor:
-    """The attention probability that every query of ids [n, T] gives to token 0. [n, T]"""
-    shares = []
+def begin_share(model: Llama, ids: Tensor, zero_sink: bool = False) -> Tensor:
+    """The attention probability that every query of ids [n, T] gives to token 0. [n, T]
 
-    def recording(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # [n, 1, T, T]
-        p = scores.masked_fill(~mask, float("-inf")).softmax(-1)
-        shares.append(p[:, 0, :, 0])
-        return p @ v
-
-    layer = model.model.layers[0].self_attn
-    before, layer.attention = layer.attention, recording
-    try:
-        model(ids)
-    finally:
-        layer.attention = before
-    return shares[0]
+    zero_sink: to the extra zero of the softmax, where the model has one.
+    """
+    return recorded(model, ids, lambda p: p[:, 0, :, 0], zero_sink)[0]
 
 
 def one_head_model(vocab: int = 64, width: int = 32, seed: int = 0) -> Llama:

@@ -98,6 +98,12 @@ class StreamingCache:
         return [torch.tensor(layer.numbers()) for layer in self.layers]
 
     @property
+    def buffers(self) -> list[Tensor]:
+        """Every tensor that is held, with the room in it that is not used."""
+        held = [t for s in self.layers for t in (s.keys, s.values, s.pinned_keys, s.pinned_values)]
+        return [*held, *(self._by or ())]
+
+    @property
     def length(self) -> int:
         """How many tokens are kept."""
         return self.layers[0].count() if self.layers else 0

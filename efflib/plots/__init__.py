@@ -16,6 +16,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     placements  results measured several times: means with their spread
     memory    rows and blocks of a cache, and where its memory goes; turing: the example of the
               lecture step by step
+    attention maps of heads, sinks along layers and training, caches and streams
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the

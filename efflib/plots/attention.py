@@ -1,0 +1,141 @@
+"""Attention maps, sinks and streams.  Every function returns (figure, alt text)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from efflib.plots import style
+from efflib.plots.placements import mean
+from efflib.plots.style import BLACK, BLUE, COLOURS, GREY, MARKERS, SKY, figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+Drawn = tuple["Figure", str]
+LEAST = 1e-3  # of a map: what is below has the colour of this
+LINES = ["-", "--", "-.", ":"]
+
+
+def maps(panels: dict[str, Tensor], title: str) -> Drawn:
+    """Maps [T, S] of several heads side by side, on a log scale from LEAST to 1."""
+    from matplotlib.colors import LogNorm
+
+    fig, axes = figure(columns=len(panels), width=2.6 * len(panels) + 1.0, height=3.4)
+    for ax, (name, p) in zip(axes, panels.items(), strict=True):
+        shown = [[max(LEAST, x) if x > 0 else float("nan") for x in row] for row in p.tolist()]
+        image = ax.imshow(shown, norm=LogNorm(LEAST, 1), cmap="cividis", interpolation="nearest")
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("key")
+    axes[0].set_ylabel("query")
+    fig.colorbar(image, ax=axes, label="attention", shrink=0.8)
+    style.title(fig, title)
+    shares = (f"{name}: first key {float(p[:, 0].mean()):.2f}" for name, p in panels.items())
+    return fig, "Attention maps, mean share of the first column over all queries. " + "; ".join(
+        shares
+    )
+
+
+def layers(scores: Tensor, title: str, even: float | None = None) -> Drawn:
+    """The sink score of every head against its layer; scores [L, H].  even: of no preference."""
+    fig, (ax,) = figure(width=7.0, height=3.2)
+    rows = scores.tolist()
+    for i, row in enumerate(rows):
+        ax.plot([i] * len(row), row, "o", color=BLUE, alpha=0.6, markersize=6)
+    ax.plot(range(len(rows)), [mean(row) for row in rows], color=BLACK, label="mean of the heads")
+    if even is not None:
+        ax.axhline(even, color=GREY, linestyle="--", label="attention spread evenly")
+    ax.set(xlabel="layer", ylabel="share of the first token", ylim=(0, 1))
+    ax.set_xticks(range(len(rows)))
+    ax.legend(frameon=False, fontsize=9)
+    style.title(fig, title)
+    said = (f"layer {i}: {mean(row):.2f} (most {max(row):.2f})" for i, row in enumerate(rows))
+    return fig, "Share of the first token by layer, mean of the heads. " + "; ".join(said)
+
+
+def training(curves: dict[str, tuple[Sequence[int], Sequence[float]]], title: str) -> Drawn:
+    """The share of the first token while models train.  curves: {name: (steps, shares)}."""
+    fig, (ax,) = figure(width=7.0, height=3.2)
+    for i, (name, (steps, shares)) in enumerate(curves.items()):
+        look = {"color": COLOURS[i % 6], "linestyle": LINES[i % 4], "marker": MARKERS[i % 6]}
+        ax.plot(steps, shares, label=name, **look)
+    ax.set(xlabel="training step", ylabel="share of the first token", ylim=(0, 1))
+    ax.legend(frameon=False, fontsize=9)
+    style.title(fig, title)
+    said = (f"{name}: {s[0]:.2f} to {s[-1]:.2f}" for name, (_, s) in curves.items())
+    return fig, "Share of the first token during training. " + "; ".join(said)
+
+
+def caches(
+    values: dict[str, Sequence[float]],
+    title: str,
+    references: dict[str, float] | None = None,
+    controls: Sequence[str] = (),
+    ylabel: str = "perplexity",
+) -> Drawn:
+    """A bar with the mean of every cache, a mark for each measurement, lines to compare with.
+
+    controls: caches that are drawn without a filling.
+    """
+    fig, (ax,) = figure(width=8.0, height=3.6)
+    for i, (name, row) in enumerate(values.items()):
+        face = "white" if name in controls else SKY
+        ax.bar(i, mean(row), width=0.62, color=face, edgecolor=BLUE)
+        ax.plot([i] * len(row), list(row), color=BLACK, marker="_", linestyle="none")
+        at = (i, max(row))
+        ax.annotate(style.number(mean(row)), at, (0, 4), textcoords="offset points", ha="center")
+    for i, (name, height) in enumerate((references or {}).items()):
+        ax.axhline(height, color=GREY, linestyle=LINES[1:][i % 3], label=name)
+    ax.set_xticks(range(len(values)), list(values), fontsize=9)
+    ax.set_ylabel(ylabel)
+    ax.margins(y=0.15)
+    if references:
+        ax.legend(frameon=False, fontsize=9)
+    style.title(fig, title)
+    lines = {name: [height] for name, height in (references or {}).items()}
+    said = (f"{name} {style.number(mean(row))}" for name, row in {**values, **lines}.items())
+    return fig, f"{ylabel} by cache: " + ", ".join(said)
+
+
+def stream(
+    tokens: Sequence[int],
+    kilobytes: dict[str, Sequence[float]],
+    perplexity: dict[str, Sequence[float]],
+    title: str,
+) -> Drawn:
+    """Memory held, on a log scale, and perplexity of the last piece, against tokens read."""
+    fig, (left, right) = figure(columns=2, width=10.0, height=3.4)
+    for ax, curves, label in (
+        (left, kilobytes, "held, KB"),
+        (right, perplexity, "perplexity of a piece"),
+    ):
+        for name, row in curves.items():
+            i = list(kilobytes).index(name) if name in kilobytes else len(kilobytes)
+            n = len(row)  # a way that is not followed to the end has fewer points
+            ax.plot(tokens[:n], row, label=name, color=COLOURS[i % 6], linestyle=LINES[i % 4])
+        ax.set(xlabel="tokens read", ylabel=label)
+        ax.legend(frameon=False, fontsize=9)
+    left.set_yscale("log")
+    right.set_ylim(bottom=0)
+    style.title(fig, title)
+    said = [f"{n} holds {r[0]:,.0f} KB at first, {r[-1]:,.0f} at the end" for n, r in
+            kilobytes.items()]  # fmt: skip
+    said += [f"{n} has perplexity {min(r):.1f} to {max(r):.1f}" for n, r in perplexity.items()]
+    return fig, f"A stream of {tokens[-1]:,} tokens: " + "; ".join(said)
+
+
+def opening(curve: Sequence[float], at: int, title: str) -> Drawn:
+    """Perplexity along a text, with a question mark where it leaps: what happened there?"""
+    fig, (ax,) = figure(width=8.0, height=2.6)
+    ax.plot(range(1, len(curve) + 1), curve, color=BLUE)
+    ax.axvline(at, color=GREY, linestyle="--")
+    top = max(curve)
+    ax.text(at, top, " ?", fontsize=18, va="top", ha="left")
+    ax.set(xlabel="tokens read", ylabel="perplexity", ylim=(0, 1.05 * top))
+    style.title(fig, title)
+    before, after = mean(curve[: at - 1]), mean(curve[at - 1 :])
+    return fig, (
+        f"{title}: perplexity along a text, on average {before:.0f} before token {at} and "
+        f"{after:.0f} from there on; the place is marked with a question mark"
+    )
