@@ -133,12 +133,21 @@ def compare(prediction: Prediction, truth: object) -> str:
     if prediction.value is None:
         return f"Result: {found}. You made no prediction this time."
     own = said(prediction.value, prediction.unit)
+    if own == found:
+        return f"Result: {found}, as you predicted."
     if prediction.options or isinstance(truth, str):
-        return f"Result: {found}, {'as' if own == found else 'and not as'} you predicted ({own})."
+        return f"Result: {found}, and not as you predicted ({own})."
     try:
         ratio = float(prediction.value) / float(truth)
     except (TypeError, ValueError, RuntimeError, ZeroDivisionError):
         return f"Result: {found}; you predicted {own}."
     if not LEAST_RATIO <= ratio <= 1 / LEAST_RATIO:  # also of opposite signs
         return f"Result: {found}; you predicted {own}."
-    return f"Result: {found}; you predicted {own}, {ratio:.0%} of it."
+    return f"Result: {found}; you predicted {own}, {off_by(ratio)}."
+
+
+def off_by(ratio: float) -> str:
+    """A prediction over the result, in words."""
+    if ratio >= 2:
+        return f"{ratio:.2g} times as much"
+    return f"{abs(ratio - 1):.0%} too {'much' if ratio > 1 else 'little'}"

@@ -46,6 +46,8 @@ class StudentError(Exception):
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}" if self.message else self.kind
 
+    __repr__ = __str__  # in a message the student's own kind stands, not the name of this class
+
 
 def student_error(info: dict) -> StudentError:
     """The exception for what `calls.describe` said; also a ValueError where kind is that, etc."""
@@ -69,6 +71,7 @@ def _combined(kept: type) -> type:
         StudentError.__init__(self, kind, message, line)
 
     body = {"__init__": init, "__str__": StudentError.__str__, "__module__": __name__}
+    body["__repr__"] = StudentError.__repr__
     return type(f"Student{kept.__name__}", (StudentError, kept), body)
 
 

@@ -146,3 +146,20 @@ def test_the_same_means_dtype_shape_and_every_value():
     for other in (x.double(), x[None], torch.tensor([1.0, 2.0]), x.nextafter(x + 1), [1.0]):
         with pytest.raises(AssertionError, match="^w "):
             expect_same(other, x, "w")
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected", "remark"),
+    [
+        (torch.float32, torch.float64, ""),  # the test's own precision is asked of nobody
+        (torch.bfloat16, torch.float64, "; its dtype is torch.bfloat16)"),
+        (torch.bfloat16, torch.float32, "; its dtype is torch.bfloat16, not torch.float32)"),
+    ],
+)
+def test_a_difference_names_the_dtype_that_may_be_its_cause(observed, expected, remark):
+    with pytest.raises(AssertionError) as caught:
+        expect_close(
+            torch.ones(1, dtype=observed), torch.zeros(1, dtype=expected), what="x", atol=0.1
+        )
+    text = str(caught.value)
+    assert text.endswith(remark) if remark else "dtype" not in text

@@ -157,15 +157,17 @@ def test_predictions_are_compared_and_never_needed(lab, capsys):
     out = capsys.readouterr().out
     assert "Predict: more or less?\n  - more\n  - less\n" in out
     assert "Result: less. You made no prediction" in out
-    assert "Result: less, as you predicted (less)." in out
+    assert "Result: less, as you predicted." in out
     assert "Result: more, and not as you predicted (less)." in out
 
 
 @pytest.mark.parametrize(
     ("value", "truth", "sentence"),
     [
-        (3, 6.0, "Result: 6 MB; you predicted 3 MB, 50% of it."),
-        (3, torch.tensor(2.0), "Result: 2 MB; you predicted 3 MB, 150% of it."),
+        (3, 6.0, "Result: 6 MB; you predicted 3 MB, 50% too little."),
+        (3, torch.tensor(2.0), "Result: 2 MB; you predicted 3 MB, 50% too much."),
+        (3, 1.25, "Result: 1.25 MB; you predicted 3 MB, 2.4 times as much."),
+        (3, 3.00001, "Result: 3 MB, as you predicted."),
         (3, 0, "Result: 0 MB; you predicted 3 MB."),
         (3, -6.0, "Result: -6 MB; you predicted 3 MB."),
         (1000, 1, "Result: 1 MB; you predicted 1000 MB."),

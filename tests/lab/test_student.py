@@ -156,6 +156,7 @@ def test_any_description_becomes_an_exception(info):
 
 
 def test_control_characters_do_not_reach_a_terminal():
+    assert repr(student_error({"kind": "ValueError", "message": "no"})) == "ValueError: no"
     assert str(student_error({"kind": "ValueError", "message": "\x1b[2J\u202eab"})) == (
         "ValueError: ?[2J?ab"
     )
