@@ -8,7 +8,8 @@ the products are small and a second one mostly waits. Quantized linears: benchma
 
     generate       greedy, with the cache, against transformers' generate of the same weights
     streaming      4 sinks and the most recent tokens, against recomputing the window for each token
-    speculative    with the zoo's draft, against the target alone
+    speculative    with the zoo's draft, a lookup and both, against the target alone, on held-out
+                   code; with the costs of the passes and what the model of speed makes of them
 """
 
 import argparse
@@ -20,12 +21,17 @@ import torch
 
 from efflib import zoo
 from efflib.attention.streaming import StreamingCache, recomputed_logits, stream_logits
+from efflib.decoding.drafts import Draft, FirstOf, LookupDraft, ModelDraft, next_gamma
 from efflib.decoding.sampling import generate
 from efflib.decoding.speculative import speculative_generate
-from efflib.models import Llama
+from efflib.decoding.speed import best_gamma, needed_acceptance, speedup
+from efflib.models import KVCache, Llama
 from efflib.zoo.checkpoints import FOLDER
+from efflib.zoo.phenomena.speculative import same_choice
+from efflib.zoo.phenomena.story import Scale, windows
 
 PROMPT, NEW = 64, 128
+PROMPTS = 3  # places of held-out code that speculation continues
 SIZES = (32, 256)  # of the streaming cache
 RECOMPUTED = 8  # tokens; each is a pass of its own and costs the same
 
@@ -85,23 +91,87 @@ def streaming(model: Llama, text: torch.Tensor, repeats: int) -> None:
         show(f"streaming / recomputing, {size}", times, RECOMPUTED, f"cache of {size}{goal}")
 
 
-def speculation(model: Llama, prompt: torch.Tensor, repeats: int) -> None:
+def pass_seconds(model: Llama, text: torch.Tensor, tokens: int, repeats: int) -> float:
+    """Median seconds of a pass over so many tokens behind PROMPT ones."""
+    cache, times = KVCache(), []
+    model(text[:, :PROMPT], cache=cache)
+    for _ in range(20 * repeats):
+        times.append(seconds(lambda: model(text[:, PROMPT : PROMPT + tokens], cache=cache)))
+        cache.truncate(PROMPT)
+    return median(times)
+
+
+def costs(model: Llama, draft: Llama, text: torch.Tensor, repeats: int) -> tuple[float, float]:
+    """c, what a pass of the draft costs, and w, what each token more in a pass costs: in passes."""
+    one, nine = (pass_seconds(model, text, n, repeats) for n in (1, 9))
+    return pass_seconds(draft, text, 1, repeats) / one, max(0.0, (nine / one - 1) / 8)
+
+
+def needed_table(cost: float, wider: float) -> None:
+    """For each draft at hand and for cheaper ones: the acceptance without which 2 x is out of
+    reach, and the draft length that goes with it."""
+    print(f"\n{'cost c of a draft pass':34} {'acceptance for 2 x':>20} {'at gamma':>10}")
+    for c in (cost, cost / 2, 0.1, 0.05, 0.0):
+        a = needed_acceptance(2, c, wider)
+        gamma = "" if a is None else best_gamma(a, c, wider)
+        print(f"{c:<34.3f} {'none' if a is None else f'{a:.3f}':>20} {gamma:>10}")
+
+
+def speculation(model: Llama, repeats: int) -> None:
+    """Held-out code; a draft model alone and where it is sure, a lookup, and both."""
     draft = zoo.load("draft")
-    for gamma in (2, 4, 6):
-        found = speculative_generate(model, draft, prompt, NEW, gamma)
-        times = compare(
-            lambda gamma=gamma: speculative_generate(model, draft, prompt, NEW, gamma),
-            lambda: generate(model, prompt, NEW),
-            repeats,
-        )
-        note = f"acceptance {found.acceptance:.2f}, {NEW / found.passes:.2f} tokens a pass; goal 2"
-        show(f"speculative / plain, gamma {gamma}", times, NEW, note)
+    rows = windows("code", True, Scale(PROMPTS, 1, NEW), 0)
+    own = generate(model, rows[:, : 1 + PROMPT], NEW)
+    rate = same_choice(model, draft, own, 1 + PROMPT).float().mean().item()
+    cost, wider = costs(model, draft, rows[:1], repeats)
+    print(
+        f"\nacceptance a = {rate:.3f} on the target's greedy text, c = {cost:.3f}, w = {wider:.3f}"
+    )
+    needed_table(cost, wider)
+    print(f"\n{'speculative / plain':34} {'':>12} {'':>12} {'faster':>10}   the formula says")
+    for gamma in (1, 2, 4, 8):
+        report(model, rows, f"gamma {gamma}", lambda: ModelDraft(draft), gamma, repeats)
+        print(f"{'':74}{speedup(rate, gamma, cost, wider):.2f} x")
+    for sure in (0.4, 0.6):
+        name = f"gamma 8, where sure by {sure}"
+        report(model, rows, name, lambda sure=sure: ModelDraft(draft, sure=sure), 8, repeats)
+    report(model, rows, "adaptive", lambda: ModelDraft(draft), 4, repeats, next_gamma)
+    report(model, rows, "lookup, gamma 8", LookupDraft, 8, repeats)
+    both = "lookup, else the model by 0.6"
+    report(
+        model, rows, both, lambda: FirstOf(LookupDraft(4), ModelDraft(draft, sure=0.6)), 8, repeats
+    )
+
+
+def report(
+    model: Llama,
+    rows: torch.Tensor,
+    name: str,
+    make: Callable[[], Draft],
+    gamma: int,
+    repeats: int,
+    adapt: Callable[[int, int, int], int] | None = None,
+) -> None:
+    """One line: all rows written with a draft of make(), against the target alone."""
+    prompts = [row[None, : 1 + PROMPT] for row in rows]
+
+    def ours() -> list:
+        return [speculative_generate(model, make(), p, NEW, gamma, adapt=adapt) for p in prompts]
+
+    found = ours()
+    times = compare(ours, lambda: [generate(model, p, NEW) for p in prompts], repeats)
+    passes = sum(run.passes for run in found)
+    share = sum(run.accepted for run in found) / max(1, sum(run.proposed for run in found))
+    tokens = NEW * len(prompts)
+    note = f"{share:.2f} of the proposals kept, {tokens / passes:.2f} tokens a pass; goal 2"
+    show(name, times, tokens, note)
 
 
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", choices=("speculation",), help="leave out the rest")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     repeats = options.repeats
@@ -109,9 +179,10 @@ def main() -> None:
     model, text = zoo.load("target"), zoo.calibration("code", 1, 512)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, one sequence")
     print(f"{'ours / the other, for each token':34} {'ours':>12} {'the other':>12} {'faster':>10}")
-    generation(model, text[:, :PROMPT], repeats)
-    streaming(model, text, repeats)
-    speculation(model, text[:, :PROMPT], repeats)
+    if options.only is None:
+        generation(model, text[:, :PROMPT], repeats)
+        streaming(model, text, repeats)
+    speculation(model, max(1, repeats // 2))
 
 
 if __name__ == "__main__":

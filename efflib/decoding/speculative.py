@@ -20,18 +20,23 @@ Where implementations differ:
 - the residual is all zero where p <= q everywhere, that is p = q up to rounding; a division
   would give NaN. A rejection then has probability of the order of rounding; it draws from p.
 - transformers lengthens g by 2 after full acceptance and shortens it by 1 otherwise; constant
-  here, but never more than what is left to generate.
+  here unless `adapt` is given (`drafts.next_gamma`), but never more than what is left to generate.
+- a proposal that was certain, from a lookup or a greedy draft, has q = 1 at it: it is accepted with
+  probability p, and the residual is p without it.
 
 Greedy output is that of plain greedy decoding up to rounding: a pass over g + 1 tokens may sum in
 another order than a pass over one, and change the argmax where two logits are almost equal.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from efflib.checks import expect_integers, expect_whole
+from efflib.decoding.drafts import Draft, ModelDraft
 from efflib.decoding.sampling import (
     GREEDY,
     Sampling,
@@ -94,14 +99,16 @@ def verify_greedy(proposed: Tensor, logits: Tensor) -> Tensor:
 
 
 def verify_sampled(
-    proposed: Tensor, q: Tensor, p: Tensor, generator: torch.Generator | None = None
+    proposed: Tensor, q: Tensor | None, p: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     """The tokens one pass yields, distributed as p. [1 .. g+1]
 
-    proposed [g], each drawn from its row of q [g, V]; p [g+1, V].
+    proposed [g], each drawn from its row of q [g, V], None where each was certain; p [g+1, V].
     """
     expect_integers(proposed=proposed)
     g = len(proposed)
+    if q is None:
+        q = F.one_hot(proposed, p.shape[-1]).to(p.dtype)  # [g, V]
     if q.ndim != 2 or p.ndim != 2 or len(q) != g or p.shape != (g + 1, q.shape[1]):
         raise ValueError(
             f"{g} proposals need q [g, V], p [g+1, V]: got {tuple(q.shape)}, {tuple(p.shape)}"
@@ -113,65 +120,55 @@ def verify_sampled(
     return torch.cat([proposed[:n], draw(last[None], generator)])
 
 
-def propose(
-    draft: Llama,
-    ids: Tensor,
-    gamma: int,
-    cache: KVCache,
-    sampling: Sampling,
-    generator: torch.Generator | None,
-) -> tuple[Tensor, Tensor]:
-    """gamma >= 0 tokens after ids [1, T], and what they were drawn from: [g], [g, V].
-
-    The cache may lag behind: it is first fed what it lacks of ids. The last proposal is not fed.
-    """
-    expect_whole(gamma=gamma)
-    tokens, rows = ids.new_zeros(0), [torch.zeros(0, draft.config.vocab_size, device=ids.device)]
-    fed = ids[:, cache.length :]
-    for _ in range(gamma):
-        q = filtered_probabilities(draft(fed, cache=cache)[:, -1], sampling)  # [1, V]
-        fed = draw(q, generator)[None]  # [1, 1]
-        tokens, rows = torch.cat([tokens, fed[0]]), [*rows, q]
-    return tokens, torch.cat(rows)
-
-
 @torch.no_grad()
 def speculative_generate(
     target: Llama,
-    draft: Llama,
+    draft: Llama | Draft,
     prompt: Tensor,
     max_new_tokens: int,
     gamma: int = 4,
     sampling: Sampling = GREEDY,
     generator: torch.Generator | None = None,
+    adapt: Callable[[int, int, int], int] | None = None,
 ) -> Speculated:
     """Continue one prompt [1, T] by max_new_tokens of the target's distribution.
+
+    draft: a model, which then proposes with the same sampling; or a `Draft`, new for each text.
+    adapt(gamma, proposed, accepted) is the gamma of the next round.
 
     Raises ValueError for what does not fit, also for a draft of another vocabulary.
     Before each round the target's cache holds all ids but the last, the draft's those or one fewer.
     """
     expect_prompt(target, prompt, max_new_tokens, rows=1)
     expect_whole(1, gamma=gamma)
-    vocabularies = target.config.vocab_size, draft.config.vocab_size
-    if vocabularies[0] != vocabularies[1]:
-        raise ValueError(
-            "target and draft must have one vocabulary, got {} and {} entries".format(*vocabularies)
-        )
-    caches = target_cache, draft_cache = KVCache(), KVCache()
-    ids, end = prompt, prompt.shape[1] + max_new_tokens
+    if isinstance(draft, Llama):
+        draft = ModelDraft(draft, sampling, generator)
+    if isinstance(draft, ModelDraft):
+        _expect_one_vocabulary(target, draft.model)
+    cache, ids, end = KVCache(), prompt, prompt.shape[1] + max_new_tokens
     passes = proposed = accepted = 0
     while ids.shape[1] < end:
-        g = min(gamma, end - ids.shape[1] - 1)  # the pass itself adds one
-        tokens, q = propose(draft, ids, g, draft_cache, sampling, generator)
-        fed = torch.cat([ids[:, target_cache.length :], tokens[None]], dim=1)
-        logits = target(fed, cache=target_cache)[0, -g - 1 :]  # [g+1, V]
+        tokens, q = draft.propose(ids, min(gamma, end - ids.shape[1] - 1))  # the pass adds one
+        g = len(tokens)
+        fed = torch.cat([ids[:, cache.length :], tokens[None]], dim=1)
+        logits = target(fed, cache=cache)[0, -g - 1 :]  # [g+1, V]
         if sampling.temperature == 0:
             new = verify_greedy(tokens, logits)
         else:
             p = filtered_probabilities(logits, sampling)
             new = verify_sampled(tokens, q, p, generator)
         ids = torch.cat([ids, new[None]], dim=1)
-        for cache in caches:  # forget rejected proposals; the newest token was read by neither
-            cache.truncate(ids.shape[1] - 1)
+        for kept in (cache.truncate, draft.keep):  # the newest token was read by neither
+            kept(ids.shape[1] - 1)
         passes, proposed, accepted = passes + 1, proposed + g, accepted + len(new) - 1
+        if adapt is not None and g:
+            gamma = adapt(gamma, g, len(new) - 1)
     return Speculated(ids, passes, proposed, accepted)
+
+
+def _expect_one_vocabulary(target: Llama, draft: Llama) -> None:
+    sizes = target.config.vocab_size, draft.config.vocab_size
+    if sizes[0] != sizes[1]:
+        raise ValueError(
+            "target and draft must have one vocabulary, got {} and {} entries".format(*sizes)
+        )

@@ -123,6 +123,22 @@ class KVCache:
         expect_whole(length=length)
         self._lengths = [min(n, length) for n in self._lengths]
 
+    def keep(self, start: int, positions: Tensor) -> None:
+        """Of what is behind `start` only these positions [n]: token start + i was positions[i].
+
+        For a path of a token tree. Keys stay turned as they were, so a token must have been read
+        at the position that it now gets.
+        Raises ValueError for positions that are not in the cache, from `start` on.
+        """
+        expect_whole(start=start)
+        expect_within(positions=positions, stop=self.length)
+        if len(positions) and int(positions.min()) < start:
+            raise ValueError(f"positions must be at least {start=}, got {int(positions.min())}")
+        for buffers in (self._keys, self._values):
+            for layer, buffer in enumerate(buffers):
+                buffers[layer] = put(buffer, start, buffer[:, :, positions])
+        self._lengths = [min(start, n) + len(positions) for n in self._lengths]
+
     def reorder(self, rows: Tensor) -> None:
         """Row i of the batch becomes what row ``rows[i]`` was; rows [B'] may repeat and drop.
 

@@ -162,7 +162,17 @@ class Llama(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits [B, T, V] of ids [B, T]; `cache`, where given, grows by T tokens.
+        """Logits [B, T, V] of ids [B, T]; arguments as of `hidden`."""
+        return self.lm_head(self.hidden(ids, cache, positions, mask))
+
+    def hidden(
+        self,
+        ids: Tensor,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """What the head reads, [B, T, D]; `cache`, where given, grows by T tokens.
 
         positions [T] or [B, T]: default, from ``cache.length`` (or 0) upwards.
         mask [T, S] or [B, 1, T, S] bool, True where query may see key: default, causal.
@@ -184,4 +194,4 @@ class Llama(nn.Module):
         by = turns(positions, c.head_dim, c.rope_theta, x.dtype, c.rope_scaling)
         for layer in self.model.layers:
             x = layer(x, by, mask, cache)
-        return self.lm_head(self.model.norm(x))
+        return self.model.norm(x)

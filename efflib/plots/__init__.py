@@ -17,6 +17,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     memory    rows and blocks of a cache, and where its memory goes; turing: the example of the
               lecture step by step
     attention maps of heads, sinks along layers and training, caches and streams
+    speculation  who wrote which token; p and q and what is left; speed against the draft length
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the

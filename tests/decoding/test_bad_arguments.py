@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_models import ids_of, tiny
 
-from efflib.decoding import beam, sampling, speculative
+from efflib.decoding import beam, drafts, sampling, speculative
 from efflib.decoding.sampling import Sampling, draw, filtered_probabilities, keep_top_k
 from efflib.models import KVCache
 
@@ -61,7 +61,7 @@ def test_speculation_asks_for_one_vocabulary_and_one_prompt():
     with pytest.raises(ValueError, match="gamma=0 must be"):
         speculative.speculative_generate(MODEL, MODEL, IDS, 3, gamma=0)
     with pytest.raises(ValueError, match="gamma=-1"):
-        speculative.propose(MODEL, IDS, -1, KVCache(), Sampling(), None)
+        drafts.propose(MODEL, IDS, -1, KVCache(), Sampling(), None)
     with pytest.raises(ValueError, match="gamma=-1"):
         speculative.expected_tokens(0.5, -1)
     with pytest.raises(ValueError, match=r"\(3,\) and \(3, 5\)"):

@@ -90,3 +90,20 @@ def test_negative_lengths_are_refused():
     with pytest.raises(ValueError, match="length=-1 must be an integer of at least 0"):
         cache.truncate(-1)
     assert cache.length == 4
+
+
+def test_a_path_is_kept_and_the_rest_forgotten():
+    cache, generator = KVCache(), torch.Generator().manual_seed(0)
+    k, v = (torch.randn(2, 3, 7, 4, generator=generator) for _ in range(2))
+    for layer in range(2):
+        cache.append(layer, k + layer, v - layer)
+    cache.keep(3, torch.tensor([3, 6]))
+    places = [0, 1, 2, 3, 6]
+    assert cache.length == 5
+    for layer in range(2):
+        assert torch.equal(cache.keys[layer], k[:, :, places] + layer)
+        assert torch.equal(cache.values[layer], v[:, :, places] - layer)
+    with pytest.raises(ValueError, match="from 0 to 4, got 6"):
+        cache.keep(3, torch.tensor([6]))
+    with pytest.raises(ValueError, match="at least start=3, got 2"):
+        cache.keep(3, torch.tensor([2]))
