@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from efflib.plots.style import (
     AMBER,
+    BLACK,
     BLUE,
-    DARK_TEXT,
     GREY,
     LIGHT_TEXT,
     MARKERS,
@@ -66,7 +66,7 @@ def overlap(
     left.step(
         [i + d for i in x for d in (-0.4, 0.4)],
         [s for s in shared for _ in (0, 1)],
-        color=DARK_TEXT,
+        color=BLACK,
         linestyle="--",
         label=f"the smaller one, in all {sum(shared):.2f}",
     )
@@ -100,7 +100,7 @@ def curves(
         colour = (BLUE, ORANGE, GREY, AMBER)[i % 4]
         ax.plot(gammas, row, color=colour, linestyle="--", label=name)
     if level is not None:
-        ax.axhline(level, color=DARK_TEXT, linewidth=0.8, linestyle=":")
+        ax.axhline(level, color=BLACK, linewidth=0.8, linestyle=":")
     ax.set_xscale("log", base=2)
     ax.set_xticks(list(gammas), list(map(str, gammas)))
     ax.set(xlabel=labels[0], ylabel=labels[1], ylim=(0, None))
