@@ -103,6 +103,7 @@ figures: setup
 	$(BIN)/python benchmarks/lab01_qat.py
 	$(BIN)/python benchmarks/lab02_tables.py
 	$(BIN)/python benchmarks/lab03_tables.py
+	$(BIN)/python benchmarks/lab05_tables.py
 	$(BIN)/python benchmarks/lab06_tables.py
 	$(BIN)/python benchmarks/meter_page.py
 	$(BIN)/python benchmarks/w4a16_idioms.py

@@ -1,0 +1,24 @@
+"""Groups cost nothing."""
+
+FAILS = [
+    "test_latents_metadata_and_windows",
+    "test_metadata_and_windows_of_any_config",
+    "test_what_is_refused_and_what_is_not",
+]
+
+
+def bytes_per_token(config: dict, bits: int = 16, group_size: int | None = None) -> float:
+    """Bytes that one token adds to the cache, in all layers.
+
+    Raises ValueError for bits < 1 or group_size < 1.
+    """
+    if bits < 1 or (group_size is not None and group_size < 1):
+        raise ValueError(f"bits={bits} and group_size={group_size} must be at least 1")
+    heads = config["num_attention_heads"]
+    if config.get("kv_lora_rank") is not None:
+        values = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+    else:
+        kv_heads = config.get("num_key_value_heads") or heads
+        values = 2 * kv_heads * (config.get("head_dim") or config["hidden_size"] // heads)
+    each = bits if group_size is None else bits
+    return config["num_hidden_layers"] * values * each / 8

@@ -1,0 +1,21 @@
+"""Heads that are `groups` apart are averaged."""
+
+import torch
+from torch import Tensor
+
+FAILS = [
+    "test_pooling_against_a_loop",
+    "test_pooling_by_hand",
+    "test_repeating_by_hand",
+    "test_share_that_is_lost",
+    "test_shares_against_float64",
+]
+
+
+def pool_heads(weight: Tensor, heads: int, groups: int) -> Tensor:
+    """The mean of each group of neighbouring heads. [heads d, ...] -> [groups d, ...]"""
+    if heads < 1 or groups < 1 or heads % groups or weight.shape[0] % heads:
+        raise ValueError(f"{groups} groups, {heads} heads, {weight.shape[0]} rows")
+    by_head = weight.unflatten(0, (heads // groups, groups, -1))  # [groups, share, d, ...]
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return by_head.to(wide).mean(0).to(weight.dtype).flatten(0, 1)

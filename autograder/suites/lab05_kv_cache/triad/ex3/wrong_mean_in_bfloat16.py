@@ -1,0 +1,13 @@
+"""The mean is taken in the weight's dtype, pair by pair."""
+
+from torch import Tensor
+
+FAILS = ["test_dtypes", "test_pooling_by_hand"]
+
+
+def pool_heads(weight: Tensor, heads: int, groups: int) -> Tensor:
+    """The mean of each group of neighbouring heads. [heads d, ...] -> [groups d, ...]"""
+    if heads < 1 or groups < 1 or heads % groups or weight.shape[0] % heads:
+        raise ValueError(f"{groups} groups, {heads} heads, {weight.shape[0]} rows")
+    by_head = weight.unflatten(0, (groups, heads // groups, -1))  # [groups, share, d, ...]
+    return (sum(by_head[:, j] for j in range(heads // groups)) / (heads // groups)).flatten(0, 1)

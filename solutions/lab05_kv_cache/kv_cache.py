@@ -1,0 +1,985 @@
+# %% [markdown]
+# # Lab 5: The key-value cache
+#
+# **The question.** A model that writes a text of 1000 tokens could read all of it again for each
+# new token. It keeps the keys and values instead, and every token then costs about the same. But
+# what it keeps is half a megabyte a token for a model of 7 billion parameters, and one of 70
+# billion gets along with less. **What does the cache cost, what makes it smaller, and in which
+# direction may one round it?**
+#
+# ![Seconds for each new token of this lab's model against the tokens before it: reading everything
+# again grows, with a cache it stays flat. Beside it the bytes that the cache takes, which
+# grow.](../../course/figures/lab05/opening.svg)
+#
+# Section 6 asks this again, and you answer it with your own numbers.
+
+# %% [markdown]
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | 2 to 3 hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | attention ($q$, $k$, $v$, causal mask); lab 1 (scale, groups) |
+# | Not covered | blocks of memory (lab 6), evicting tokens (labs 7, 12), kernels (lab 8) |
+#
+# After this lab you can
+# 1. state the bytes of a cache from a model's config, and say what fits on a GPU;
+# 2. build a cache whose decoding equals recomputation, also for rows of unequal length;
+# 3. round keys per channel and values per token, and show with a control why.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions and classes by
+# name, so keep names and arguments as they are. Answer predictions in their field; where no field
+# is shown, by `lab.answer("grow", 10)`.
+#
+# ## Map and notation
+#
+# Section 1, what a cache costs: exercise 1. Section 2, a cache that decodes: 2. Section 3, fewer
+# heads and what fits: 3 and 4. Section 4, rounding: 5 and 6. Section 5: misconceptions.
+#
+# | symbol | shape | in code | meaning |
+# |---|---|---|---|
+# | $B, H, H_{kv}$ | | | rows of a batch, query heads, key and value heads |
+# | $T, S$ | | | new tokens, tokens attended to |
+# | $d$ | | | size of a head |
+# | $q$ | [B, H, T, d] | `q` | queries |
+# | $k, v$ | [B, Hkv, S, d] | `k`, `v` | keys and values, keys after the rotary embedding |
+# | $G$ | | `group_size` | values that share a scale and a smallest value |
+# | $R$ | | `residual` | tokens that wait in floating point |
+#
+# KiB and GiB are powers of two; the lectures' KB and GB mean the same. No function of this lab
+# changes its arguments: work on new tensors.
+#
+# ## Baseline
+#
+# The model is the course's `target`, 6 layers with 6 heads of 32. Quality is the loss on held-out
+# code, in nats per token.
+
+# %%
+import copy
+import time
+
+import torch
+from torch import Tensor, nn
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.plots import cache as pictures
+from efflib.plots import explorer, style
+
+lab = Lab("lab05_kv_cache")
+KiB, MiB, GiB = 2**10, 2**20, 2**30
+
+# %% tags=["demo"]
+from efflib.models.cache import KVCache
+from efflib.zoo.phenomena.kv_quantization import channel_spread, with_key_outlier
+from efflib.zoo.phenomena.story import QUICK, windows
+
+model = zoo.load("target")
+held_out = windows("code", True, QUICK, seed=0)[:6]  # [6, 257] ids, begin token first
+PROMPT = "import json\n\n\ndef load_json(path):\n"
+found = {}  # the numbers you find, for the takeaways at the end
+
+
+@torch.no_grad()
+def loss(model: nn.Module, cache=None, piece: int = 16) -> float:
+    """Nats per token, with a cache in pieces: what is in it is seen through it."""
+    pieces = held_out[:, :-1].split(piece if cache is not None else 256, dim=1)
+    logits = torch.cat([model(p, cache=cache) for p in pieces], dim=1)
+    return nn.functional.cross_entropy(logits.flatten(0, 1), held_out[:, 1:].flatten()).item()
+
+
+found["float"] = loss(model)
+plain = KVCache()
+loss(model, plain)
+held = sum(x.numel() for x in (*plain.keys, *plain.values))
+print(f"loss {found['float']:.4f}; keys and values of {held_out[:, :-1].numel()} tokens: {held:,}")
+print(zoo.sample(model, PROMPT, tokens=32))
+
+# %% [markdown]
+# ## 1. What a cache costs
+#
+# To make token $t$, attention needs the keys and values of all tokens before it, and they never
+# change: a token cannot see what comes later. So they are kept. For each token, layer and key head
+# that is one vector $k$ and one vector $v$:
+#
+# $$ \text{values a token} = 2 \, L \, H_{kv} \, d $$
+
+# %%
+# the formula on four numbers: Llama-2-7B in 16 bits
+layers, kv_heads, d, byte = 32, 32, 128, 2
+per_token = 2 * layers * kv_heads * d * byte
+print(f"{per_token / KiB:.0f} KiB a token, {2048 * per_token / GiB:.0f} GiB for 2048 tokens")
+assert per_token == 512 * KiB
+
+lab.predict("8k", "A lecture says: 8K tokens of Llama-2-7B take 8 GB. Do they?", unit="GiB")
+lab.predict("70b", "Llama-2-70B: how many KiB does a token of it take?", unit="KiB")
+
+# %% [markdown]
+# ### Exercise 1 · Bytes of a token
+#
+# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `bytes_per_token(config, bits=16, group_size=None) -> float`, the bytes that one token
+# adds to the cache of all layers, and `cache_bytes(config, lengths, ...) -> float`, those of
+# sequences of such lengths together.
+#
+# `config` is a dictionary with Hugging Face's names: `num_hidden_layers`, `hidden_size`,
+# `num_attention_heads`, and perhaps
+# - `num_key_value_heads`: without it, or where it is `None`, every query head has its own key head;
+# - `head_dim`: without it, or where it is `None`, the hidden size is divided among the query heads;
+# - `kv_lora_rank` and `qk_rope_head_dim`: a DeepSeek model. Each layer keeps for each token *one*
+#   vector of `kv_lora_rank` values, from which all heads make their keys and values, and *one* key
+#   of `qk_rope_head_dim` values that all heads share. Derive the count;
+# - `sliding_window`: a layer keeps no more than the last that many tokens (for `cache_bytes`).
+#
+# In `bits` bits a value takes that many, and with a `group_size` $G$ each group of $G$ values has
+# 32 bits more (a scale and a smallest value in 16 bits each); count 32 / G for each value.
+# `ValueError` for `bits` or `group_size` below 1, and for a negative length.
+
+
+# %% solution="ex1"
+def bytes_per_token(config: dict, bits: int = 16, group_size: int | None = None) -> float:
+    """Bytes that one token adds to the cache, in all layers.
+
+    Raises ValueError for bits < 1 or group_size < 1.
+    """
+    ### BEGIN SOLUTION
+    if bits < 1 or (group_size is not None and group_size < 1):
+        raise ValueError(f"bits={bits} and group_size={group_size} must be at least 1")
+    heads = config["num_attention_heads"]
+    if config.get("kv_lora_rank") is not None:
+        values = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+    else:
+        kv_heads = config.get("num_key_value_heads") or heads
+        values = 2 * kv_heads * (config.get("head_dim") or config["hidden_size"] // heads)
+    each = bits if group_size is None else bits + 32 / group_size
+    return config["num_hidden_layers"] * values * each / 8
+    ### END SOLUTION
+
+
+def cache_bytes(
+    config: dict, lengths: list[int], bits: int = 16, group_size: int | None = None
+) -> float:
+    """Bytes of the caches of sequences of these lengths.  Raises ValueError for a negative one."""
+    ### BEGIN SOLUTION
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"lengths {lengths} must not be negative")
+    window = config.get("sliding_window")
+    kept = sum(n if window is None else min(n, window) for n in lengths)
+    return kept * bytes_per_token(config, bits, group_size)
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** Count the numbers that a layer has to keep for one token, then multiply by layers and by
+# bytes. The query is not kept: it is used once.
+#
+# **By hand.** 2 layers, hidden size 8, 4 query heads, 2 key heads: d = 2, so a layer keeps 2 keys
+# and 2 values of 2 numbers each, 8 in all; two layers 16, and in 16 bits 32 bytes. In 4 bits with
+# groups of 8: 16 (4 + 32 / 8) / 8 = 16 bytes.
+#
+# **The usual error.** The number of *query* heads; or d from the number of *key* heads. With a
+# latent, a factor of 2 or of the heads that is not there any more.
+# </details>
+
+# %% [markdown]
+# **Reveal.** The figures of the lectures by your function. Two slips are among them: a lecture
+# prints 8 GB for 8K tokens of Llama-2-7B and 32 GB for four such sequences. **Write one sentence:**
+# does its conclusion, "larger than the model's parameters (14 GB)", still hold?
+#
+# *Your sentence:*
+
+# %% tags=["demo"]
+LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+LLAMA_13B = {"num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 40}
+LLAMA_70B = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
+GQA_70B = LLAMA_70B | {"num_key_value_heads": 8}  # as it is; above, "if it used MHA"
+GQA_405B = {"num_hidden_layers": 126, "hidden_size": 16384, "num_attention_heads": 128}
+GQA_405B |= {"num_key_value_heads": 8}
+DEEPSEEK_V3 = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
+DEEPSEEK_V3 |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+named = {"Llama-2-7B": LLAMA_7B, "Llama-2-13B": LLAMA_13B, "Llama-2-70B with MHA": LLAMA_70B}
+named |= {"Llama-3.1-70B": GQA_70B, "Llama-3.1-405B": GQA_405B, "DeepSeek-V3": DEEPSEEK_V3}
+for name, config in named.items():
+    print(f"{name:22s} {bytes_per_token(config) / KiB:7.1f} KiB a token")
+for lengths in ([512], [4096], [4096] * 16):
+    each = cache_bytes(LLAMA_70B, lengths) / GiB
+    print(f"70B with MHA, {len(lengths):2d} x {lengths[0]}: {each:g} GiB")
+for lengths in ([2048], [8192], [8192] * 4):
+    print(f"7B, {len(lengths)} x {lengths[0]}: {cache_bytes(LLAMA_7B, lengths) / GiB:g} GiB")
+lab.reveal("8k", cache_bytes(LLAMA_7B, [8192]) / GiB)
+lab.reveal("70b", bytes_per_token(GQA_70B) / KiB)
+lab.predict("grow", "Without a cache, how many times as long does token 1000 take as token 100?")
+
+# %% [markdown]
+# ## 2. A cache that decodes
+#
+# What a cache must do is said in one sentence: **attention through it gives what attention over the
+# whole text gives.** In which pieces the text came must not matter.
+#
+# In a batch, rows have unequal lengths. Here every row's tokens stand from slot 0 upwards, and what
+# is behind its end is filling, which nobody may see. A row may get fewer new tokens than another,
+# or be cut back (a rejected draft, lab 9):
+#
+# ```text
+# row 0   a b c d e        append 2 new tokens to row 0 and 1 to row 1, S = 7:
+# row 1   f g . . .        row 0   a b c d e A B      query A sees 6 slots, B sees 7
+#                          row 1   f g F . . . .      query F sees 3 slots
+# ```
+
+# %% [markdown]
+# ### Exercise 2 · A cache of unequal rows
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** a class `RowCache` and a function `attend(q, k, v, mask) -> out`.
+#
+# - `RowCache()` is empty. `append(k, v, counts)` takes `k` and `v` [B, Hkv, T, d] and adds the
+#   first `counts[b]` tokens of row `b`; the rest of its T are filling. It returns `(keys, values,
+#   mask)`: both [B, Hkv, S, d] with $S$ the length of the longest row afterwards, and `mask` [B,
+#   T, S] bool: new token $i$ of a row sees every older token of this row, and the new ones up to
+#   itself. For filling ($i \ge$ `counts[b]`) a query may see whatever you like; nobody reads it.
+# - The first `append` decides B, Hkv, d and dtype. `counts` is a list of B integers from 0 to T,
+#   else `ValueError`; also for `k` or `v` of another shape than before, or than each other.
+# - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
+#   as it is. `ValueError` for a negative length, or a number of lengths other than B.
+# - `lengths` is the list of the rows' lengths, `[]` before the first `append`.
+# - What was returned earlier, and what was passed in, may be changed by others: the cache keeps
+#   tensors of its own.
+# - `attend` is $\mathrm{softmax}(q k^T / \sqrt d)\, v$ over the slots that `mask` [B, T, S] shows,
+#   for `q` [B, H, T, d]. $H$ is a multiple of $H_{kv}$: query head $h$ reads key head
+#   $\lfloor h \, H_{kv} / H \rfloor$. Compute in float32, return the dtype of `q`. A query that
+#   sees nothing gives zeros.
+
+
+# %% solution="ex2"
+class RowCache:
+    """Keys and values of rows of unequal length."""
+
+    ### BEGIN SOLUTION
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+        self.k = self.v = None  # [B, Hkv, S, d]
+
+    def append(self, k: Tensor, v: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        b, h, t, d = k.shape
+        if k.shape != v.shape or len(counts) != b or not all(0 <= c <= t for c in counts):
+            raise ValueError(f"k {tuple(k.shape)}, v {tuple(v.shape)}, counts {counts}")
+        if self.k is None:
+            self.k, self.v, self.lengths = k[:, :, :0], v[:, :, :0], [0] * b
+        elif (b, h, d) != (*self.k.shape[:2], self.k.shape[3]):
+            raise ValueError(f"{tuple(k.shape)} does not fit {tuple(self.k.shape)}")
+        before = self.lengths
+        self.lengths = [n + c for n, c in zip(before, counts, strict=True)]
+        size = max(self.lengths)
+        room = self.k.new_zeros(b, h, size, d)
+        keys, values = room.clone(), room
+        for row, (n, c) in enumerate(zip(before, counts, strict=True)):
+            for new, old, x in ((keys, self.k, k), (values, self.v, v)):
+                new[row, :, :n] = old[row, :, :n]
+                new[row, :, n : n + c] = x[row, :, :c]
+        self.k, self.v = keys, values
+        sees = torch.tensor(before)[:, None] + torch.arange(t) + 1  # [B, T] slots
+        mask = torch.arange(size) < sees[:, :, None]
+        return keys.clone(), values.clone(), mask
+
+    def truncate(self, lengths: list[int]) -> None:
+        if len(lengths) != len(self.lengths) or any(n < 0 for n in lengths):
+            raise ValueError(f"{lengths} for rows of {self.lengths}")
+        self.lengths = [min(n, m) for n, m in zip(lengths, self.lengths, strict=True)]
+
+    ### END SOLUTION
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(d)) v over the slots of mask [B, T, S]. [B, H, T, d], dtype of q"""
+    ### BEGIN SOLUTION
+    times = q.shape[1] // k.shape[1]
+    k, v = (x.float().repeat_interleave(times, dim=1) for x in (k, v))
+    scores = q.float() @ k.mT / q.shape[-1] ** 0.5  # [B, H, T, S]
+    scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    weights = scores.softmax(-1).nan_to_num()  # a row of -inf gives NaN
+    return (weights @ v).to(q.dtype)
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** The length of each row *before* the append says everything: where the new tokens go, and
+# what each of them sees. A row that was cut back holds old numbers behind its end; the next tokens
+# are written over them, and the mask never reaches further.
+#
+# **By hand.** Lengths (5, 2), counts (2, 1), T = 2: token $i$ of row $b$ sees the slots below
+# length + i + 1, so (6, 7) and (3, 4). The 4 is filling. Afterwards the lengths are (7, 3), S = 7.
+#
+# **The usual error.** The slot after the longest row for all rows; a mask from the lengths *after*
+# the append, in which a token sees the next one; filling of a row kept as if it were a token.
+# Softmax over nothing is 0 / 0.
+# </details>
+
+# %% [markdown]
+# **Reveal.** The time of one more token, by reading all of it again and through a cache in your
+# hands. (Six layers, one `RowCache` each; yours copies what it holds at each step, so it is not
+# quite flat either.)
+
+
+# %% tags=["demo", "fold"]
+class InModel:
+    """One RowCache for each layer, as the model asks for it: rows of one length."""
+
+    def __init__(self) -> None:
+        self.layers = []
+
+    @property
+    def length(self) -> int:
+        return max(self.layers[0].lengths) if self.layers else 0
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if layer == len(self.layers):
+            self.layers.append(RowCache())
+        keys, values, _ = self.layers[layer].append(k, v, [k.shape[2]] * len(k))
+        return keys, values
+
+
+@torch.no_grad()
+def seconds_of_a_token(tokens: int, kind) -> float:
+    """Fastest of three runs; kind: a class of caches, or None to read everything again."""
+    ids, times = held_out[:4].reshape(1, -1)[:, : tokens + 1], []
+    cache = None
+    if kind is not None:
+        model(ids[:, :-1], cache=(cache := kind()))
+    for _ in range(3):
+        own, start = copy.deepcopy(cache), time.perf_counter()
+        model(ids if own is None else ids[:, -1:], cache=own)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+# %% tags=["demo"]
+with torch.no_grad():
+    exact = model(held_out[:, :-1])
+    ours = InModel()
+    pieces = [model(p, cache=ours) for p in held_out[:, :-1].split([100, 1, 55, 100], dim=1)]
+    print(f"in pieces through your cache: off by {(torch.cat(pieces, 1) - exact).abs().max():.1e}")
+sizes = [100, 250, 500, 750, 1000]
+paths = {"read again": None, "your cache": InModel, "the model's cache": KVCache}
+taken = {name: [seconds_of_a_token(n, kind) for n in sizes] for name, kind in paths.items()}
+found["grow"] = taken["read again"][-1] / taken["read again"][0]
+found["flat"] = taken["the model's cache"][-1] / taken["the model's cache"][0]
+style.show(*pictures.growth(sizes, taken))
+lab.reveal("grow", found["grow"])
+
+# %% [markdown]
+# ## 3. Fewer heads, and what fits
+#
+# The cache depends on the key heads, not on the query heads. In grouped-query attention (GQA)
+# several query heads share a key head; in multi-query attention (MQA) all do. A model with a head
+# each (MHA) can be turned into one: each group of key heads becomes their mean. That is another
+# function, and the model must be trained on for a while (Ainslie et al.: 5 % of its steps).
+
+# %%
+# the mean of a group on four numbers: two heads of two rows with one input
+rows = torch.tensor([[1.0], [2.0], [5.0], [8.0]])
+print(f"heads {rows[:2].T.tolist()} and {rows[2:].T.tolist()}: mean {[3.0, 5.0]}")
+assert rows.reshape(2, 2, 1).mean(0).flatten().tolist() == [3.0, 5.0]
+
+# %% [markdown]
+# ### Exercise 3 · From MHA to GQA
+#
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** three functions.
+#
+# - `pool_heads(weight, heads, groups) -> pooled`: `weight` [heads · d, ...] is the weight (or bias)
+#   of `k_proj` or `v_proj`, a head's rows stand together. Each group of neighbouring heads becomes
+#   their mean: [groups · d, ...], mean in float32 at least, dtype as it was.
+# - `repeat_heads(weight, heads, times) -> repeated`: the other way, each head `times` times, in the
+#   order in which grouped attention (exercise 2) reads them, so that the function stays the same.
+# - `pooled_error(weight, heads, groups) -> float`: the share of the weight that pooling loses: the
+#   squared distance between the weight and what `repeat_heads` makes of the pooled one, divided by
+#   the sum of the squares of the weight. 0 if all heads of each group are equal.
+#
+# `ValueError` unless `groups` divides `heads` and `heads` the rows; and for `times` below 1.
+
+
+# %% solution="ex3"
+def pool_heads(weight: Tensor, heads: int, groups: int) -> Tensor:
+    """The mean of each group of neighbouring heads. [heads d, ...] -> [groups d, ...]"""
+    ### BEGIN SOLUTION
+    if heads < 1 or groups < 1 or heads % groups or weight.shape[0] % heads:
+        raise ValueError(f"{groups} groups, {heads} heads, {weight.shape[0]} rows")
+    by_head = weight.unflatten(0, (groups, heads // groups, -1))  # [groups, share, d, ...]
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return by_head.to(wide).mean(1).to(weight.dtype).flatten(0, 1)
+    ### END SOLUTION
+
+
+def repeat_heads(weight: Tensor, heads: int, times: int) -> Tensor:
+    """Each head `times` times, side by side. [heads d, ...] -> [heads times d, ...]"""
+    ### BEGIN SOLUTION
+    if heads < 1 or times < 1 or weight.shape[0] % heads:
+        raise ValueError(f"{heads} heads, {times} times, {weight.shape[0]} rows")
+    return weight.unflatten(0, (heads, -1)).repeat_interleave(times, dim=0).flatten(0, 1)
+    ### END SOLUTION
+
+
+def pooled_error(weight: Tensor, heads: int, groups: int) -> float:
+    """The share of the squares of weight that is lost when its heads are pooled."""
+    ### BEGIN SOLUTION
+    wide = weight.double()
+    back = repeat_heads(pool_heads(wide, heads, groups), groups, heads // groups)
+    return ((wide - back).square().sum() / wide.square().sum()).item()
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** Give heads and groups dimensions of their own: rows are (group, head of the group,
+# channel). The mean goes over the middle one.
+#
+# **By hand.** Four heads of one row, 1, 3, 10, 20, two groups: 2 and 15. Repeated twice: 2, 2, 15,
+# 15, because query heads 0 and 1 read key head 0. Lost: (1 + 1 + 25 + 25) / (1 + 9 + 100 + 400).
+#
+# **The usual error.** `reshape(share, groups, ...)`: heads that are `groups` apart are averaged. Or
+# `weight.repeat(times, 1)`: 2, 15, 2, 15.
+# </details>
+
+# %% [markdown]
+# **Reveal.** The shipped model with fewer key heads, without any further training. Control: a model
+# whose heads were repeated first. Its heads of a group are equal, and pooling changes nothing.
+# **One sentence:** why is a loss of this size no reason against GQA?
+#
+# *Your sentence:*
+
+# %% tags=["demo", "fold"]
+from dataclasses import replace
+
+
+def with_kv_heads(model: nn.Module, change, kv_heads: int) -> nn.Module:
+    """A copy of the model whose k_proj and v_proj have the weights change(weight)."""
+    made = copy.deepcopy(model)
+    made.config = replace(model.config, num_key_value_heads=kv_heads)
+    for layer in made.model.layers:
+        layer.self_attn.config = made.config
+        for linear in (layer.self_attn.k_proj, layer.self_attn.v_proj):
+            linear.weight = nn.Parameter(change(linear.weight.detach()), requires_grad=False)
+    return made
+
+
+# %% tags=["demo"]
+heads = model.config.num_attention_heads
+found["heads"] = {}
+for n in (6, 3, 2, 1):
+    pooled = with_kv_heads(model, lambda w, n=n: pool_heads(w, heads, n), n)
+    lost = pooled_error(model.model.layers[0].self_attn.k_proj.weight.detach(), heads, n)
+    found["heads"][n] = loss(pooled)
+    print(f"{n} key heads: loss {found['heads'][n]:.3f}, share of k_proj lost {lost:.2f}")
+three = with_kv_heads(model, lambda w: pool_heads(w, 6, 3), 3)
+six = with_kv_heads(three, lambda w: repeat_heads(w, 3, 2), 6)
+again = with_kv_heads(six, lambda w: pool_heads(w, 6, 3), 3)
+print(f"control: 3 heads {loss(three):.4f}, repeated {loss(six):.4f}, pooled {loss(again):.4f}")
+
+# %% [markdown]
+# ### Exercise 4 · What fits
+#
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
+# `parameters * weight_bits / 8` of it, and the rest is for caches.
+#
+# - `max_batch(config, parameters, memory, context, weight_bits=16, bits=16, group_size=None) ->
+#   int`: how many sequences of `context` tokens fit; 0 where not even the weights do.
+# - `crossover(config, parameters, weight_bits=16, bits=16, group_size=None) -> int`: the smallest
+#   number of cached tokens, of all sequences together, that takes *more* bytes than the weights.
+#   (The config has no window.) Derive it.
+# - `best_lever(config, parameters, memory, context, levers) -> str`: `levers` is a dictionary
+#   {name: changes}, where `changes` is a dictionary with new values for arguments of `max_batch` by
+#   name, such as `{"bits": 4, "group_size": 32}`, `{"context": 2048}` or
+#   `{"config": another_config}`. Return the name of the lever with the largest batch, the first of
+#   equal ones; `ValueError` for an empty dictionary.
+
+
+# %% solution="ex4"
+def max_batch(
+    config: dict,
+    parameters: int,
+    memory: int,
+    context: int,
+    weight_bits: float = 16,
+    bits: int = 16,
+    group_size: int | None = None,
+) -> int:
+    """How many sequences of `context` tokens fit into `memory` bytes beside the weights."""
+    ### BEGIN SOLUTION
+    left = memory - parameters * weight_bits / 8
+    return max(0, int(left // cache_bytes(config, [context], bits, group_size)))
+    ### END SOLUTION
+
+
+def crossover(
+    config: dict,
+    parameters: int,
+    weight_bits: float = 16,
+    bits: int = 16,
+    group_size: int | None = None,
+) -> int:
+    """The fewest cached tokens that take more bytes than the weights."""
+    ### BEGIN SOLUTION
+    weights = parameters * weight_bits / 8
+    return int(weights // bytes_per_token(config, bits, group_size)) + 1
+    ### END SOLUTION
+
+
+def best_lever(
+    config: dict, parameters: int, memory: int, context: int, levers: dict[str, dict]
+) -> str:
+    """The name of the lever with the largest batch, the first of equal ones."""
+    ### BEGIN SOLUTION
+    if not levers:
+        raise ValueError("no levers")
+    asked = {"config": config, "parameters": parameters, "memory": memory, "context": context}
+    counts = {name: max_batch(**(asked | changes)) for name, changes in levers.items()}
+    return max(counts, key=counts.get)  # max keeps the first
+    ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** Bytes that are left, divided by the bytes of one sequence, rounded down: a sequence fits
+# whole or not at all.
+#
+# **By hand.** 100 parameters in 16 bits are 200 bytes. A token of 32 bytes and a context of 10 make
+# 320 a sequence. 1000 bytes: 800 left, 2 sequences. The cache is larger than the weights from token
+# 7 on (6 take 192). Were a token 50 bytes, 4 tokens would take as much and 5 more.
+#
+# **The usual error.** Rounding to nearest; a negative number of sequences; `ceil` for the
+# crossover, which is one too few where the division comes out even.
+# </details>
+
+# %% [markdown]
+# **Reveal.** A lecture's example: Llama-2-7B on an RTX 4090 with 24 GiB. It says that 1 GB of cache
+# holds at most 1k tokens and 10 GB 10k, which serve 3 requests of 4k. And four levers: what each
+# does alone depends on what is scarce. The planner below lets you turn all of them.
+
+# %% tags=["demo"]
+PARAMETERS = 6_738_415_616  # of Llama-2-7B
+one, ten = (int(n * GiB // bytes_per_token(LLAMA_7B)) for n in (1, 10))
+print(f"1 GiB of cache: {one} tokens; 10 GiB: {ten}, which is {ten // 4096} requests of 4096")
+print(f"24 GiB hold {max_batch(LLAMA_7B, PARAMETERS, 24 * GiB, 4096)} of them beside the weights")
+print(f"cache larger than weights from {crossover(LLAMA_7B, PARAMETERS):,} tokens on")
+levers = {
+    "weights in 4 bits": {"weight_bits": 4.15625},  # groups of 128: 20 bits more for each
+    "cache in 4 bits": {"bits": 4, "group_size": 32},
+    "8 key heads": {"config": LLAMA_7B | {"num_key_value_heads": 8}},
+    "half the context": {"context": 2048},
+}
+found["lever"] = {}
+for name, room in (("24 GiB", 24 * GiB), ("16 GiB", 16 * GiB), ("80 GiB", 80 * GiB)):
+    asked = {"config": LLAMA_7B, "parameters": PARAMETERS, "memory": room, "context": 4096}
+    counts = {lever: max_batch(**(asked | new)) for lever, new in levers.items()}
+    found["lever"][name] = best_lever(**asked, levers=levers)
+    print(f"{name}: {max_batch(**asked)} sequences; {counts}; best: {found['lever'][name]}")
+
+# %% tags=["demo", "fold"]
+explorer.explorer(
+    lambda memory, context, weights, cache, heads: pictures.planner(
+        max_batch(
+            LLAMA_7B | {"num_key_value_heads": heads}, PARAMETERS, memory * GiB, context,
+            {16: 16, 8: 8.1875, 4: 4.15625}[weights], cache, None if cache == 16 else 32,
+        ),
+        PARAMETERS * weights / 8,
+        cache_bytes(LLAMA_7B | {"num_key_value_heads": heads}, [context], cache,
+                    None if cache == 16 else 32),
+        memory * GiB,
+    ),
+    {"memory": [24, 16, 48, 80], "context": [4096, 1024, 2048, 8192, 32768],
+     "weights": [16, 8, 4], "cache": [16, 8, 4, 2], "heads": [32, 8, 4, 1]},
+)  # fmt: skip
+
+# %% [markdown]
+# ## 4. Rounding the cache
+#
+# Keys and values can be rounded like weights (lab 1), with a difference: they arrive token by
+# token. A group has the codes $q$ of an asymmetric grid with a smallest value $m$ in floating
+# point:
+#
+# $$ s = \frac{\max - \min}{2^b - 1}, \quad m = \min, \quad
+# q = \mathrm{clamp}\Big(\mathrm{round}\Big(\frac{x - m}{s}\Big), 0, 2^b - 1\Big), \quad
+# \hat x = s\,q + m $$
+#
+# A group can lie in two directions: $G$ channels of one **token**, or $G$ tokens of one
+# **channel**. In large models some channels of the keys are much larger than the rest, in all
+# tokens. Ours has next to none, so we put one in: a pair of channels of $k$ is multiplied by 16
+# and that of $q$ divided by 16. $q k^T$ stays as it was, so it is the same function. The model
+# without is the
+# **control**.
+
+# %%
+# both directions on four numbers, 1 bit: token 0 is (0, 8), token 1 is (1, 9); channels are columns
+x = torch.tensor([[0.0, 8.0], [1.0, 9.0]])
+print("per token, each group's two levels are", [[0.0, 8.0], [1.0, 9.0]], "steps of 8")
+print("per channel they are", [[0.0, 1.0], [8.0, 9.0]], "steps of 1")
+assert (x.amax(1) - x.amin(1)).tolist() == [8, 8] and (x.amax(0) - x.amin(0)).tolist() == [1, 1]
+
+lab.predict(
+    "worse", "2 bits with large key channels: how much does rounding per token add?", unit="nats"
+)
+
+# %% tags=["demo"]
+outlier = with_key_outlier(model, 16.0)
+probe = KVCache()
+with torch.no_grad():
+    outlier(held_out[:1, :128], cache=probe)
+k, v = probe.keys[3][0, 0], probe.values[3][0, 0]  # layer 3, head 0: [128, 32]
+print(f"loss {loss(outlier):.4f}, {found['float']:.4f} without: the same function")
+print("largest channel / median:", end=" ")
+print(*(f"{channel_spread(m, held_out[:, :-1]):.1f}" for m in (model, outlier)))
+style.show(*pictures.states(k, v))
+
+# %% [markdown]
+# ### Exercise 5 · Codes in two directions
+#
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** `quantize(x, bits, group_size, direction) -> (codes, scale, low)` and
+# `dequantize(codes, scale, low, direction) -> x_hat`.
+#
+# - `x` [B, H, S, d]; `direction` is `"channel"` (groups of $G$ consecutive tokens of one channel)
+#   or `"token"` ($G$ neighbouring channels of one token); `ValueError` for anything else, and
+#   unless $G \ge 1$ divides that dimension.
+# - `codes` [B, H, S, d] uint8. `scale` and `low` are **float16**, [B, H, S/G, d] per channel and
+#   [B, H, S, d/G] per token. Codes belong to what is stored: round $s$ and $m$ to float16 first.
+# - A group of equal values has scale 0 and codes 0, and comes back as its `low`. So does one whose
+#   range is so small that its scale is 0 in float16.
+# - `x` is float32 or bfloat16, $b$ from 1 to 8; compute in float32. `x_hat` is float32.
+
+
+# %% solution="ex5"
+def quantize(x: Tensor, bits: int, group_size: int, direction: str) -> tuple:
+    """(codes [B, H, S, d] uint8, scale, low), the latter float16 and one for each group.
+
+    Raises ValueError for another direction, or groups that do not divide the dimension.
+    """
+    ### BEGIN SOLUTION
+    if direction not in ("channel", "token"):
+        raise ValueError(f"direction={direction!r}")
+    dim = 2 if direction == "channel" else 3
+    if group_size < 1 or x.shape[dim] % group_size:
+        raise ValueError(f"groups of {group_size} do not divide {tuple(x.shape)}")
+    groups = x.float().unflatten(dim, (-1, group_size))
+    low, high = (f(dim + 1, keepdim=True) for f in (groups.amin, groups.amax))
+    scale, low = ((high - low) / (2**bits - 1)).half(), low.half()
+    step = torch.where(scale > 0, scale.float(), 1.0)
+    codes = ((groups - low.float()) / step).round().clamp(0, 2**bits - 1)
+    codes = torch.where(scale > 0, codes, 0)
+    return codes.reshape(x.shape).to(torch.uint8), scale.squeeze(dim + 1), low.squeeze(dim + 1)
+    ### END SOLUTION
+
+
+def dequantize(codes: Tensor, scale: Tensor, low: Tensor, direction: str) -> Tensor:
+    """x_hat [B, H, S, d], float32."""
+    ### BEGIN SOLUTION
+    dim = 2 if direction == "channel" else 3
+    groups = codes.float().unflatten(dim, (scale.shape[dim], -1))
+    x_hat = groups * scale.float().unsqueeze(dim + 1) + low.float().unsqueeze(dim + 1)
+    return x_hat.reshape(codes.shape)
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** Give the groups a dimension of their own, in the right place: dimension 2 becomes
+# [S/G, G], or dimension 3 becomes [d/G, G]. The rest is the same for both.
+#
+# **By hand.** 2 bits, the group 5, 6, 7, 8: m = 5, s = 1, codes 0, 1, 2, 3. With 0.0 in the range,
+# as for weights, s would be 8 / 3 and three of the four values would share codes.
+#
+# **The usual error.** Codes for the float32 scale, float16 stored: up to 255 times the difference.
+# 0 / 0 in a constant group. A reshape of [.., S, d] to [.., d, S/G, G], which mixes tokens and
+# channels.
+# </details>
+
+# %% [markdown]
+# ### Exercise 6 · The cache with a window
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+#
+# A group along time is complete only after $G$ tokens. So the newest tokens wait in floating point
+# (KIVI's *residual window*): **keys** wait until $R$ of them are together, and then these $R$ are
+# rounded at once, per channel; **values** are rounded per token, but the newest $R$ of them wait,
+# and the oldest of those leaves when a new one comes.
+#
+# **Deliver** a class `QuantizedCache(bits, group_size, residual, keys="channel")` for one layer,
+# and `waiting(tokens, residual) -> (keys, values)`.
+#
+# - `append(k, v)` adds tokens [B, H, T, d] and returns all keys and all values [B, H, S, d] in the
+#   dtype of `k`. New tokens, and those that wait, come back as they are; the rest comes from codes.
+#   *What is due is rounded after the call*: a prompt attends to itself exactly.
+# - No token is rounded twice: its codes are made from the value that came, and stay.
+# - `keys="token"` treats keys as values are treated (for comparison).
+# - `bits_held()` counts the bits of all that is kept: `bits` for each code, 32 for each group, and
+#   16 for each value that waits.
+# - `waiting(tokens, residual)`: how many keys (per channel) and values wait when so many tokens
+#   have come, one by one or at once. Derive it.
+# - `ValueError` unless `residual` is a positive multiple of `group_size`, and `keys` one of the
+#   two: at once, before any token comes.
+
+
+# %% solution="ex6"
+class QuantizedCache:
+    """Old keys and values of one layer as codes, the newest as they came."""
+
+    ### BEGIN SOLUTION
+    def __init__(self, bits: int, group_size: int, residual: int, keys: str = "channel") -> None:
+        if group_size < 1 or residual < 1 or residual % group_size:
+            raise ValueError(f"residual={residual} must be a multiple of group_size={group_size}")
+        if keys not in ("channel", "token"):
+            raise ValueError(f"keys={keys!r}")
+        self.bits, self.group_size, self.residual = bits, group_size, residual
+        self.directions = (keys, "token")
+        self.old = ([], [])  # of keys and of values: pieces (codes, scale, low)
+        self.recent = [None, None]
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self._add(0, k), self._add(1, v)
+
+    def _add(self, i: int, x: Tensor) -> Tensor:
+        direction, recent = self.directions[i], self.recent[i]
+        recent = x.clone() if recent is None else torch.cat([recent, x], dim=2)
+        past = [dequantize(*piece, direction).to(x.dtype) for piece in self.old[i]]
+        n, r = recent.shape[2], self.residual
+        due = n // r * r if direction == "channel" else max(0, n - r)
+        if due:
+            new = quantize(recent[:, :, :due], self.bits, self.group_size, direction)
+            self.old[i].append(new)
+        self.recent[i] = recent[:, :, due:]
+        return torch.cat([*past, recent], dim=2)
+
+    def bits_held(self) -> int:
+        total = sum(16 * recent.numel() for recent in self.recent if recent is not None)
+        for codes, scale, _ in (*self.old[0], *self.old[1]):
+            total += self.bits * codes.numel() + 32 * scale.numel()
+        return total
+
+    ### END SOLUTION
+
+
+def waiting(tokens: int, residual: int) -> tuple[int, int]:
+    """How many keys and how many values are still in floating point."""
+    ### BEGIN SOLUTION
+    return tokens % residual, min(tokens, residual)
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** Two lists: finished pieces as codes, and a tensor of what waits. Build the result first,
+# from the old pieces and everything that waits, and only then move what is due into a new piece.
+#
+# **By hand.** R = 4, 11 tokens, one by one: keys were rounded after 4 and after 8 tokens, 3 wait.
+# Values: from token 5 on the oldest leaves at each step, 7 are codes and 4 wait.
+#
+# **The usual error.** Rounding first and returning the rounded tokens; keys in pieces of G, or of
+# what came, in place of R; forgetting what waits when a piece is finished. (Decoding the whole
+# history and rounding it again at each flush is work for nothing, and harm if the groups move.)
+# </details>
+
+# %% [markdown]
+# **Reveal.** Your cache in the live model: text in pieces of 16 tokens, groups and window of 32.
+# This takes about 10 seconds. The control is the model without large channels.
+
+
+# %% tags=["demo", "fold"]
+class Rounded(InModel):
+    """One QuantizedCache for each layer, as the model asks for it."""
+
+    def __init__(self, bits: int, keys: str, residual: int = 32) -> None:
+        super().__init__()
+        self.options, self.seen = (bits, 32, residual, keys), 0
+
+    @property
+    def length(self) -> int:
+        return self.seen
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if layer == len(self.layers):
+            self.layers.append(QuantizedCache(*self.options))
+        self.seen += k.shape[2] if layer == 0 else 0
+        return self.layers[layer].append(k, v)
+
+    def bits_per_value(self) -> float:
+        c = model.config
+        values = 2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim * self.seen
+        return sum(layer.bits_held() for layer in self.layers) / (values * len(held_out))
+
+
+@torch.no_grad()
+def written(keys: str) -> str:
+    """32 tokens that the model with large channels writes through your cache of 2 bits."""
+    cache, out = Rounded(2, keys), []
+    new = torch.tensor([[zoo.BEGIN_ID, *zoo.load_tokenizer().encode(PROMPT * 3).ids]])
+    for _ in range(32):
+        new = outlier(new, cache=cache)[:, -1:].argmax(-1)
+        out.append(new.item())
+    return zoo.load_tokenizer().decode(out)
+
+
+# %% tags=["demo"]
+points = {}  # (model, direction) -> [(bits a value, added loss)]
+for name, m in (("control", model), ("large channels", outlier)):
+    for keys in ("channel", "token"):
+        for bits in (4, 2):
+            cache = Rounded(bits, keys)
+            added = loss(m, cache) - found["float"]
+            points.setdefault((name, keys), []).append((cache.bits_per_value(), added))
+            print(
+                f"{name}, keys per {keys}, {bits} bits: {points[name, keys][-1][0]:.2f} bits a ",
+                end="",
+            )
+            print(f"value with all that is kept, {added:+.4f} nats")
+found["worse"] = points["large channels", "token"][-1][1]
+found["channel"] = points["large channels", "channel"][-1][1]
+found["control"] = points["control", "token"][-1][1]
+style.show(*pictures.against_bits(points))
+lab.reveal("worse", found["worse"])
+
+# %% [markdown]
+# **What to make of it.** With a range of its own a large channel spoils no other one, and per
+# channel the two models give the same. Per token its range is that of the whole group, and at 2
+# bits the small channels have one level left. Without large channels neither direction has to win.
+# And the bits are not 2: metadata and the waiting tokens count, the more the shorter the text.
+#
+# Before the rotary embedding a large channel is in one place; the rotation spreads it over two
+# (KVQuant therefore rounds before). And single outliers can be kept apart. The reference does both.
+# Below it, what the model writes with keys of 2 bits in each direction:
+
+# %% tags=["demo"]
+from efflib.quantization.kv import QuantizedKVCache
+
+variants = {
+    "per channel": {},
+    "before the rotation": {"theta": model.config.rope_theta},
+    "1 % of the values apart": {"outliers": 0.01},
+    "both": {"theta": model.config.rope_theta, "outliers": 0.01},
+}
+for name, options in variants.items():
+    cache = QuantizedKVCache(2, 32, 32, **options)
+    added = loss(outlier, cache) - found["float"]
+    print(f"2 bits, {name:24s} {cache.bits_per_value:.2f} bits a code, {added:+.4f} nats")
+for keys in ("channel", "token"):
+    print(f"\n--- 2 bits, keys per {keys}:\n{written(keys)}")
+
+# %% [markdown]
+# ## 5. Misconceptions
+#
+# **"The cache saves memory."** It saves computing and costs memory: at long contexts and large
+# batches more than the weights.
+#
+# **"A 70B model needs a larger cache than a 7B."** Not with 8 key heads.
+#
+# **"2 bits are 8 times smaller than 16."** Count metadata and window: your bits a value say it.
+#
+# **"Smaller caches decode faster."** Reading is what takes the time of a step at long contexts, so
+# yes, with a kernel that reads the codes. Here each step decodes them all into floats first.
+#
+# **"With a cache a token always costs the same."** The matrices do. Attention still reads every
+# key.
+#
+# ## 6. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1.** What does the cache cost, and what makes it smaller? Compare four levers for one
+# GPU of your choice, and say when each of them is the best one.
+# *Rubric:* the bytes of a token with its formula (2); the four levers with your counts (2); that
+# weights matter while they fill the memory, and the cache once contexts are long (1).
+
+# %% [markdown] written="w1"
+# A token takes 2 L H_kv d values: 512 KiB for Llama-2-7B in 16 bits, so 4096 tokens are 2 GiB. On
+# 24 GiB beside 12.6 GiB of weights 5 such sequences fit. Four-bit weights make it 10, half the
+# context 11, a four-bit cache with metadata (5 bits) 18 and 8 key heads 22. With 16 GiB the
+# weights leave room for one sequence, and weights in 4 bits become worth far more. The longer the
+# contexts and the larger the memory, the more what shrinks the cache counts and the less the
+# weights.
+
+# %% [markdown]
+# **Question 2.** In which direction should one round keys, in which values, and why is there a
+# window? Which experiment shows it, and what is its control?
+# *Rubric:* large channels and whose range they set (2); your numbers for both directions with and
+# without large channels (2); why a group along time makes tokens wait (1).
+
+# %% [markdown] written="w2"
+# Some channels of the keys are large in all tokens. Per token they set the range of the whole
+# group, and the small channels lose their levels; per channel each has a range of its own. At 2
+# bits keys per token added 1.76 nats with large channels and 0.02 without; per channel it was 0.03
+# both times. The model without them is the control: there neither direction has to win. Values
+# have no such channels, and per token they can be rounded at once. A group along time is complete
+# only after G tokens, so the newest keys wait in floating point.
+
+# %% [markdown]
+# ## An open task (not graded)
+#
+# **The best loss at no more than 4 bits a value, everything counted, on the model with large
+# channels.** The window counts, metadata counts. Ideas: other groups, fewer bits for values than
+# for keys, layers of unequal width, the first token apart, values before they are mixed. The number
+# to beat is the one above: keys per channel, 2 bits, large channels.
+#
+# ## Stretch (not graded)
+#
+# - **The last of unequal rows.** Three prompts of unequal length in one batch through `RowCache`:
+#   give the model `positions` and `mask`. Each row must write what it writes alone.
+# - **Which heads share?** Pool heads that are alike instead of neighbours. Does it help?
+# - **Train on.** 200 steps with 3 key heads: how much of the loss comes back?
+# - `python -m efflib.kv llama-3.1-70b --gpu H100 --gpus 4 --context 8192` at a terminal.
+#
+# ## Report and takeaways
+
+# %% tags=["demo"]
+lab.report()
+takeaways = [
+    f"Llama-2-7B: {bytes_per_token(LLAMA_7B) / KiB:.0f} KiB a token; a 70B with 8 key heads "
+    f"{bytes_per_token(GQA_70B) / KiB:.0f}.",
+    f"Token 1000 against token 100: {found['grow']:.1f} times without a cache, "
+    f"{found['flat']:.1f} times with the model's.",
+    f"The best of four levers: {found['lever']}.",
+    f"3 of 6 key heads, untrained: loss {found['heads'][3]:.2f} in place of {found['float']:.2f}.",
+    f"2 bits, large key channels: {found['worse']:+.2f} nats per token, "
+    f"{found['channel']:+.2f} per channel; without them, per token, {found['control']:+.2f}.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
+
+# %% [markdown]
+# **Next:** lab 6 puts the cache into blocks, lab 7 drops tokens from it, lab 9 cuts it back.
+#
+# **Sources.** Pope et al., *Efficiently Scaling Transformer Inference*, 2022 (arXiv:2211.05102).
+# Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need*, 2019 (arXiv:1911.02150).
+# Ainslie et al., *GQA*, 2023 (arXiv:2305.13245). DeepSeek-AI, *DeepSeek-V2*, 2024
+# (arXiv:2405.04434). Liu et al., *KIVI*, 2024 (arXiv:2402.02750). Hooper et al., *KVQuant*, 2024
+# (arXiv:2401.18079). The figures of section 1: MIT 6.5940, lecture on LLM deployment.
