@@ -925,9 +925,9 @@ for keys in ("channel", "token"):
 # A token takes 2 L H_kv d values: 512 KiB for Llama-2-7B in 16 bits, so 4096 tokens are 2 GiB. On
 # 24 GiB beside 12.6 GiB of weights 5 such sequences fit. Four-bit weights make it 10, half the
 # context 11, a four-bit cache with metadata (5 bits) 18 and 8 key heads 22. With 16 GiB the
-# weights leave room for one sequence, and weights in 4 bits become worth far more. The longer the
-# contexts and the larger the memory, the more what shrinks the cache counts and the less the
-# weights.
+# weights leave room for one sequence, and weights in 4 bits are worth as much as 8 key heads: 6
+# sequences each. The longer the contexts and the larger the memory, the more what shrinks the
+# cache counts and the less the weights.
 
 # %% [markdown]
 # **Question 2.** In which direction should one round keys, in which values, and why is there a

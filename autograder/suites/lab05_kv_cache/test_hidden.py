@@ -125,11 +125,11 @@ def drive_cache(student, steps, spoil):
     for step in steps:
         if len(step) == 1:
             cache.truncate(list(step[0]))
-            out.append(([], [], [], list(cache.lengths)))
+            out.append(([], [], [], list(cache.lengths), [], []))
             continue
         k, v, counts = step[0].clone(), step[1].clone(), list(step[2])
         parts = cache.append(k, v, counts)
-        out.append((*(p.clone() for p in parts), list(cache.lengths)))
+        out.append((*(p.clone() for p in parts), list(cache.lengths), k.clone(), v.clone()))
         if spoil:
             for tensor in (k, v, *parts):
                 tensor.zero_()
@@ -138,10 +138,11 @@ def drive_cache(student, steps, spoil):
 
 def appended(result, step, history, what):
     """Checks one append against `history`, a list of (k [Hkv, n, d], v) for each row."""
-    keys, values, mask, lengths = expect_tuple(
-        result, (torch.Tensor, torch.Tensor, torch.Tensor, list), "append, with lengths,"
-    )
+    assert len(result) == 6, f"{what}: append must return (keys, values, mask)"
+    keys, values, mask, lengths, *given = result
     k, v, counts = step
+    expect_same(given[0], k, f"{what}: k, which append must leave as it was,")
+    expect_same(given[1], v, f"{what}: v, which append must leave as it was,")
     b, h, t, d = k.shape
     before = [row[0].shape[1] for row in history]
     after = [n + c for n, c in zip(before, counts, strict=True)]
@@ -291,6 +292,8 @@ def test_what_does_not_fit(student, rng):
         for steps in ([one, bad], [one, one, bad]):
             expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, False), what)
     expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], False), "first")
+    empty = student.drive(drive_cache, [([],)], False)
+    assert empty[0][3] == [], "an empty cache has lengths"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -619,7 +622,7 @@ def drive_window(student, settings, pieces, spoil):
     for k, v in pieces:
         k, v = k.clone(), v.clone()
         parts = cache.append(k, v)
-        out.append((*(p.clone() for p in parts), cache.bits_held()))
+        out.append((*(p.clone() for p in parts), cache.bits_held(), k.clone(), v.clone()))
         if spoil:
             for tensor in (k, v, *parts):
                 tensor.zero_()
@@ -631,9 +634,13 @@ def window(student, settings, pieces, spoil=False):
     results = student.drive(drive_window, settings, pieces, spoil)
     assert isinstance(results, list) and len(results) == len(pieces), "the cache stopped early"
     total, checked = 0, []
-    for (k, _), result in zip(pieces, results, strict=True):
+    for (k, v), result in zip(pieces, results, strict=True):
         total += k.shape[2]
-        keys, values, bits = expect_tuple(result, (torch.Tensor, torch.Tensor, int), "append")
+        assert len(result) == 5, "append must return (keys, values)"
+        keys, values, bits, *given = result
+        assert isinstance(bits, int), f"bits_held returned a {type(bits).__name__}, not an int"
+        expect_same(given[0], k, "k, which append must leave as it was,")
+        expect_same(given[1], v, "v, which append must leave as it was,")
         shape = (*k.shape[:2], total, k.shape[3])
         expect_tensor(keys, "the keys", k.dtype, shape)
         expect_tensor(values, "the values", k.dtype, shape)

@@ -1,6 +1,6 @@
 """Bits of 0 are taken."""
 
-FAILS = ["test_latents_metadata_and_windows", "test_what_is_refused_and_what_is_not"]
+FAILS = ["test_latents_metadata_and_windows"]
 
 
 def bytes_per_token(config: dict, bits: int = 16, group_size: int | None = None) -> float:

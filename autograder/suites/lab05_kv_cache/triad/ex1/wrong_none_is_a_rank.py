@@ -1,6 +1,6 @@
 """A field kv_lora_rank that is None counts as a latent."""
 
-FAILS = ["test_any_config", "test_bytes_by_hand", "test_metadata_and_windows_of_any_config"]
+FAILS = ["test_bytes_by_hand"]
 
 
 def bytes_per_token(config: dict, bits: int = 16, group_size: int | None = None) -> float:

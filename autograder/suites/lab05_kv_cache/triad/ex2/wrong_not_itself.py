@@ -3,14 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = [
-    "test_decoding_equals_recomputation",
-    "test_random_walks",
-    "test_rows_by_hand",
-    "test_tensors_of_its_own",
-    "test_truncation_and_errors",
-    "test_what_does_not_fit",
-]
+FAILS = ["test_rows_by_hand"]
 
 
 class RowCache:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = ["test_share_that_is_lost", "test_shares_against_float64"]
+FAILS = ["test_share_that_is_lost"]
 
 
 def pool_heads(weight: Tensor, heads: int, groups: int) -> Tensor:

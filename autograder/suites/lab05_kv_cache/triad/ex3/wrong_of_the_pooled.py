@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-FAILS = ["test_share_that_is_lost", "test_shares_against_float64"]
+FAILS = ["test_share_that_is_lost"]
 
 
 def pooled_error(weight: Tensor, heads: int, groups: int) -> float:

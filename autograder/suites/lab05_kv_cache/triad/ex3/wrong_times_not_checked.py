@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-FAILS = ["test_share_that_is_lost", "test_shares_against_float64"]
+FAILS = ["test_share_that_is_lost"]
 
 
 def repeat_heads(weight: Tensor, heads: int, times: int) -> Tensor:

@@ -3,11 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = [
-    "test_codes_belong_to_what_is_stored",
-    "test_error_within_half_a_step",
-    "test_errors_against_float64",
-]
+FAILS = ["test_error_within_half_a_step"]
 
 
 def quantize(x: Tensor, bits: int, group_size: int, direction: str) -> tuple:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = ["test_constant_groups_and_errors", "test_groups_without_range_and_bfloat16"]
+FAILS = ["test_constant_groups_and_errors"]
 
 
 def quantize(x: Tensor, bits: int, group_size: int, direction: str) -> tuple:

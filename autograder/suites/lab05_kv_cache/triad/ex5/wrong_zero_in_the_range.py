@@ -3,15 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = [
-    "test_codes_belong_to_what_is_stored",
-    "test_codes_by_hand",
-    "test_constant_groups_and_errors",
-    "test_error_within_half_a_step",
-    "test_errors_against_float64",
-    "test_groups_without_range_and_bfloat16",
-    "test_views_and_what_does_not_divide",
-]
+FAILS = ["test_codes_by_hand"]
 
 
 def quantize(x: Tensor, bits: int, group_size: int, direction: str) -> tuple:
