@@ -213,6 +213,7 @@ def exact_attention(q, k, v, mask):
 def test_rows_by_hand(student, rng):
     steps = [new_tokens(rng, (2, 1, 5, 2), [5, 2]), new_tokens(rng, (2, 1, 2, 2), [2, 1])]
     follow(student, [*steps, new_tokens(rng, (2, 1, 3, 2), [0, 3])])
+    follow(student, [new_tokens(rng, (1, 2, 3, 4), [2])])  # another cache
 
 
 @exercise(
@@ -256,7 +257,8 @@ def test_truncation_and_errors(student, rng):
     steps = [one, ([1, 3],), new_tokens(rng, (2, 2, 2, 2), [1, 2]), ([0, 0],)]
     steps.append(new_tokens(rng, (2, 2, 1, 2), [1, 0]))
     follow(student, steps)
-    follow(student, steps, spoil=True)  # what went in and came out is set to 0 by others
+    full = [new_tokens(rng, (2, 2, 3, 2), [3, 3]), new_tokens(rng, (2, 2, 2, 2), [1, 2])]
+    follow(student, full, spoil=True)  # what went in and came out is set to 0 by others
     k, v, counts = one
     for bad, what in (
         ((k, v, [5, 2]), "5 of 4 tokens"),

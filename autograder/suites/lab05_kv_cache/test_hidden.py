@@ -244,6 +244,8 @@ def test_random_walks(student, rng):
 )
 def test_tensors_of_its_own(student, rng):
     for _ in range(3):
+        full = new_tokens(rng, (2, 1, 3, 2), [3, 3])
+        follow(student, [full, *walk(rng, 2, 1, 2, 4)], spoil=True)
         follow(student, walk(rng, 3, 2, 4, 8), spoil=True)
         follow(student, walk(rng, 2, 1, 2, 3), spoil=True)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-FAILS = ["test_decoding_equals_recomputation"]
+FAILS = ["test_rows_by_hand"]
 
 
 class RowCache:
