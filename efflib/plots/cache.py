@@ -80,14 +80,17 @@ def planner(
 
 
 def states(k: Tensor, v: Tensor) -> tuple[Figure, str]:
-    """|k| and |v| of one head [S, d] as maps: time downwards, channels to the right."""
+    """|k| and |v| of one head [S, d] as maps: time downwards, channels to the right.
+
+    The keys have one large pair of channels, which the rotary embedding turns into each other.
+    """
     fig, axes = figure(columns=2, height=3.6)
     for ax, x, name in zip(axes, (k, v), ("keys", "values"), strict=True):
         shown = ax.imshow(x.abs().numpy(), aspect="auto", cmap="cividis", interpolation="nearest")
         fig.colorbar(shown, ax=ax, label=f"|{name}|")
         ax.set(xlabel="channel", ylabel="token", title=name)
     largest = k.abs().mean(0).topk(2).indices.sort().values.tolist()
-    text = f"Channels {largest[0]} and {largest[1]} of the keys are large in every token"
+    text = f"The pair of channels {largest[0]} and {largest[1]} of the keys is large in every token"
     style.title(fig, text)
     return fig, f"Maps of one head. {text}, vertical stripes; the values have no such channels."
 
@@ -102,13 +105,15 @@ def against_bits(points: dict[tuple[str, str], list[tuple[float, float]]]) -> tu
             bits, shown, color=COLOURS[i], marker=MARKERS[i], linestyle=LINES[i],
             label=f"{model}, keys per {direction}",
         )  # fmt: skip
-    ax.set(xlabel="bits a value", ylabel="added loss, nats", yscale="log")
+    ax.set(xlabel="bits a value", ylabel=f"added loss, nats (at least {SMALLEST})", yscale="log")
     ax.legend(frameon=False, fontsize=9)
     least = {name: row[-1][1] for name, row in points.items()}
     worst = max(least, key=least.get)
-    others = "; ".join(f"{m}, {way} {a:.2f}" for (m, way), a in least.items() if (m, way) != worst)
-    text = f"At the fewest bits {worst[0]}, keys per {worst[1]}, add {least[worst]:.2f} nats"
-    text = f"{text}; {others}"
+    others = max((a for name, a in least.items() if name != worst), default=0.0)
+    text = (
+        f"At the fewest bits keys per {worst[1]} with {worst[0]} add {least[worst]:.2f} nats, "
+        f"all others at most {others:.2f}"
+    )
     style.title(fig, text)
     return fig, f"Added loss against the bits of a value. {text}."
 

@@ -246,8 +246,9 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 #   mask)`: both [B, Hkv, S, d] with $S$ the length of the longest row afterwards, and `mask` [B,
 #   T, S] bool: new token $i$ of a row sees every older token of this row, and the new ones up to
 #   itself. For filling ($i \ge$ `counts[b]`) a query may see whatever you like; nobody reads it.
-# - The first `append` decides B, Hkv, d and dtype. `counts` is a list of B integers from 0 to T,
-#   else `ValueError`; also for `k` or `v` of another shape than before, or than each other.
+# - The first `append` decides B, Hkv and d; the dtype stays the same. `counts` is a list of B
+#   integers from 0 to T, else `ValueError`; also for other B, Hkv or d than before, and where `k`
+#   and `v` differ in shape.
 # - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
 #   as it is. `ValueError` for a negative length, or a number of lengths other than B.
 # - `lengths` is the list of the rows' lengths, `[]` before the first `append`.
@@ -410,7 +411,8 @@ assert rows.reshape(2, 2, 1).mean(0).flatten().tolist() == [3.0, 5.0]
 #   squared distance between the weight and what `repeat_heads` makes of the pooled one, divided by
 #   the sum of the squares of the weight. 0 if all heads of each group are equal.
 #
-# `ValueError` unless `groups` divides `heads` and `heads` the rows; and for `times` below 1.
+# `ValueError` unless `heads`, `groups` and `times` are at least 1, `groups` divides `heads`, and
+# `heads` the rows.
 
 
 # %% solution="ex3"
@@ -599,21 +601,20 @@ for name, room in (("24 GiB", 24 * GiB), ("16 GiB", 16 * GiB), ("80 GiB", 80 * G
     found["lever"][name] = best_lever(**asked, levers=levers)
     print(f"{name}: {max_batch(**asked)} sequences; {counts}; best: {found['lever'][name]}")
 
+
 # %% tags=["demo", "fold"]
-explorer.explorer(
-    lambda memory, context, weights, cache, heads: pictures.planner(
-        max_batch(
-            LLAMA_7B | {"num_key_value_heads": heads}, PARAMETERS, memory * GiB, context,
-            {16: 16, 8: 8.1875, 4: 4.15625}[weights], cache, None if cache == 16 else 32,
-        ),
-        PARAMETERS * weights / 8,
-        cache_bytes(LLAMA_7B | {"num_key_value_heads": heads}, [context], cache,
-                    None if cache == 16 else 32),
-        memory * GiB,
-    ),
-    {"memory": [24, 16, 48, 80], "context": [4096, 1024, 2048, 8192, 32768],
-     "weights": [16, 8, 4], "cache": [16, 8, 4, 2], "heads": [32, 8, 4, 1]},
-)  # fmt: skip
+def planned(memory: int, context: int, weights: int, cache: int, heads: int):
+    config = LLAMA_7B | {"num_key_value_heads": heads}
+    weight_bits = {16: 16, 8: 8.1875, 4: 4.15625}[weights]  # with metadata of groups of 128
+    group = None if cache == 16 else 32
+    batch = max_batch(config, PARAMETERS, memory * GiB, context, weight_bits, cache, group)
+    each = cache_bytes(config, [context], cache, group)
+    return pictures.planner(batch, PARAMETERS * weight_bits / 8, each, memory * GiB)
+
+
+choices = {"memory": [24, 16, 48, 80], "context": [4096, 1024, 2048, 8192, 32768]}
+choices |= {"weights": [16, 8, 4], "cache": [16, 8, 4, 2], "heads": [32, 8, 4, 1]}
+explorer.explorer(planned, choices)
 
 # %% [markdown]
 # ## 4. Rounding the cache
@@ -715,7 +716,7 @@ lab.check("ex5")
 # [S/G, G], or dimension 3 becomes [d/G, G]. The rest is the same for both.
 #
 # **By hand.** 2 bits, the group 5, 6, 7, 8: m = 5, s = 1, codes 0, 1, 2, 3. With 0.0 in the range,
-# as for weights, s would be 8 / 3 and three of the four values would share codes.
+# as for weights, s would be 8 / 3 and the codes 2, 2, 3, 3.
 #
 # **The usual error.** Codes for the float32 scale, float16 stored: up to 255 times the difference.
 # 0 / 0 in a constant group. A reshape of [.., S, d] to [.., d, S/G, G], which mixes tokens and
@@ -740,8 +741,8 @@ lab.check("ex5")
 #   *What is due is rounded after the call*: a prompt attends to itself exactly.
 # - No token is rounded twice: its codes are made from the value that came, and stay.
 # - `keys="token"` treats keys as values are treated (for comparison).
-# - `bits_held()` counts the bits of all that is kept: `bits` for each code, 32 for each group, and
-#   16 for each value that waits.
+# - `bits_held() -> int` counts the bits of all that is kept: `bits` for each code, 32 for each
+#   group, and 16 for each value that waits.
 # - `waiting(tokens, residual)`: how many keys (per channel) and values wait when so many tokens
 #   have come, one by one or at once. Derive it.
 # - `ValueError` unless `residual` is a positive multiple of `group_size`, and `keys` one of the
@@ -841,9 +842,9 @@ class Rounded(InModel):
 
 
 @torch.no_grad()
-def written(keys: str) -> str:
-    """32 tokens that the model with large channels writes through your cache of 2 bits."""
-    cache, out = Rounded(2, keys), []
+def written(cache) -> str:
+    """32 tokens that the model with large channels writes through a cache."""
+    out = []
     new = torch.tensor([[zoo.BEGIN_ID, *zoo.load_tokenizer().encode(PROMPT * 3).ids]])
     for _ in range(32):
         new = outlier(new, cache=cache)[:, -1:].argmax(-1)
@@ -878,7 +879,7 @@ lab.reveal("worse", found["worse"])
 #
 # Before the rotary embedding a large channel is in one place; the rotation spreads it over two
 # (KVQuant therefore rounds before). And single outliers can be kept apart. The reference does both.
-# Below it, what the model writes with keys of 2 bits in each direction:
+# Below it, what the model writes: as it is, and with keys of 2 bits in each direction.
 
 # %% tags=["demo"]
 from efflib.quantization.kv import QuantizedKVCache
@@ -893,8 +894,9 @@ for name, options in variants.items():
     cache = QuantizedKVCache(2, 32, 32, **options)
     added = loss(outlier, cache) - found["float"]
     print(f"2 bits, {name:24s} {cache.bits_per_value:.2f} bits a code, {added:+.4f} nats")
+print(f"\n--- as it is:\n{written(KVCache())}")
 for keys in ("channel", "token"):
-    print(f"\n--- 2 bits, keys per {keys}:\n{written(keys)}")
+    print(f"\n--- 2 bits, keys per {keys}:\n{written(Rounded(2, keys))}")
 
 # %% [markdown]
 # ## 5. Misconceptions

@@ -31,7 +31,7 @@ def test_states_name_the_large_channels():
     k, v = torch.rand(6, 8), torch.rand(6, 8)
     k[:, 2], k[:, 5] = 20.0, -30.0
     fig, alt = cache.states(k, v)
-    assert "Channels 2 and 5 of the keys" in alt
+    assert "channels 2 and 5 of the keys" in alt
     shown = fig.axes[0].images[0].get_array()
     assert torch.equal(torch.as_tensor(shown.data), k.abs())
 
@@ -45,4 +45,4 @@ def test_losses_below_noise_are_drawn_at_its_edge():
     first, second = fig.axes[0].get_lines()
     assert list(first.get_ydata()) == [cache.SMALLEST, pytest.approx(0.2)]
     assert list(second.get_xdata()) == [5, 3] and fig.axes[0].get_yscale() == "log"
-    assert "large, keys per token, add 2.00 nats; control, token 0.20" in alt
+    assert "keys per token with large add 2.00 nats, all others at most 0.20" in alt

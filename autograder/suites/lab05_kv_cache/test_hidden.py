@@ -33,7 +33,7 @@ def random_config(rng):
     """(a config, the values that it keeps for a token, its window or None)."""
     layers, heads, size = draw(rng, 1, 90), 2 ** draw(rng, 0, 5), draw(rng, 1, 70)
     config = {"num_hidden_layers": layers, "num_attention_heads": heads}
-    config["hidden_size"] = heads * size + draw(rng, 0, heads - 1)
+    config["hidden_size"] = heads * size
     kv_heads, d = heads, size
     kind = draw(rng, 0, 2)
     if kind:
@@ -43,7 +43,7 @@ def random_config(rng):
         config |= [{}, {"num_key_value_heads": None}][draw(rng, 0, 1)]
     if draw(rng, 0, 1):
         d = draw(rng, 1, 200)
-        config["head_dim"] = d
+        config["head_dim"], config["hidden_size"] = d, draw(rng, 1, 5000)
     else:
         config |= [{}, {"head_dim": None}][draw(rng, 0, 1)]
     values = 2 * layers * kv_heads * d
