@@ -106,7 +106,7 @@ def against_bits(points: dict[tuple[str, str], list[tuple[float, float]]]) -> tu
             label=f"{model}, keys per {direction}",
         )  # fmt: skip
     ax.set(xlabel="bits a value", ylabel=f"added loss, nats (at least {SMALLEST})", yscale="log")
-    ax.legend(frameon=False, fontsize=9)
+    fig.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     least = {name: row[-1][1] for name, row in points.items()}
     worst = max(least, key=least.get)
     others = max((a for name, a in least.items() if name != worst), default=0.0)

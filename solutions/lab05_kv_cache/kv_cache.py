@@ -332,7 +332,7 @@ lab.check("ex2")
 # %% [markdown]
 # **Reveal.** The time of one more token, by reading all of it again and through a cache in your
 # hands. (Six layers, one `RowCache` each; yours copies what it holds at each step, so it is not
-# quite flat either.)
+# quite flat either.) This takes about 10 seconds, and other programs disturb the times.
 
 
 # %% tags=["demo", "fold"]
@@ -490,7 +490,7 @@ for n in (6, 3, 2, 1):
     pooled = with_kv_heads(model, lambda w, n=n: pool_heads(w, heads, n), n)
     lost = pooled_error(model.model.layers[0].self_attn.k_proj.weight.detach(), heads, n)
     found["heads"][n] = loss(pooled)
-    print(f"{n} key heads: loss {found['heads'][n]:.3f}, share of k_proj lost {lost:.2f}")
+    print(f"key heads {n}: loss {found['heads'][n]:.3f}, share of k_proj lost {lost:.2f}")
 three = with_kv_heads(model, lambda w: pool_heads(w, 6, 3), 3)
 six = with_kv_heads(three, lambda w: repeat_heads(w, 3, 2), 6)
 again = with_kv_heads(six, lambda w: pool_heads(w, 6, 3), 3)
@@ -623,9 +623,9 @@ explorer.explorer(planned, choices)
 # token. A group has the codes $q$ of an asymmetric grid with a smallest value $m$ in floating
 # point:
 #
-# $$ s = \frac{\max - \min}{2^b - 1}, \quad m = \min, \quad
-# q = \mathrm{clamp}\Big(\mathrm{round}\Big(\frac{x - m}{s}\Big), 0, 2^b - 1\Big), \quad
-# \hat x = s\,q + m $$
+# $$ \begin{gathered} s = \frac{\max - \min}{2^b - 1}, \qquad m = \min, \\
+# q = \mathrm{clamp}\Big(\mathrm{round}\Big(\frac{x - m}{s}\Big), 0, 2^b - 1\Big), \qquad
+# \hat x = s\,q + m \end{gathered} $$
 #
 # A group can lie in two directions: $G$ channels of one **token**, or $G$ tokens of one
 # **channel**. In large models some channels of the keys are much larger than the rest, in all
@@ -879,7 +879,8 @@ lab.reveal("worse", found["worse"])
 #
 # Before the rotary embedding a large channel is in one place; the rotation spreads it over two
 # (KVQuant therefore rounds before). And single outliers can be kept apart. The reference does both.
-# Below it, what the model writes: as it is, and with keys of 2 bits in each direction.
+# Below it, what the model writes: as it is, and with keys of 2 bits in each direction. About 10
+# seconds again.
 
 # %% tags=["demo"]
 from efflib.quantization.kv import QuantizedKVCache

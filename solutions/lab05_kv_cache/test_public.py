@@ -107,6 +107,7 @@ def test_latents_metadata_and_windows(student, rng):
         (lambda: student.bytes_per_token(SMALL, 0), "bits = 0"),
         (lambda: student.bytes_per_token(SMALL, 4, 0), "groups of 0"),
         (lambda: student.cache_bytes(SMALL, [3, -1]), "a length of -1"),
+        (lambda: student.cache_bytes(SMALL, [-1, 3]), "a length of -1 that comes first"),
     ):
         expect_error(ValueError, call, what)
 
@@ -277,8 +278,8 @@ def test_truncation_and_errors(student, rng):
     "ex2",
     points=1,
     invariant="query heads 0 and 1 read key head 0, 2 and 3 key head 1; nothing seen gives zeros",
-    cause="heads repeated in the order 0 1 0 1, NaN from a softmax over nothing, or arithmetic in "
-    "bfloat16",
+    cause="heads repeated in the order 0 1 0 1, NaN from a softmax over nothing, exp of large "
+    "scores, or arithmetic in bfloat16",
 )
 def test_attention_by_hand(student, rng):
     q = torch.zeros(1, 4, 2, 2)
@@ -289,6 +290,9 @@ def test_attention_by_hand(student, rng):
     right = torch.tensor([[2.0, 0], [2, 0], [0, 20], [0, 20]])
     expect_close(out[0, :, 0], right, what="equal scores: the mean of the values", atol=1e-5)
     expect_close(out[0, :, 1], torch.zeros(4, 2), what="the output of a query that sees nothing")
+    large = torch.tensor([[[[60.0, 0], [0, 60]]]])  # scores 2546 and 0: exp(2546) is inf
+    out = student.attend(large[:, :, :1], large, v[:, :1, :2], torch.ones(1, 1, 2).bool())
+    expect_close(out[0, 0], v[0, 0, :1], what="a score of 2546: the output")
     half = torch.randn(1, 2, 40, 16, generator=rng).bfloat16()
     mask = torch.ones(1, 40, 40, dtype=torch.bool)
     out = expect_tensor(student.attend(half, half, half, mask), "attend(bfloat16)", torch.bfloat16)
@@ -442,6 +446,8 @@ def test_levers_by_hand(student, rng):
         "context": {"context": 5},  # 5
         "weights": {"weight_bits": 4},  # 2
     }
+    found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
+    assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
     for chosen, right in (
         (levers, "cache"),
         (dict(reversed(levers.items())), "context"),
@@ -535,6 +541,10 @@ def test_error_within_half_a_step(student, rng):
             error = (x_hat - case.double()).abs()
             expect_at_most(error, limit, f"per {direction}, {bits} bits: the error")
             dim = 2 if direction == "channel" else 3
+            groups = case.double().unflatten(dim, (-1, group))
+            right = (groups.amax(dim + 1) - groups.amin(dim + 1)) / (2**bits - 1)
+            off = (scale.double() - right).abs()  # float16: 2^-11 of it, 2^-25 where it is tiny
+            expect_at_most(off, 2 * FLOAT16 * right + 2.0**-24, f"per {direction}: the scale, off,")
             step, least = (p.double().repeat_interleave(group, dim) for p in (scale, low))
             inside = (case >= least) & (case <= least + (2**bits - 1) * step)
             limit = step * 0.502 + 16 * FLOAT32 * case.abs()
@@ -560,6 +570,11 @@ def test_constant_groups_and_errors(student, rng):
     x[0, 0] = 5.5
     x[0, 1, :4] = 0.0
     for direction in ("channel", "token"):
+        far = torch.full_like(x, 3001.0)  # float16 has 3000 and 3002
+        codes, scale, low = encode(student, far, 4, 4, direction)
+        assert not codes.any(), f"{direction}: groups of 3001 have codes {codes.unique().tolist()}"
+        x_hat = decode(student, codes, scale, low, direction)
+        expect_same(x_hat, far.half().float(), f"{direction}: groups of 3001, their `low`")
         codes, scale, low = encode(student, x, 4, 4, direction)
         assert not scale[0, 0].any(), f"{direction}: constant groups have scales {scale[0, 0]}"
         assert not codes[0, 0].any(), f"{direction}: constant groups have codes {codes[0, 0]}"
@@ -669,6 +684,7 @@ def test_bits_and_waiting(student, rng):
         (0, 4, (0, 0)),
     ):
         found = student.waiting(tokens, residual)
+        expect_tuple(found, (int, int), f"waiting({tokens}, {residual})")
         assert tuple(found) == right, f"waiting({tokens}, {residual}) is {found}, expected {right}"
     k, v = states(rng, 11)
     for keys, old_keys in (("channel", 8), ("token", 7)):

@@ -108,7 +108,7 @@ def test_what_is_refused_and_what_is_not(student, rng):
         (lambda: student.bytes_per_token(config, 4, -32), "a negative group"),
         (lambda: student.cache_bytes(config, [5], 4, 0), "groups of 0"),
         (lambda: student.cache_bytes(config, [5], 0), "no bits in cache_bytes"),
-        (lambda: student.cache_bytes(config, [5, -5]), "lengths that add up to 0"),
+        (lambda: student.cache_bytes(config, [-5, 5]), "lengths that add up to 0"),
     ):
         expect_error(ValueError, call, what)
 
@@ -375,6 +375,8 @@ def test_shares_against_float64(student, rng):
         heads = groups * share
         weight = torch.randn(heads * d, 4, generator=rng) + torch.randn(1, 4, generator=rng)
         found = expect_number(student.pooled_error(weight, heads, groups), "pooled_error(...)")
+        double = float(student.pooled_error(weight.double(), heads, groups))
+        expect_close(double, found, what="the share of a float64 weight", rtol=1e-4, atol=1e-12)
         by_head = weight.double().view(groups, share, d, 4)
         lost = (by_head - by_head.mean(1, keepdim=True)).square().sum()
         right = (lost / weight.double().square().sum()).item()
@@ -734,6 +736,7 @@ def test_bits_held_by_counting(student, rng):
         (2, 4, "channel", 3),
         (4, 8, "token", 8),
         (1, 3, "channel", 1),
+        (1, 1, "channel", 2),
     ):
         k, v = (torch.randn(2, 3, 25, 8, generator=rng) for _ in range(2))
         ends = lengths_of(rng, 25)

@@ -1,4 +1,4 @@
-"""Arrays of lengths; numbers of NumPy come back."""
+"""Arrays of lengths; floats come back."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def bytes_per_token(config, bits=16, group_size=None):
     else:
         d = c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
         width = 2 * d * c.get("num_key_value_heads", c["num_attention_heads"])
-    return np.prod([c["num_hidden_layers"], width]) * per_value / 8
+    return float(np.prod([c["num_hidden_layers"], width]) * per_value / 8)
 
 
 def cache_bytes(config, lengths, bits=16, group_size=None):
@@ -26,4 +26,4 @@ def cache_bytes(config, lengths, bits=16, group_size=None):
         raise ValueError(lengths)
     if config.get("sliding_window") is not None:
         tokens = tokens.clip(max=config["sliding_window"])
-    return tokens.sum() * bytes_per_token(config, bits, group_size)
+    return float(tokens.sum()) * bytes_per_token(config, bits, group_size)
