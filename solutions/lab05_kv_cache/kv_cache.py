@@ -71,15 +71,10 @@ from efflib.plots import explorer, style
 lab = Lab("lab05_kv_cache")
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
-# %% tags=["demo"]
+# %% tags=["demo", "fold"]
 from efflib.models.cache import KVCache
 from efflib.zoo.phenomena.kv_quantization import channel_spread, with_key_outlier
 from efflib.zoo.phenomena.story import QUICK, windows
-
-model = zoo.load("target")
-held_out = windows("code", True, QUICK, seed=0)[:6]  # [6, 257] ids, begin token first
-PROMPT = "import json\n\n\ndef load_json(path):\n"
-found = {}  # the numbers you find, for the takeaways at the end
 
 
 @torch.no_grad()
@@ -89,6 +84,12 @@ def loss(model: nn.Module, cache=None, piece: int = 16) -> float:
     logits = torch.cat([model(p, cache=cache) for p in pieces], dim=1)
     return nn.functional.cross_entropy(logits.flatten(0, 1), held_out[:, 1:].flatten()).item()
 
+
+# %% tags=["demo"]
+model = zoo.load("target")
+held_out = windows("code", True, QUICK, seed=0)[:6]  # [6, 257] ids, begin token first
+PROMPT = "import json\n\n\ndef load_json(path):\n"
+found = {"heads": {}, "lever": {}}  # the numbers you find, for the takeaways at the end
 
 found["float"] = loss(model)
 plain = KVCache()
@@ -112,6 +113,17 @@ layers, kv_heads, d, byte = 32, 32, 128, 2
 per_token = 2 * layers * kv_heads * d * byte
 print(f"{per_token / KiB:.0f} KiB a token, {2048 * per_token / GiB:.0f} GiB for 2048 tokens")
 assert per_token == 512 * KiB
+
+# models of the lectures, by the names of exercise 1
+LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+LLAMA_13B = {"num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 40}
+LLAMA_70B = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
+GQA_70B = LLAMA_70B | {"num_key_value_heads": 8}  # as it is; above, "if it used MHA"
+GQA_405B = {"num_hidden_layers": 126, "hidden_size": 16384, "num_attention_heads": 128}
+GQA_405B |= {"num_key_value_heads": 8}
+DEEPSEEK_V3 = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
+DEEPSEEK_V3 |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+PARAMETERS = 6_738_415_616  # of Llama-2-7B
 
 lab.predict("8k", "A lecture says: 8K tokens of Llama-2-7B take 8 GB. Do they?", unit="GiB")
 lab.predict("70b", "Llama-2-70B: how many KiB does a token of it take?", unit="KiB")
@@ -197,14 +209,6 @@ lab.check("ex1")
 # *Your sentence:*
 
 # %% tags=["demo"]
-LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
-LLAMA_13B = {"num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 40}
-LLAMA_70B = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
-GQA_70B = LLAMA_70B | {"num_key_value_heads": 8}  # as it is; above, "if it used MHA"
-GQA_405B = {"num_hidden_layers": 126, "hidden_size": 16384, "num_attention_heads": 128}
-GQA_405B |= {"num_key_value_heads": 8}
-DEEPSEEK_V3 = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
-DEEPSEEK_V3 |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 named = {"Llama-2-7B": LLAMA_7B, "Llama-2-13B": LLAMA_13B, "Llama-2-70B with MHA": LLAMA_70B}
 named |= {"Llama-3.1-70B": GQA_70B, "Llama-3.1-405B": GQA_405B, "DeepSeek-V3": DEEPSEEK_V3}
 for name, config in named.items():
@@ -485,7 +489,6 @@ def with_kv_heads(model: nn.Module, change, kv_heads: int) -> nn.Module:
 
 # %% tags=["demo"]
 heads = model.config.num_attention_heads
-found["heads"] = {}
 for n in (6, 3, 2, 1):
     pooled = with_kv_heads(model, lambda w, n=n: pool_heads(w, heads, n), n)
     lost = pooled_error(model.model.layers[0].self_attn.k_proj.weight.detach(), heads, n)
@@ -583,10 +586,8 @@ lab.check("ex4")
 # does alone depends on what is scarce. The planner below lets you turn all of them.
 
 # %% tags=["demo"]
-PARAMETERS = 6_738_415_616  # of Llama-2-7B
 one, ten = (int(n * GiB // bytes_per_token(LLAMA_7B)) for n in (1, 10))
 print(f"1 GiB of cache: {one} tokens; 10 GiB: {ten}, which is {ten // 4096} requests of 4096")
-print(f"24 GiB hold {max_batch(LLAMA_7B, PARAMETERS, 24 * GiB, 4096)} of them beside the weights")
 print(f"cache larger than weights from {crossover(LLAMA_7B, PARAMETERS):,} tokens on")
 levers = {
     "weights in 4 bits": {"weight_bits": 4.15625},  # groups of 128: 20 bits more for each
@@ -594,12 +595,11 @@ levers = {
     "8 key heads": {"config": LLAMA_7B | {"num_key_value_heads": 8}},
     "half the context": {"context": 2048},
 }
-found["lever"] = {}
-for name, room in (("24 GiB", 24 * GiB), ("16 GiB", 16 * GiB), ("80 GiB", 80 * GiB)):
-    asked = {"config": LLAMA_7B, "parameters": PARAMETERS, "memory": room, "context": 4096}
+for room in (24, 16, 80):  # GiB
+    asked = {"config": LLAMA_7B, "parameters": PARAMETERS, "memory": room * GiB, "context": 4096}
     counts = {lever: max_batch(**(asked | new)) for lever, new in levers.items()}
-    found["lever"][name] = best_lever(**asked, levers=levers)
-    print(f"{name}: {max_batch(**asked)} sequences; {counts}; best: {found['lever'][name]}")
+    found["lever"][f"{room} GiB"] = best = best_lever(**asked, levers=levers)
+    print(f"{room} GiB: {max_batch(**asked)} sequences; {counts}; best: {best}")
 
 
 # %% tags=["demo", "fold"]
@@ -859,12 +859,9 @@ for name, m in (("control", model), ("large channels", outlier)):
         for bits in (4, 2):
             cache = Rounded(bits, keys)
             added = loss(m, cache) - found["float"]
-            points.setdefault((name, keys), []).append((cache.bits_per_value(), added))
-            print(
-                f"{name}, keys per {keys}, {bits} bits: {points[name, keys][-1][0]:.2f} bits a ",
-                end="",
-            )
-            print(f"value with all that is kept, {added:+.4f} nats")
+            held = cache.bits_per_value()
+            points.setdefault((name, keys), []).append((held, added))
+            print(f"{name}, keys per {keys}, {bits} bits ({held:.2f} in all): {added:+.4f} nats")
 found["worse"] = points["large channels", "token"][-1][1]
 found["channel"] = points["large channels", "channel"][-1][1]
 found["control"] = points["control", "token"][-1][1]
