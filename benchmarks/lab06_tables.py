@@ -4,7 +4,8 @@
                                                  and course/figures/lab06/*.svg, prints the tables
 
 Everything is counted in integers and depends on the seeds of the traces alone.  Means over SEEDS
-traces, with the range where it matters.  About a minute.
+traces, with the range where it matters.  Shares, sequences and rates are means over the steps in
+which a request waits: before and after, every memory is half empty.  About a minute.
 """
 
 from pathlib import Path
@@ -40,16 +41,11 @@ def cache_rows(llama: Llama) -> int:
     return int((MEMORY - weights) // roofline.kv_bytes(LLAMA_7B, 1)) // BLOCK * BLOCK
 
 
-def used_of_taken(share: dict[str, float]) -> float:
-    """Percent of the rows that are not free that hold a token."""
-    return 100 * share["used"] / (1 - share["free"])
-
-
 def rate(llama: Llama, run: Replay) -> float:
     """Tokens per second at most, by the roofline of an RTX 4090, with the mean batch and length."""
-    running = sum(u.running for u in run.usage)
-    batch = max(1, round(running / len(run.usage)))
-    step = roofline.decode_step(llama, tokens=round(sum(u.used for u in run.usage) / running))
+    running = sum(u.running for u in run.loaded)
+    batch = max(1, round(running / len(run.loaded)))
+    step = roofline.decode_step(llama, tokens=round(sum(u.used for u in run.loaded) / running))
     return roofline.tokens_per_second(step, roofline.RTX_4090, batch)
 
 
@@ -59,13 +55,9 @@ def measure(make, llama: Llama) -> dict[str, list[float]]:
     for seed in range(SEEDS):
         size = make().size
         run = replay(draw_trace(REQUESTS, *CHAT, PER_STEP, seed), make())
-        share = mean_share(run.usage, size)
-        figures = {
-            f"share {kind}": 100 * part / (1 - share["free"]) for kind, part in share.items()
-        }
-        figures |= {"used": used_of_taken(share), "steps": run.steps, "again": run.computed_again}
-        figures["running"] = sum(u.running for u in run.usage) / len(run.usage)
-        figures["rate"] = rate(llama, run)
+        figures = {kind: 100 * part for kind, part in mean_share(run.loaded, size).items()}
+        figures |= {"steps": run.steps, "again": run.computed_again, "rate": rate(llama, run)}
+        figures["running"] = sum(u.running for u in run.loaded) / len(run.loaded)
         for name, value in figures.items():
             rows.setdefault(name, []).append(value)
     return rows
@@ -112,18 +104,19 @@ def main() -> None:
         "lab06_findings",
         f"- The cache has {rows:,} rows: {rows // LONGEST} pieces of {LONGEST}, or "
         f"{rows // BLOCK:,} blocks of {BLOCK}.\n"
-        f"- Of the rows that are taken, {mean(least['used']):.1f} % hold a token with pieces of "
-        f"the greatest length, {mean(most['used']):.1f} % in blocks.\n"
+        f"- While requests wait, {mean(least['used']):.1f} % of the rows hold a token with pieces "
+        f"of the greatest length, {mean(most['used']):.1f} % in blocks.\n"
         f"- {mean(most['running']):.1f} sequences run at a time in place of "
         f"{mean(least['running']):.1f}, which the roofline allows {gain:.1f} times the tokens per "
         "second.\n",
     )
     shares = {
-        name: {k: mean(figures[f"share {k}"]) / 100 for k in list(memory.KINDS)[:-1]}
+        name: {kind: mean(figures[kind]) / 100 for kind in memory.KINDS}
         for name, figures in found.items()
     }
-    title = f"Of what is taken, {mean(least['used']):.0f} % holds tokens with the longest pieces, "
-    save(memory.shares(shares, title + f"{mean(most['used']):.1f} % in blocks"), "shares")
+    title = f"While requests wait, {mean(least['used']):.0f} % of the rows hold tokens with the "
+    title += f"longest pieces, {mean(most['used']):.0f} % in blocks"
+    save(memory.shares(shares, title), "shares")
     save(memory.opening(mean(least["used"]) / 100, "A server whose memory is full"), "opening")
     for steps, name in ((4, "turing"), (len(turing.STORY), "fork")):
         save(turing.draw(PagedSequences, slots, steps), name)

@@ -36,7 +36,8 @@ def draw(sequences_of: Callable, slots_of: Callable, steps: int) -> Drawn:
         title = write(sequences, slots_of, rows, name, text.split())
     names = sorted({name for name, _ in STORY[:steps]})
     tables = {name: (sequences.table(name), sequences.length(name)) for name in names}
-    return blocks(rows, tables, title)
+    others = [b for i in range(BLOCKS) if str(i) not in FREED for b in sequences.table(str(i))]
+    return blocks(rows, tables, title, others)
 
 
 def write(sequences, slots_of: Callable, rows: list, name: str, words: list[str]) -> str:
@@ -47,10 +48,17 @@ def write(sequences, slots_of: Callable, rows: list, name: str, words: list[str]
     copies = sequences.append(name, len(words))
     for a, b in copies:
         rows[b] = list(rows[a])
-    end = sequences.length(name)
+    table, end = sequences.table(name), sequences.length(name)
     positions = torch.arange(end - len(words), end)
-    slots = slots_of(sequences.table(name), positions, SIZE).tolist()
+    slots = slots_of(table, positions, SIZE).tolist()
     for slot, word in zip(slots, words, strict=True):
         rows[slot // SIZE][slot % SIZE] = word
-    copied = "".join(f"; block {a} had two owners and was copied to {b}" for a, b in copies)
-    return f"{name} writes {words[-1]!r}{copied}"
+    before = -(-(end - len(words)) // SIZE)  # blocks that it had
+    if before == 0:
+        return f"A prompt of {len(words)} words: {name} takes the blocks {table}"
+    if copies:
+        (a, b), *_ = copies
+        return f"{name} writes {words[-1]!r}: block {a} had two owners and was copied to {b}"
+    if table[before:]:
+        return f"{name} writes {words[-1]!r}: its blocks were full, so it takes block {table[-1]}"
+    return f"{name} writes {words[-1]!r} in place: block {table[-1]} has no other owner"

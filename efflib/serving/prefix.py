@@ -58,6 +58,15 @@ def same(a: Contents | None, b: Contents | None) -> bool:
     return True
 
 
+def text_of(contents: Contents | None) -> list[int]:
+    """All tokens up to the end of a block."""
+    parts = []
+    while contents is not None:
+        parts.append(contents.tokens)
+        contents = contents.before
+    return [token for part in reversed(parts) for token in part]
+
+
 class CachingPool(BlockPool):
     """A pool that remembers what full blocks hold until they are handed out again."""
 
@@ -84,6 +93,10 @@ class CachingPool(BlockPool):
         block = self.found.get(contents.key)
         known = block is not None and same(self.contents[block], contents)
         return block if known else None
+
+    def known(self) -> dict[int, tuple[int, list[int]]]:
+        """{hash: (block, all tokens up to the end of it)} of the blocks that can be found."""
+        return {key: (block, text_of(self.contents[block])) for key, block in self.found.items()}
 
 
 class PrefixSequences(PagedSequences):

@@ -16,6 +16,9 @@ The server is the simplest: requests are admitted in their order while the first
 fits; each running request gets one token in a step; memory is counted then; who is done leaves.
 Without reservation, paged memory can run out: the request that came last is then put back to the
 front of the line, and what it had is computed again.
+
+A trace begins and ends with a memory that is half empty, whatever the allocator.  What an allocator
+makes of a memory shows while somebody waits: `Replay.loaded`.
 Source of the three kinds of waste: Kwon et al. 2023 (arXiv:2309.06180), sections 2 and 3.1.
 """
 
@@ -137,9 +140,15 @@ class Replay(NamedTuple):
     """What a trace did to a memory."""
 
     usage: list[Usage]  # of every step in which something ran
+    waited: list[bool]  # whether a request waited then
     steps: int
     preempted: int  # times that a request was put back
     computed_again: int  # its tokens
+
+    @property
+    def loaded(self) -> list[Usage]:
+        """The steps in which a request waited: under load, more memory would have been used."""
+        return [u for u, waited in zip(self.usage, self.waited, strict=True) if waited]
 
 
 def replay(trace: Sequence[Request], memory: Memory) -> Replay:
@@ -150,7 +159,7 @@ def replay(trace: Sequence[Request], memory: Memory) -> Replay:
     waiting = deque(sorted(range(len(trace)), key=lambda i: trace[i].arrival))
     running: dict[int, int] = {}  # in the order of admission
     have: dict[int, int] = {}  # tokens of the requests that were put back
-    usage, step, preempted, again = [], 0, 0, 0
+    usage, waited, step, preempted, again = [], [], 0, 0, 0
     while waiting or running:
         while waiting and trace[waiting[0]].arrival <= step:
             i = waiting[0]
@@ -170,16 +179,17 @@ def replay(trace: Sequence[Request], memory: Memory) -> Replay:
         if running:
             waits = waiting[0] if waiting and trace[waiting[0]].arrival <= step else None
             usage.append(memory.usage(running, trace, waits))
+            waited.append(waits is not None)
         for i in [i for i, n in running.items() if n == trace[i].total]:
             memory.leave(i)
             del running[i]
         step += 1
-    return Replay(usage, step, preempted, again)
+    return Replay(usage, waited, step, preempted, again)
 
 
 def mean_share(usage: Sequence[Usage], size: int) -> dict[str, float]:
     """The share of each kind of row in all rows, averaged over steps."""
     if not usage:
-        raise ValueError("usage is empty: nothing ran")
+        raise ValueError("usage is empty: nothing ran, or nobody waited")
     names = Usage._fields[:-1]
     return {name: sum(getattr(u, name) for u in usage) / (size * len(usage)) for name in names}

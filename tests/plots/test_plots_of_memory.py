@@ -18,7 +18,7 @@ def texts(figure):
 @pytest.mark.parametrize(
     "steps, tables",
     [
-        (0, ""),
+        (0, "others: blocks 0, 3, 5, 6"),
         (1, "A: blocks 7, 1, 6 tokens"),
         (4, "A: blocks 7, 1, 4, 9 tokens"),
         (5, "A: blocks 7, 1, 4, 9 tokens; B: blocks 7, 1, 4, 9 tokens"),
@@ -31,6 +31,27 @@ def test_the_lecture_step_by_step(steps, tables):
     words = [word for _, text in turing.STORY[:steps] for word in text.split()]
     assert set(words) <= set(texts(figure))
     assert ("was copied" in turing.draw(PagedSequences, slots_of, 6)[1]) and "copied" not in alt
+
+
+@pytest.mark.parametrize(
+    "steps, said",
+    [
+        (1, "A prompt of 6 words: A takes the blocks [7, 1]"),
+        (3, "A writes 'mathematician' in place: block 1 has no other owner"),
+        (4, "A writes 'renowned': its blocks were full, so it takes block 4"),
+        (6, "B writes 'throughout': block 4 had two owners and was copied to 2"),
+        (7, "A writes 'for' in place: block 4 has no other owner"),
+    ],
+)
+def test_the_title_says_what_happened(steps, said):
+    assert turing.draw(PagedSequences, slots_of, steps)[1].startswith(said)
+
+
+def test_blocks_of_others_are_hatched():
+    figure, alt = turing.draw(PagedSequences, slots_of, 0)
+    hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
+    assert len(hatched) == 4 * turing.SIZE and texts(figure).count("others") == 4
+    assert alt.endswith("others: blocks 0, 3, 5, 6")
 
 
 def test_owners_stand_beside_their_blocks():

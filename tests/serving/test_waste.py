@@ -34,7 +34,7 @@ def rows_of(i, request, n, length):
 
 def slow_contiguous(trace, size, policy):
     """The same server on a list with an entry for each row."""
-    rows, running, usage, step = [None] * size, {}, [], 0
+    rows, running, usage, waited, step = [None] * size, {}, [], [], 0
     waiting = sorted(range(len(trace)), key=lambda i: trace[i].arrival)
     while waiting or running:
         while waiting and trace[waiting[0]].arrival <= step:
@@ -52,18 +52,21 @@ def slow_contiguous(trace, size, policy):
             head = waiting and trace[waiting[0]].arrival <= step
             wanted = piece(trace[waiting[0]], policy, LONGEST) if head else None
             usage.append(labelled(rows, wanted))
+            waited.append(bool(head))
         for i in [i for i in running if running[i][2] == trace[i].total]:
             start, length, _ = running.pop(i)
             rows[start : start + length] = [None] * length
         step += 1
-    return usage, step
+    return usage, waited, step
 
 
 @given(traces, st.sampled_from(POLICIES), st.integers(26, 60))
 @settings(max_examples=150)
 def test_contiguous_waste_row_by_row(trace, policy, size):
     found = replay(trace, ContiguousMemory(size, policy, LONGEST))
-    assert (found.usage, found.steps) == slow_contiguous(trace, size, policy)
+    usage, waited, steps = slow_contiguous(trace, size, policy)
+    assert (found.usage, found.waited, found.steps) == (usage, waited, steps)
+    assert found.loaded == [u for u, w in zip(usage, waited, strict=True) if w]
     assert (found.preempted, found.computed_again) == (0, 0)
     for usage in found.usage:
         assert sum(usage[:5]) == size and min(usage) >= 0
@@ -96,6 +99,7 @@ def test_paged_by_hand():
         Usage(6, 2, 0, 0, 4, 1),
     ]
     assert (found.preempted, found.computed_again) == (1, 4)
+    assert found.loaded == found.usage[1:5], "until the first is done, the other waits"
 
 
 def test_external_waste_needs_one_who_waits():

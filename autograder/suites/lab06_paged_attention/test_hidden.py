@@ -707,6 +707,12 @@ def test_blocks_of_every_size(student, rng):
                 expect_close(o, exact(q, keys, values), what="o", rtol=1e-4)
 
 
+def attend_to_views(student, q, k, v, table, length):
+    """Runs beside the student's code: on the way there a view becomes a tensor of its own."""
+    k, v = k.transpose(1, 2).contiguous().transpose(1, 2), v[:, :, :, ::2]
+    return student.paged_attention(q[:, ::2], k[..., ::2], v, table, length)
+
+
 @exercise(
     "ex6",
     points=2,
@@ -725,6 +731,6 @@ def test_bfloat16_and_views(student, rng):
     o = student.paged_attention(q.float(), k.float(), v.float(), table, 59)
     fewer = exact(q, keys[:59], values[:59])
     expect_close(expect_tensor(o, "o", torch.float32, q.shape), fewer, what="59 keys", rtol=1e-4)
-    o = student.paged_attention(q[:, ::2], k[..., ::2], v[..., ::2], table, 60)
+    o = student.drive(attend_to_views, q, k, v, table, 60)
     half = exact(q[:, ::2], keys[..., ::2], values[..., ::2])
     expect_close(expect_tensor(o, "o", torch.float32, (4, 8)), half, what="views", rtol=1e-4)

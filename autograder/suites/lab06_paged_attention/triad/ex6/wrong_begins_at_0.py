@@ -1,0 +1,16 @@
+"""m begins at 0: where all scores are below -104, every exponential is 0."""
+
+FAILS = ["test_equal_to_contiguous"]
+
+
+def paged_attention(q, k, v, table, length):
+    heads, d = q.shape
+    size, group = k.shape[1], heads // k.shape[2]
+    state = torch.zeros(heads), torch.zeros(heads), torch.zeros(heads, d)
+    for i in range(blocks_for(length, size)):
+        n = min(size, length - i * size)
+        keys = k[table[i], :n].float().transpose(0, 1).repeat_interleave(group, 0)
+        values = v[table[i], :n].float().transpose(0, 1).repeat_interleave(group, 0)
+        scores = torch.einsum("hd,hnd->hn", q.float(), keys) / math.sqrt(d)
+        state = absorb(state, scores, values)
+    return state[2] / state[1][:, None]
