@@ -413,8 +413,8 @@ def table_faults(model, before, tables, free):
             first, shared = places.setdefault(model.parts[name][i], (name, block))
             if shared != block:
                 return (
-                    f"{first} has block {shared} where {name} has block {block}, though nothing "
-                    "was written that only one of them has: they share one block there"
+                    f"{first} has block {shared} where {name} has block {block}, though both have "
+                    "the same tokens there: it must be one block, which both share"
                 )
     for block, parts in owners.items():
         if len(parts) > 1:
