@@ -696,12 +696,12 @@ lab.check("ex5")
 # ones before it is of no use.
 # </details>
 #
-# **Reveal.** A conversation in four turns: each prompt is all that was said so far. (For want of a
-# real one it is a text of prose, cut after 200, 400, 600 and 800 tokens.) Then two of them in turn,
-# in a pool that has room for both, and in one of 64 blocks that has not: blocks that hold something
-# are handed out again. As a control the same with a pool that takes the *first* block of a text
-# first. And strangers: with 100 tokens of instructions in common, and with nothing. The pools are
-# the reference's; what they can still find is given to your `match`.
+# **Reveal.** Two conversations take turns, four each: a prompt is all that was said so far. (For
+# want of real ones they are texts of prose, cut after 200, 400, 600 and 800 tokens.) One pool has
+# room for both, one of 64 blocks has not: blocks that hold something are handed out again. As a
+# control the same pool, to which sequences give back their *first* block first. Then strangers:
+# with 100 tokens of instructions in common, and with nothing. The pools are the reference's; what
+# they can still find is given to your `match`.
 
 # %% tags=["demo"]
 from efflib.serving.prefix import PrefixSequences, hash_block
@@ -709,7 +709,6 @@ from efflib.zoo import corpus
 
 texts = [t for t in corpus.documents("prose", held_out=True).values() if len(t) > 6000][:8]
 ids = [zoo.load_tokenizer().encode(text[:6000]).ids for text in texts]
-turns = [ids[0][: 200 * n] for n in (1, 2, 3, 4)]
 two = [text[: 200 * n] for n in (1, 2, 3, 4) for text in ids[:2]]
 strangers = [row[: 200 * n] for n, row in zip((1, 2, 3, 4), ids[1:], strict=False)]
 told = [ids[0][:100] + row[100:] for row in strangers]
@@ -723,21 +722,19 @@ class HeadsFirst(PrefixSequences):
 
 # %% tags=["demo"]
 for label, kind, prompts, size in (
-    ("one conversation", PrefixSequences, turns, 200),
     ("two in turn", PrefixSequences, two, 200),
     ("two in 64 blocks", PrefixSequences, two, 64),
     ("heads lost first", HeadsFirst, two, 64),
     ("same instructions", PrefixSequences, told, 200),
     ("strangers", PrefixSequences, strangers, 200),
 ):
-    cached, mine = kind(size, BLOCK), 0
+    kept, mine = kind(size, BLOCK), 0
     for i, prompt in enumerate(prompts):
-        mine += BLOCK * len(match(prompt, BLOCK, hash_block, cached.pool.known()))
-        cached.start(i, prompt)
-        cached.free(i)
-    found[label] = 100 * mine / cached.asked
-    print(f"{label:17s} {found[label]:4.1f} % of {cached.asked} tokens are found", end="")
-    print(f" (the reference: {100 * cached.hits / cached.asked:.1f} %)")
+        mine += BLOCK * len(match(prompt, BLOCK, hash_block, kept.pool.known()))
+        kept.start(i, prompt)
+        kept.free(i)
+    found[label] = 100 * mine / kept.asked
+    print(f"{label:17s} {found[label]:4.1f} % found (reference {100 * kept.hits / kept.asked:.1f} %)")
 
 # %% [markdown]
 # **Then write one sentence:** a sequence gives back its last block first, and the pool hands out
