@@ -701,7 +701,7 @@ lab.check("ex5")
 # room for both, one of 64 blocks has not: blocks that hold something are handed out again. As a
 # control the same pool, to which sequences give back their *first* block first. Then strangers:
 # with 100 tokens of instructions in common, and with nothing. The pools are the reference's; what
-# they can still find is given to your `match`.
+# they can still find is given to your `match`. How many tokens of the prompts are found, in %?
 
 # %% tags=["demo"]
 from efflib.serving.prefix import PrefixSequences, hash_block
@@ -734,7 +734,7 @@ for label, kind, prompts, size in (
         kept.start(i, prompt)
         kept.free(i)
     found[label] = 100 * mine / kept.asked
-    print(f"{label:17s} {found[label]:4.1f} % found (reference {100 * kept.hits / kept.asked:.1f} %)")
+    print(f"{label:17s} {found[label]:4.1f} % (reference {100 * kept.hits / kept.asked:.1f} %)")
 
 # %% [markdown]
 # **Then write one sentence:** a sequence gives back its last block first, and the pool hands out
