@@ -1,7 +1,7 @@
 """The experiment of the chapter on AWQ: what each way to treat salient channels adds to the loss.
 
-As in the lab, with more text: outlier channels that vary (`zoo.with_outliers`), three placements of
-them, groups of 32.  The model as it was trained is the control.
+As in the lab, on the same text: outlier channels that vary (`zoo.with_outliers`), three placements
+of them, groups of 32.  The model as it was trained is the control.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from efflib.quantization.awq import (
 )
 from efflib.quantization.awq_model import Calibration, awq, record
 from efflib.quantization.size import quantizable_linears
+from efflib.zoo import corpus
 from efflib.zoo.phenomena.awq import GAINS
 
 GROUP, FRACTION, BITS = 32, 0.03, (4, 3)
@@ -39,8 +40,10 @@ def loss(model: nn.Module) -> float:
 
 
 def text() -> Tensor:
-    """Training text: ids [16, 128], of which the first four calibrate."""
-    return zoo.calibration("code", n=16, length=128)
+    """Training text, that of the lab: ids [T, 128], of which the first four rows calibrate."""
+    documents = list(corpus.documents("code", held_out=False).values())[::13]
+    rows = [zoo.load_tokenizer().encode(d[:4000]).ids[:127] for d in documents if len(d) > 4000]
+    return torch.tensor([[zoo.BEGIN_ID, *row] for row in rows])
 
 
 def placements(control: nn.Module, ids: Tensor) -> list[nn.Module]:
@@ -81,6 +84,7 @@ def by_hand(model: nn.Module, calibration: Calibration, bits: int) -> dict[str, 
     """RTN, RTN with corrected biases, kept channels by each score, and one factor for them."""
     rounded = with_weights(model, lambda n, w: rtn(w, bits, GROUP))
     made = {"RTN": rounded, "RTN + bias": with_biases(model, rounded, calibration)}
+    made["RTN, G = 16"] = with_weights(model, lambda n, w: rtn(w, bits, GROUP // 2))
     for by in SCORES:
         kept = chosen(model, calibration, by)
         made[f"keep {by}"] = with_weights(
@@ -96,6 +100,17 @@ def by_hand(model: nn.Module, calibration: Calibration, bits: int) -> dict[str, 
 def searched(model: nn.Module, ids: Tensor, bits: int) -> dict[str, nn.Module]:
     clips = {"search": False, "search + clip": True}
     return {way: awq(model, ids, bits, GROUP, clip=clip) for way, clip in clips.items()}
+
+
+def bits_a_weight(model: nn.Module, bits: int, way: str) -> float:
+    """Bits of codes, scales and zero points, and of what else a way stores in 16 bits."""
+    shapes = [linear.weight.shape for linear in quantizable_linears(model).values()]
+    weights = sum(n * k for n, k in shapes)
+    total = bits + (16 + bits) / (GROUP // 2 if way == "RTN, G = 16" else GROUP)
+    if way.startswith("keep"):  # kept columns need no codes
+        kept = sum(n * max(1, round(FRACTION * k)) for n, k in shapes)
+        total += kept * (16 - bits) / weights
+    return total + (16 * sum(n for n, _ in shapes) / weights if way == "RTN + bias" else 0)
 
 
 def measure(control: nn.Module, ids: Tensor) -> Figures:

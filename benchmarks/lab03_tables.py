@@ -28,6 +28,7 @@ GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab03"
 WAYS = {  # title in the table -> key of the story
     "RTN": "RTN",
+    "RTN in groups of 16": "RTN, G = 16",
     "RTN and corrected biases": "RTN + bias",
     "3 % of the channels in floating point, at random": "keep random",
     "... by mean of the weights": "keep |W|",
@@ -43,15 +44,16 @@ LAYER, NORM = "model.layers.2.self_attn.q_proj", "model.layers.2.input_layernorm
 # ---- text ------------------------------------------------------------------------------------
 
 
-def table(figures: Figures) -> str:
+def table(figures: Figures, model: nn.Module) -> str:
     """Added loss of every way: mean, smallest and largest of the placements, and the control."""
+    widths = " | ".join(f"{b} bits" for b in BITS)
     lines = [
-        "| | " + " | ".join(f"{b} bits" for b in BITS) + " | control: "
-        + " | ".join(f"{b} bits" for b in BITS) + " |",
-        "|---" * (1 + 2 * len(BITS)) + "|",
-    ]  # fmt: skip
+        f"| | bits a weight | {widths} | control: {widths} |",
+        "|---" * (2 + 2 * len(BITS)) + "|",
+    ]
     for title, key in WAYS.items():
-        cells = [placements.plus_minus(figures["outliers", b, key], 2) for b in BITS]
+        cells = [" and ".join(f"{story.bits_a_weight(model, b, key):.2f}" for b in BITS)]
+        cells += [placements.plus_minus(figures["outliers", b, key], 2) for b in BITS]
         for b in BITS:
             alone = figures.get(("control", b, key))
             cells.append(f"{alone[0]:.3f}" if alone else "")
@@ -137,7 +139,7 @@ def save_layer_figures(runs: list, searches: list[ScaleSearch]) -> None:
         placements.mean([run[i]["all", "output"] for run in runs]) for i in range(len(FACTORS))
     ]
     best = FACTORS[total.index(min(total))]
-    title = f"The weights do as the theory says; least output error at factor {best:g}"
+    title = f"Errors of weights go with the step; least output error at factor {best:g}"
     style.save(
         salience.protection(FACTORS, runs, title),
         FIGURES / "protection.svg",
@@ -159,12 +161,12 @@ def save_layer_figures(runs: list, searches: list[ScaleSearch]) -> None:
     )
 
 
-def save_model_figures(figures: Figures) -> None:
+def save_model_figures(figures: Figures, model: nn.Module) -> None:
     keys = {1.0: "RTN"} | {float(f): f"x{f}" for f in story.FACTORS}
     panels, best = {}, []
     for b in BITS:
         runs = [[figures["outliers", b, key][i] for key in keys.values()] for i in PLACEMENTS]
-        panels[f"{b} bits"] = {"one factor": runs}
+        panels[f"{b} bits"] = {"channels with large |X|": runs}
         means = {f: placements.mean(figures["outliers", b, key]) for f, key in keys.items()}
         best.append(f"{min(means, key=means.get):g} ({b} bits)")
     style.save(
@@ -172,19 +174,25 @@ def save_model_figures(figures: Figures) -> None:
             list(keys),
             panels,
             "Least loss at factor " + ", ".join(best),
-            "factor on the channels with large activations",
+            "factor on the 3 % of channels with large activations",
             "added loss, nats per token",
         ),
         FIGURES / "factors.svg",
         "Added loss of the model against the factor on the salient channels, at 4 and 3 bits",
     )
-    names = ["RTN", "RTN + bias", "keep random", "keep |W|", "keep |X|", "search", "search + clip"]
+    names = ["RTN", "RTN, G = 16", "RTN + bias", "keep random", "keep |W|", "keep |X|", "search"]
+    names.append("search + clip")
+    notes = {
+        f"{b} bits": {way: f"{story.bits_a_weight(model, b, way):.2f} b" for way in names}
+        for b in BITS
+    }
     style.save(
         placements.bars(
             {f"{b} bits": {way: figures["outliers", b, way] for way in names} for b in BITS},
             "Which channels are kept decides; white bars are controls",
-            "added loss, nats per token (marks: placements)",
-            controls=names[1:4],
+            "nats added, bits (b) a weight; marks: placements",
+            controls=names[1:5],
+            notes=notes,
         ),
         FIGURES / "ways.svg",
         "Added loss of each way to treat salient channels at 4 and 3 bits",
@@ -214,9 +222,9 @@ def main() -> None:
     ]
     save_layer_figures(runs, searches)
     figures = story.measure(control, ids)
-    write(GENERATED / "lab03_table.md", table(figures))
+    write(GENERATED / "lab03_table.md", table(figures, models[0]))
     write(GENERATED / "lab03_findings.md", findings(figures, searches, runs))
-    save_model_figures(figures)
+    save_model_figures(figures, models[0])
 
 
 if __name__ == "__main__":

@@ -143,12 +143,15 @@ class Lab:
         prediction.take(value)
         tell(f"{key}: {prediction.answered()}")
 
-    def reveal(self, key: str, truth: object) -> None:
-        """Say in one sentence what was predicted under `key` and what came out."""
+    def reveal(self, key: str, truth: object, right: Sequence = ()) -> None:
+        """Say in one sentence what was predicted under `key` and what came out.
+
+        right: where the truth is a range of options ("2 to 4"), those that are in it.
+        """
         if in_sandbox():
             return
         self._truths[key] = truth
-        tell(compare(self._predictions.get(key) or Prediction(key), truth))
+        tell(compare(self._predictions.get(key) or Prediction(key), truth, right))
 
     def report(self) -> None:
         """Show what the public tests gave so far, and predictions beside results."""

@@ -6,6 +6,7 @@ it is what a reopened notebook shows.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -127,14 +128,16 @@ def said(value: object, unit: str) -> str:
     return f"{value} {unit}".rstrip()
 
 
-def compare(prediction: Prediction, truth: object) -> str:
-    """One sentence: what was predicted and what came out."""
+def compare(prediction: Prediction, truth: object, right: Sequence = ()) -> str:
+    """One sentence: what was predicted and what came out; right: options that count as right."""
     found = said(truth, prediction.unit)
     if prediction.value is None:
         return f"Result: {found}. You made no prediction this time."
     own = said(prediction.value, prediction.unit)
     if own == found:
         return f"Result: {found}, as you predicted."
+    if prediction.value in right:
+        return f"Result: {found}, as you predicted ({own})."
     if prediction.options or isinstance(truth, str):
         return f"Result: {found}, and not as you predicted ({own})."
     try:

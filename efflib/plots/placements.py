@@ -65,11 +65,12 @@ def bars(
     title: str,
     xlabel: str,
     controls: Sequence[str] = (),
+    notes: dict[str, dict[str, str]] | None = None,
 ) -> Figure:
     """A bar per way with the mean as a number, and a point for each placement.
 
     panels: {title: {way: values}}, the same ways in all of them.  controls: ways that are
-    drawn without a filling.
+    drawn without a filling.  notes: {title: {way: what is written behind its mean}}.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -86,10 +87,13 @@ def bars(
             ax.plot(list(values[way]), dots, color=BLACK, marker="|", linestyle="none")
         right = max(max(values[way]) for way in ways)
         for y, way, average in zip(places, ways, means, strict=True):
-            ax.text(max(values[way]) + 0.02 * right, y, f"{average:#.2g}", va="center", fontsize=8)
+            text = f"{average:.2f}" if abs(average) >= 0.1 else f"{average:#.2g}"
+            text += f", {notes[name][way]}" if notes else ""
+            ax.text(max(values[way]) + 0.02 * right, y, text, va="center", fontsize=8)
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.set_yticks(list(places), ways if ax is axes[0] else [""] * len(ways), fontsize=9)
-        ax.set_xlim(min(0.0, *means), 1.15 * right)
+        left = min(min(values[way]) for way in ways)  # room for a mark below 0
+        ax.set_xlim(min(0.0, 1.2 * left), (1.4 if notes else 1.15) * right)
         ax.invert_yaxis()
         ax.xaxis.set_major_locator(MaxNLocator(5))
         ax.set_xlabel(xlabel)

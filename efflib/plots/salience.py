@@ -17,7 +17,8 @@ PARTS = {  # key of a point -> its name, colour, line style, marker
     "other": ("other channels", GREEN, ":", "^"),
     "all": ("all", BLUE, "-", "o"),
 }
-THEORY = {"scaled": r"$(\Delta' / s\Delta)^2$", "other": r"$(\Delta' / \Delta)^2$"}
+THEORY = {"scaled": r"$(\Delta' / (s\,\Delta))^2$", "other": r"$(\Delta' / \Delta)^2$"}
+BEHIND = {"linewidth": 4, "markersize": 9, "alpha": 0.5, "zorder": 1.8}  # what others may lie on
 
 Point = dict[tuple[str, str], float]  # (part, "weight", "theory" or "output") -> squared error
 
@@ -47,7 +48,10 @@ def protection(
         low, high = [min(c) for c in columns], [max(c) for c in columns]
         right.fill_between(factors, low, high, color=colour, alpha=0.2, linewidth=0)
         heights = [mean(c) for c in columns]
-        right.plot(factors, heights, color=colour, linestyle=line, marker=marker, label=name)
+        look = BEHIND if part == "all" else {}
+        right.plot(
+            factors, heights, color=colour, linestyle=line, marker=marker, label=name, **look
+        )
     left.set(ylabel="squared weight error, RTN = 1")
     right.set(ylabel="squared output error, RTN = 1")
     for ax in (left, right):
@@ -74,20 +78,20 @@ def decode(
     rates: dict[str, Sequence[float]],
     measured: dict[str, tuple[float, float]],
     title: str,
-    with_cache: dict[str, Sequence[float]] | None = None,
+    with_cache: dict[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+    cache: str = "with a KV cache",
 ) -> Figure:
     """Tokens per second against the batch, both log: a line per entry of rates.
 
     measured: {label: (batch, tokens per second)}, drawn as points with the label to their left.
-    with_cache: the same labels, rates where keys and values are read as well; dashed.
+    with_cache: {label of rates: (batches, rates where keys and values are read as well)}; dashed,
+    with a mark at the last batch, for which the memory is full.  cache: what the legend says of it.
     """
     fig, (ax,) = figure(height=3.8)
     for i, (label, values) in enumerate(rates.items()):
         ax.plot(batches, list(values), color=COLOURS[i % len(COLOURS)], label=label)
         if with_cache:
-            cached = with_cache[label]
-            ax.plot(batches, list(cached), color=COLOURS[i % len(COLOURS)], linestyle="--",
-                    label=f"{label}, with a KV cache")  # fmt: skip
+            _cached(ax, *with_cache[label], f"{label}, {cache}", COLOURS[i % len(COLOURS)])
     for i, (label, (batch, rate)) in enumerate(measured.items()):
         ax.plot(batch, rate, color=BLACK, marker=MARKERS[i % len(MARKERS)], linestyle="none")
         place = {"xytext": (-7, -3), "textcoords": "offset points", "ha": "right", "fontsize": 8}
@@ -101,3 +105,12 @@ def decode(
     style.title(fig, title)
     ax.legend(frameon=False, fontsize=8)
     return fig
+
+
+def _cached(ax, batches: Sequence[float], rates: Sequence[float], label: str, colour: str) -> None:
+    """Rates with a cache, dashed; a mark and a number where the memory is full."""
+    ax.plot(list(batches), list(rates), color=colour, linestyle="--", label=label)
+    end = (batches[-1], rates[-1])
+    ax.plot(*end, color=colour, marker="X", markersize=8, linestyle="none", label="_full")
+    place = {"xytext": (8, -3), "textcoords": "offset points", "fontsize": 8, "color": colour}
+    ax.annotate(f"full: {batches[-1]:.0f} sequences", end, **place)

@@ -208,7 +208,9 @@ def test_kept_columns(student, rng):
     assert torch.equal(w_hat[:, channels], w[:, channels]), "the kept columns are not as they were"
     none = student.keep_channels(w, torch.zeros(0, dtype=torch.int64), bits=3, group_size=4)
     expect_at_most(
-        ((none - w).abs() / steps(w, 3, 4)).max(), HALF_STEP, "no channel kept: in steps,"
+        ((none - w).abs() / steps(w, 3, 4)).max(),
+        HALF_STEP,
+        "no channel kept: the largest error, in steps,",
     )
     half = student.keep_channels(w.bfloat16(), channels, bits=3, group_size=4)
     expect_tensor(half, "keep_channels of a bfloat16 weight", torch.float32, (8, 8))
@@ -503,7 +505,8 @@ def fold(student, layer, scales):
     kind = type(folded).__name__
     assert isinstance(folded, dict), f"fold_layer(...) returned {kind}, not a dict"
     missing, new = sorted(layer.keys() - folded.keys()), sorted(folded.keys() - layer.keys())
-    assert not missing and not new, f"the folded layer lacks {missing}, and has {new} besides"
+    assert not missing, f"the folded layer lacks {', '.join(missing)}: tensors without factor stay"
+    assert not new, f"the folded layer has {', '.join(new)}, which the layer has not"
     for name, tensor in layer.items():
         expect_tensor(folded[name], f"{name!r} of the result", torch.float32, tensor.shape)
     return folded
@@ -537,7 +540,8 @@ def expect_scaled(layer, folded, scales, keys, what):
     "ex4",
     points=2,
     invariant="q, k, v and gate, up hold W diag(s), and the layer's output is what it was",
-    cause="1 / s put nowhere, into one of the readers, or into the norm's gain but not its bias",
+    cause="1 / s put nowhere, into one of the readers, or into the norm's gain but not its bias; "
+    "or a further tensor, which needs no factor and stays, was left out",
 )
 def test_inputs_from_a_norm(student, rng):
     biased = (*NORMS, "self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj")
@@ -577,7 +581,8 @@ def test_inputs_from_a_linear(student, rng):
     invariant="all scales at once; with shared key and value heads those of o: ValueError",
     cause="a tensor scaled and divided lost one of the two, columns were divided where "
     "a matrix is square, or it goes unnoticed that one row of v_proj feeds several channels of "
-    "o_proj where heads are shared",
+    "o_proj where heads are shared: where v_proj has fewer rows than o_proj has columns, and not "
+    "by the shape of another matrix",
 )
 def test_all_at_once_and_shared_heads(student, rng):
     biased = (*LINEARS, *NORMS)
@@ -611,8 +616,7 @@ def test_all_at_once_and_shared_heads(student, rng):
     "ex5",
     points=2,
     invariant="the codes 1, 2, 3 are the word 0x321 = 801; 15 in place 7 makes the word negative",
-    cause="the first code in the highest bits, shifts in uint8, which lose the upper bits, or 32 "
-    "bits taken as unsigned",
+    cause="the first code in the highest bits, words in int64, or 32 bits taken as unsigned",
 )
 def test_words_by_hand(student, rng):
     codes = torch.tensor([[1, 2, 3, 0, 0, 0, 0, 0, 15], [0, 0, 0, 0, 0, 0, 0, 15, 0]])
@@ -625,8 +629,8 @@ def test_words_by_hand(student, rng):
     "ex5",
     points=2,
     invariant="unpacking gives the codes back, whatever their number; other codes: ValueError",
-    cause="the sign of the word drawn in by >>, the filling of the last word not cut off, or no "
-    "check of the range",
+    cause="shifts in uint8, which lose the upper bits, the sign of the word drawn in by >>, the "
+    "filling of the last word not cut off, or no check of the range",
 )
 def test_round_trip_of_codes(student, rng):
     for shape in ((8,), (3, 21), (2, 3, 5)):
@@ -675,12 +679,14 @@ def test_packed_product(student, rng):
     # 7 * 1.005859375 - 7 = 0.041.., with the weight 7.041.. in bfloat16 or in float32
     row, ends = torch.tensor([[7] + 11 * [0]]), torch.zeros(1, 12).bfloat16()
     ends[0, [0, 6]] = 1.0
-    args = (row, torch.tensor([0, 7]))
-    scale = torch.tensor([[1.005859375, 1.0]]).half()
-    y = student.w4a16_linear(
-        ends, student.pack_int4(args[0]), scale, student.pack_int4(args[1]), None
-    )
-    expect_close(y.item(), 7 * 0.005859375, what="7.041 - 7", atol=2.0**-6)  # of one rounding
+    words, zero_words = student.pack_int4(row), student.pack_int4(torch.tensor([0, 7]))
+    scale, right = torch.tensor([[1.005859375, 1.0]]).half(), 7 * 0.005859375
+    what = "K = 12 in two words, groups of 6: y of two weights that are 7.041 and -7"
+    y = student.w4a16_linear(ends.float(), words, scale, zero_words, None)
+    expect_close(y.item(), right, what=what, atol=1e-5)
+    y = student.w4a16_linear(ends, words, scale, zero_words, None)
+    what = "x in bfloat16: y of two weights that are 7.041 and -7 in float32"
+    expect_close(y.item(), right, what=what, atol=2.0**-6)  # of one rounding
     codes, zero = codes[:, :6], zero[:, :1]  # a square weight of one group
     words, zero_words = student.pack_int4(codes), student.pack_int4(zero.flatten())
     scale = every[1][:, :1].half()
@@ -696,7 +702,8 @@ def test_packed_product(student, rng):
     "ex6",
     points=2,
     invariant="[4, 256] with 4 bits in groups of 128: 512 bytes of codes, 8 groups of 20 bits",
-    cause="bits for bytes, metadata left out, or scales counted for 16-bit weights too",
+    cause="bits for bytes, metadata left out or counted for 16-bit weights too, groups that are "
+    "not ceil(K / G) in each row, or a zero point of other than b bits",
 )
 def test_bytes_by_hand(student, rng):
     for bits, expected in ((4, 512 + 20), (16, 2048.0), (3, 384 + 19), (8, 1024 + 24)):
@@ -712,7 +719,8 @@ def test_bytes_by_hand(student, rng):
     "ex6",
     points=2,
     invariant="100 bytes at 50 bytes/s are 2 s; a batch of 3 with 3 s of FLOPs makes 1 token/s",
-    cause="reading and computing added, steps counted for tokens, or weights read per sequence",
+    cause="reading and computing added, steps counted for tokens, weights read per sequence, or a "
+    "cache read once per step: each sequence has its own",
 )
 def test_rates_by_hand(student, rng):
     for batch, expected in ((1, 0.5), (2, 1.0), (3, 1.0), (9, 1.0)):
@@ -730,7 +738,9 @@ def test_rates_by_hand(student, rng):
     "ex6",
     points=2,
     invariant="at the ridge both times are equal: 100 bytes at 50 bytes/s and 1 s each meet at 2",
-    cause="peak / bandwidth alone, which is a number of FLOPs per byte and not a batch",
+    cause="peak / bandwidth alone, which is FLOPs per byte and not a batch, the cache left out, a "
+    "whole batch in place of 2.5, or no inf where computing never catches up: ZeroDivisionError, "
+    "or a negative batch",
 )
 def test_ridge_by_hand(student, rng):
     cases = ((0.0, 2.0), (10.0, 2.5), (25.0, 4.0), (50.0, math.inf), (60.0, math.inf))

@@ -161,6 +161,16 @@ def test_predictions_are_compared_and_never_needed(lab, capsys):
     assert "Result: more, and not as you predicted (less)." in out
 
 
+def test_a_range_of_options_is_right(lab, capsys):
+    lab.predict("p", "which?", ["1", "2", "3", "4"])
+    for answer in ("3", "1"):
+        lab.answer("p", answer)
+        lab.reveal("p", "2 to 4", right=["2", "3", "4"])
+    out = capsys.readouterr().out
+    assert "Result: 2 to 4, as you predicted (3)." in out
+    assert "Result: 2 to 4, and not as you predicted (1)." in out
+
+
 @pytest.mark.parametrize(
     ("value", "truth", "sentence"),
     [

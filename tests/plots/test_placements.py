@@ -21,6 +21,13 @@ def test_bars_are_means_with_a_mark_for_each_placement():
     assert names == list(PANELS["4 bits"])
 
 
+def test_bars_show_marks_below_zero_and_notes_behind_means():
+    notes = {panel: {way: f"{len(way)} bits" for way in ways} for panel, ways in PANELS.items()}
+    axes = placements.bars(PANELS, "title", "loss", notes=notes).axes
+    assert axes[1].get_xlim()[0] < -0.5 and axes[0].get_xlim()[0] == 0
+    assert [t.get_text() for t in axes[0].texts] == ["2.00, 3 bits", "2.00, 6 bits", "0.20, 6 bits"]
+
+
 def test_curves_are_means_in_bands_that_hold_every_run():
     runs = [[1.0, 4.0, 2.0], [3.0, 2.0, 2.0]]
     panels = {"4 bits": {"one": runs, "two": [[0.0, 1.0, 2.0]]}}

@@ -61,14 +61,15 @@ def test_decode_draws_rates_and_what_was_measured():
 
 
 def test_decode_draws_caches_dashed_in_the_colour_of_their_weights():
-    rates, cached = (
-        {"16 bits": [1.0, 2.0], "4 bits": [3.0, 4.0]},
-        {"16 bits": [1, 1], "4 bits": [2, 2]},
-    )
-    (ax,) = salience.decode([1, 2], rates, {}, "title", cached).axes
-    a, a_cached, b, b_cached = ax.get_lines()
+    rates = {"16 bits": [1.0, 2.0], "4 bits": [3.0, 4.0]}
+    cached = {"16 bits": ([1, 1.5], [1, 1]), "4 bits": ([1, 1.75], [2, 2])}
+    (ax,) = salience.decode([1, 2], rates, {}, "title", cached, "512 tokens").axes
+    a, a_cached, a_full, b, b_cached, b_full = ax.get_lines()
     assert list(b_cached.get_ydata()) == [2, 2] and b_cached.get_linestyle() == "--"
+    assert b_cached.get_label() == "4 bits, 512 tokens"
     assert a.get_color() == a_cached.get_color() != b.get_color() == b_cached.get_color()
+    ends = [(float(m.get_xdata()[0]), float(m.get_ydata()[0])) for m in (a_full, b_full)]
+    assert ends == [(1.5, 1.0), (1.75, 2.0)]
 
 
 def test_importing_it_does_not_load_matplotlib():
