@@ -154,7 +154,7 @@ def more_than(bits: int, way: str, other: str) -> str:
     """What a way adds more than another, by placement, with its standard error by the text."""
     more = pieces[bits, way] - pieces[bits, other]
     error = more.std(1) / math.sqrt(more.shape[1])
-    return ", ".join(f"{m:+.3f} ± {e:.3f}" for m, e in zip(more.mean(1), error, strict=True))
+    return ", ".join(f"{m:+z.3f} ± {e:.3f}" for m, e in zip(more.mean(1), error, strict=True))
 
 
 def removed(bits: int, way: str) -> float:
@@ -470,8 +470,7 @@ for factor in (1.0, 2.0, 4.0, 8.0):
     assert (rounded[0] - 0.3).abs() <= bound + 1e-6
 lab.predict(
     "factor",
-    "At 4 bits, the 3 % of channels with the largest |X| are multiplied by one factor before "
-    "rounding. Which one is best for the model?",
+    "One factor scales the 3 % of channels with the largest |X|. Which is best at 4 bits?",
     options=["1", "2", "3", "4", "8"],
 )
 lab.predict(
@@ -772,8 +771,8 @@ style.show(
                 for i, (_, ratio, curve) in enumerate(once)
             }
         ],
-        f"q, k, v of layer 2, 4 bits: {100 * min(shares):.0f} to {100 * max(shares):.0f} % of RTN's "
-        "loss left",
+        f"q, k, v of layer 2, 4 bits: {100 * min(shares):.0f} to {100 * max(shares):.0f} % "
+        "of RTN's loss left",
         "ratio",
         ["loss of the attention's output, RTN = 1"],
     ),
