@@ -54,7 +54,8 @@ def save_figures(figures: Figures, bars: Rows, model: nn.Module, ids: Tensor) ->
         for kind in KINDS
     }
     flat = sweep(figures["control"])
-    found = {"tensor": mean(out["W8A8, tensor"]), "shifted": mean(out["shifted"])}
+    found = {name: mean(out[name]) for name in ("left out", "shifted", "clipped")}
+    found |= {"tensor": mean(out["W8A8, tensor"])}
     found |= {"fp": mean(out["fp32"]), "flat": 100 * (max(flat) / min(flat) - 1)}
     save(repairs.migration(ALPHAS, curves, found), "sweep")
     x = inputs_of(model, ids, reader(model))
@@ -74,15 +75,15 @@ def save(drawn: outliers.Drawn, name: str) -> None:
 
 
 def save_repairs(out: Rows, control: Rows) -> None:
-    """Bars of everything but the sweep."""
-    bars = {"fp32": out["fp32"], "control\ntensor": control["W8A8, tensor"]}
-    bars |= {name.replace(", ", "\n"): out[name] for name in ("W8A8, tensor", "W8A8, token")}
-    bars |= {"shifted\ntensor": out["shifted"]}
-    bars |= {f"smoothed\n{name}": out[name] for name in ("O1", "O2", "O3")}
-    bars |= {"rows and\ntokens": out["rows"], "rows, tokens\nsmoothed": out["rows, smoothed"]}
-    bars |= {"rows, tokens\nsplit": out["LLM.int8"]}
-    means = {name: mean(values) for name, values in bars.items()}
-    save(repairs.bars(means, "What repairs W8A8, and what does not"), "repairs")
+    """Everything but the sweep: means and ranges of the placements."""
+    rows = {"fp32": out["fp32"], "control, per tensor": control["W8A8, tensor"]}
+    rows |= {name.replace(",", " per"): out[name] for name in ("W8A8, tensor", "W8A8, token")}
+    simple = {"left out": "left out", "shifted": "shifted", "clipped (static)": "clipped"}
+    rows |= {title: out[name] for title, name in simple.items()}
+    rows |= {f"smoothed, {name}": out[name] for name in ("O1", "O2", "O3")}
+    rows |= {"rows and tokens": out["rows"], "rows and tokens, smoothed": out["rows, smoothed"]}
+    rows |= {"rows and tokens, split": out["LLM.int8"]}
+    save(repairs.points(rows, "What repairs W8A8, and what does not"), "repairs")
 
 
 def save_channels(model: nn.Module, ids: Tensor, curves: dict[str, list[float]]) -> None:

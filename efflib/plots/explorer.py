@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 
 def explorer(
-    draw: Callable[..., tuple[Figure, str]], options: dict[str, Sequence], alt: str = ""
+    draw: Callable[..., tuple[Figure, str]],
+    options: dict[str, Sequence],
+    alt: str = "",
+    first: dict | None = None,
 ) -> None:
     """Display draw(**choice) under one menu per option; it redraws at every change.
 
-    draw returns (figure, alt text).  options: {argument name: choices}, at first the first ones.
-    Choices that are all float get a slider, others a drop-down menu.
+    draw returns (figure, alt text).  options: {argument name: choices}, at first the first ones, or
+    those of `first`.  Choices that are all float get a slider, others a drop-down menu.
     """
     import ipywidgets
     from IPython.display import display
@@ -31,7 +34,8 @@ def explorer(
     for name, choices in options.items():
         numbers = all(isinstance(choice, float) for choice in choices)
         kind = ipywidgets.SelectionSlider if numbers else ipywidgets.Dropdown
-        menus[name] = kind(options=list(choices), description=name)
+        start = (first or {}).get(name, choices[0])
+        menus[name] = kind(options=list(choices), description=name, value=start)
 
     def picture() -> dict[str, str]:
         fig, text = draw(**{name: menu.value for name, menu in menus.items()})

@@ -395,7 +395,13 @@ def test_swap_of_some_layers(student, rng):
     state, x = swap_case(rng)
     sizes = {name: value.abs() for name, value in state.items()}
     for names in (["block.inner.2", "first"], ["block.inner.0", "last"], []):
-        value = student.drive(drive_swap, state, names, x)
+        try:
+            value = student.drive(drive_swap, state, names, x)
+        except RuntimeError as fault:
+            raise AssertionError(
+                f"{names} were swapped, and the model that came back failed: {fault}. Does a layer "
+                "call the function, or pass on the weight, of another one?"
+            ) from None
         assert value is not None, "swap must return a model"
         y, plain, got = value
         # 4 layers, each with at most 4 products, a bias and a factor: 7 roundings a layer
@@ -494,7 +500,32 @@ def test_the_rest_does_not_pay(student, rng):
         assert size or ((y.double() - floats).abs() > bound).any(), (
             f"{what}: no outlier, but y is the product of x and w without any rounding"
         )
+        name_the_mistake(y, x, w, bias * factor, 6.0 * factor, bound, what)
         expect_within(y, expected, bound, what)
+
+
+def name_the_mistake(y, x, w, bias, threshold, bound, what):
+    """Fails, with the mistake, if y is what one of two usual ones gives (where they matter)."""
+
+    def rounded(v):
+        step = v.double().abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
+        return (v.double() / step).round() * step
+
+    large = (x.abs() >= threshold).any(0)
+    rest, floats = x.masked_fill(large, 0), x[:, large].double() @ w[:, large].double().T + bias
+    mistakes = {
+        "takes the scale of a token from x with its outliers": rounded(x).masked_fill(large, 0)
+        @ rounded(w).T,
+        "takes the scale of a row of W from the columns that are left, not from the whole row": (
+            rounded(rest) @ rounded(w.masked_fill(large, 0)).T
+        ),
+    }
+    right = rounded(rest) @ rounded(w).T
+    for mistake, y_rest in mistakes.items():
+        same = ((y.double() - y_rest - floats).abs() <= bound).all()
+        assert not same or ((y_rest - right).abs() <= bound).all(), (
+            f"{what}: y is what one gets who {mistake}"
+        )
 
 
 # ---- exercise 4: smoothing scales ------------------------------------------------------------
@@ -734,11 +765,12 @@ def test_nothing_else_changes(student, rng):
 
 
 def swept(student, x, weights, alphas, activations):
+    """The errors, as floats also where they are tensors of one number: one test asks for floats."""
     errors = student.sweep(x, weights, alphas, activations)
-    ok = isinstance(errors, list) and all(type(e) is float for e in errors)
+    ok = isinstance(errors, list) and all(isinstance(e, float | torch.Tensor) for e in errors)
     assert ok, f"sweep must return a list of floats, it returned {errors!r:.80}"
     assert len(errors) == len(alphas), f"{len(errors)} errors for {len(alphas)} alphas"
-    return errors
+    return [float(e) for e in errors]
 
 
 @exercise(
@@ -780,7 +812,7 @@ def test_even_channels(student, rng):
     points=2,
     invariant="with outliers the error is least between the ends; errors come in the order asked",
     cause="X smoothed but not W, s inverted (X s and W / s), no abs, scales that do not depend on "
-    "alpha, or alphas sorted, or taken once each",
+    "alpha, alphas sorted, or taken once each, or tensors in place of floats (.item() is missing)",
 )
 def test_u_shape(student, rng):
     k = 128
@@ -795,6 +827,8 @@ def test_u_shape(student, rng):
         f"errors {left:.3g}, {middle:.3g}, {right:.3g} at alpha = 0, 0.5, 1"
     )
     assert again == right, f"alphas 1, 0, 0.5, 1: the error at 1 is {right:.6g}, then {again:.6g}"
+    errors = student.sweep(x, weights, [0.5], "tensor")
+    assert type(errors[0]) is float, f"errors are floats, not {type(errors[0]).__name__}: {errors}"
 
 
 @exercise(

@@ -58,7 +58,8 @@ def test_intervals_hold_the_published_channels_and_ours(x):
 def test_a_sweep_is_the_mean_and_the_range_of_its_placements():
     alphas = [0.0, 0.5, 1.0]
     curves = {"with": [[4.0, 2.0, 4.0], [8.0, 3.0, 4.0]], "control": [[1.0, 1.0, 1.0]]}
-    found = {"tensor": 7.0, "shifted": 3.3, "fp": 1.0, "flat": 0.0}
+    found = {"tensor": 7.0, "shifted": 3.3, "left out": 5.0, "clipped": 3.1, "fp": 1.0}
+    found["flat"] = 0.0
     fig, alt = repairs.migration(alphas, curves, found)
     ax, valley = fig.axes
     drawn = lines(ax)
@@ -66,8 +67,10 @@ def test_a_sweep_is_the_mean_and_the_range_of_its_placements():
     assert drawn["shifted instead: 3.3"] == [3.3, 3.3]
     (band,) = ax.collections
     assert band.get_paths()[0].vertices[:, 1].max() == 8.0
-    assert "with: 6, 2.5, 4" in alt and "shifted instead 3.3" in alt
-    assert len({line.get_linestyle() for line in ax.get_lines()[2:]}) == 3
+    assert (
+        "with: 6, 2.5, 4" in alt and "shifted instead 3.3" in alt and "clipped instead 3.1" in alt
+    )
+    assert len({(line.get_linestyle(), line.get_color()) for line in ax.get_lines()[2:]}) == 5
     low, high = valley.get_ylim()
     assert low < 1.0 and 3.3 < high < 4.0  # the inside of the sweep, and what is near it
 
@@ -83,8 +86,10 @@ def test_what_one_norm_costs_alone():
     costs = {"model.layers.0.input_layernorm": 0.25, "model.layers.1.post_attention_layernorm": 0.5}
     fig, alt = repairs.alone(costs, 3.0)
     assert texts(fig.axes[0]) == ["0.25", "0.50", "3.00"]
-    assert "0 attention 0.25, 1 MLP 0.50, all layers 3.00" in alt
-    assert "up to 0.50, 0.8 in sum; everywhere at once 3.0" in " ".join(fig.get_suptitle().split())
+    assert "0 attention 0.25, 1 MLP 0.50, all of these 3.00" in alt
+    assert "up to 0.50, 0.8 in sum; behind all of them at once 3.0" in " ".join(
+        fig.get_suptitle().split()
+    )
 
 
 def test_what_a_scale_per_token_repairs():
@@ -96,14 +101,22 @@ def test_what_a_scale_per_token_repairs():
     assert "W8A8 token 15.00" in alt and "W8A8 tensor 20.00 (19.00 to 21.00)" in alt
     spans = [list(line.get_ydata()) for line in fig.axes[0].get_lines()]
     assert spans == [[19.0, 21.0], [15.0, 15.0]]
+    heights = [text.xy[1] for text in fig.axes[0].texts]
+    assert heights == [10.0, 21.0, 15.0, 12.0, 11.0]  # a number stands above its line
 
 
-def test_levels_and_channels():
-    found = {"fp": 1.0, "control tensor": 2.0, "O1": 3.0, "O2": 4.0, "no split": 5.0}
-    found |= {"smooth, rows": 6.0, "split": 7.0, "share": 22.4}
-    fig, alt = repairs.levels(found, ["O1", "O2"])
-    assert texts(fig.axes[0]) == [f"{i}.00" for i in range(1, 8)]
-    assert "O2 4.00" in alt and "split, 22 % in floats 7.00" in alt
+def test_levels_are_means_with_their_range():
+    found = {"fp": 1.0, "control tensor": 2.0}
+    measured = {"O1": [3.0, 3.5, 4.0], "O2": [4.0, 4.0, 4.0], "split": [2.5, 2.5, 3.0]}
+    fig, alt = repairs.levels(measured, found)
+    (ax,) = fig.axes
+    assert texts(ax)[:3] == ["1.00", "2.00", "3.50 (3.00 to 4.00)"]
+    assert "O1 3.50 (3.00 to 4.00)" in alt and "O1 3.50, O2 4.00" in fig.get_suptitle()
+    low, high = ax.get_xlim()
+    assert 0.5 < low < 1.0 and high > 4.0  # the axis need not start at 0
+
+
+def test_channels():
     x_max = torch.tensor([1.0, 127.0, 1.0])
     fig, alt, codes = outliers.largest({"a": x_max, "b": x_max}, [1])
     assert len(fig.axes[0].texts) == 1 and not fig.axes[1].texts  # b has other channels

@@ -177,6 +177,8 @@ def test_explorer_has_sliders_for_numbers(monkeypatch):
     (moved,) = sliders
     moved.value = 0.5
     assert screen.shown[0]["text/plain"] == "0.5 a"
+    explorer.explorer(draw, {"alpha": [0.0, 0.5], "kind": ["a", "b"]}, first={"alpha": 0.5})
+    assert any(shown.get("text/plain") == "0.5 a" for shown in screen.shown[2:])
 
 
 def test_channels_draw_every_channel_and_mark_the_outliers():

@@ -597,11 +597,12 @@ def test_shapes_of_the_split(student, rng):
     # by itself, a token has its own outlier columns only: the first one has them all
     y, bound = true_split(x[:1], x_hat[:1], w, w_hat, None, outlier)
     expect_within(split(student, x[:1], w, None, 6.0), y, bound, "one token")
-    large = torch.full((2, 4), 300.0).bfloat16()
-    exact = large.double() @ torch.ones(4, 3).double()
-    for w in (torch.ones(3, 4), torch.ones(3, 4).bfloat16()):
-        seen = split(student, large, w, None, 6.0)
-        expect_within(seen, exact, exact * 8 * FLOAT32, f"bfloat16 x, {w.dtype} w")
+    large = (300 + 100 * torch.rand(2, 4, generator=rng)).bfloat16()
+    w = (1 + torch.rand(3, 4, generator=rng)).bfloat16()
+    exact = large.double() @ w.double().T  # needs more digits than bfloat16 has
+    for same in (w.float(), w):
+        seen = split(student, large, same, None, 6.0)
+        expect_within(seen, exact, exact * 8 * FLOAT32, f"bfloat16 x, {same.dtype} w")
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------

@@ -39,6 +39,12 @@ def test_shifting_leaves_most_of_the_damage_and_smoothing_little(figures):
     assert (best - control) / (plain - control) < 0.1  # seen at most: 0.045
 
 
+def test_clipping_leaves_more_than_smoothing_and_less_than_shifting(figures):
+    shifted = min(figures[f"outliers shifted by the {way}"] for way in smoothquant.SHIFTS)
+    best = min(smoothquant.sweep(figures, "outliers"))
+    assert best * 1.02 < figures["outliers clipped"] < shifted
+
+
 def test_a_scale_per_token_is_the_best_of_the_three(figures):
     assert min(figures["outliers O2"], figures["outliers O3"]) / figures["outliers O1"] > 1.01
 
@@ -49,7 +55,7 @@ def test_the_outliers_do_not_change_the_function(figures):
 
 def test_claims_and_plot(figures):
     claims = smoothquant.claims(figures)
-    assert len({c.text for c in claims}) == 7 and all(c.value > 0 for c in claims)
+    assert len({c.text for c in claims}) == 8 and all(c.value > 0 for c in claims)
     _, axes = figure(2)
     smoothquant.plot(Mean.of([figures, {k: 2 * v for k, v in figures.items()}]), axes)
     assert all(ax.has_data() and ax.get_legend() for ax in axes)

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_side_effects"]
+FAILS = ["test_no_hook_stays", "test_side_effects"]
 
 
 def channel_maxima(model, names, batches):
