@@ -91,7 +91,7 @@ def simpler(found: Rows, control: Rows) -> list[str]:
         f"- The calibration text likes static grids best that end at {ends} of the calibrated "
         f"maximum (a placement each); on the control at {control['end'][0]:g}.",
         f"- The four channels of every norm divided by one factor, and their columns multiplied by "
-        f"it, W8A8 per tensor: {factors}. The formula's own factor, beside the median channel's, is "
+        f"it, W8A8 per tensor: {factors}. The formula's own, beside the median channel's, is "
         f"{out['formula']:.1f} on average.",
         f"- One of two equal channels reads for both, W8A8 per tensor: {out['merged']:.2f} (fp32 "
         f"{out['merged, fp32']:.2f}); smoothed with alpha = 0, 0.5, 1: {merged}.",

@@ -84,7 +84,8 @@ def drive_maxima(student, batches):
 def drive_calls(student, batch, short):
     """Runs beside the student's code: maxima of a layer that runs twice in a pass, on its input and
     on half of it; and what stays of a pass that raises, since `short` does not fit: hooks, and
-    gradients (were they on after a search under no_grad, and after the error?).
+    gradients (were they on after a search under no_grad, and after the error?).  The model is in
+    eval mode; the last value is whether it is in training mode afterwards.
     """
     import torch
     from torch import nn
@@ -92,7 +93,7 @@ def drive_calls(student, batch, short):
     layer = nn.Linear(3, 3, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.eye(3) / 2)
-    model = nn.Sequential(layer, layer)
+    model = nn.Sequential(layer, layer).eval()
     with torch.no_grad():
         maxima = student.channel_maxima(model, ["0"], [batch])
         gradients = [torch.is_grad_enabled()]
@@ -103,7 +104,8 @@ def drive_calls(student, batch, short):
         raised = True
     gradients.append(torch.is_grad_enabled())
     torch.set_grad_enabled(True)
-    return maxima, raised, len(layer._forward_pre_hooks) + len(layer._forward_hooks), gradients
+    hooks = len(layer._forward_pre_hooks) + len(layer._forward_hooks)
+    return maxima, raised, hooks, gradients, model.training
 
 
 BATCHES = [
@@ -152,8 +154,8 @@ def test_maxima_by_hand(student, rng):
     invariant="one forward pass per batch, in which a layer may run twice; afterwards the model is "
     "as it was, and gradients too, also if it raises",
     cause="handles not kept or not removed (in finally), a pass for every layer, hooks of others "
-    "cleared, model.eval() left on, torch.set_grad_enabled(False) in place of torch.no_grad(), or "
-    "the last call of a pass in place of all",
+    "cleared, model.eval() or model.train() left on, torch.set_grad_enabled(False) in place of "
+    "torch.no_grad(), or the last call of a pass in place of all",
 )
 def test_no_hook_stays(student, rng):
     maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
@@ -168,9 +170,10 @@ def test_no_hook_stays(student, rng):
     assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
     assert training, "the model was in training mode before, now it is in eval mode"
     assert gradients, "gradients were on before, now they are off"
-    maxima, raised, hooks, on = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
+    maxima, raised, hooks, on, training = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
     assert raised, "the model raised a RuntimeError, channel_maxima must pass it on"
     assert hooks == 0, f"{hooks} hooks are still on a model that raised"
+    assert not training, "another model was in eval mode before, now it is in training mode"
     assert on == [False, True], f"gradients were off, then on, before a search; after it {on}"
     seen = expect_tensor(maxima["0"], "x_max of '0'", torch.float32, (3,)).tolist()
     right = [1.0, 5.0, 3.0]
@@ -261,7 +264,7 @@ def linear(student, x, w, bias, kind, x_max=None):
     points=2,
     invariant="y is s_x s_w times sums of integers, plus the bias",
     cause="only one of the two factors rounded, a scale for every row of w, a bias that is "
-    "multiplied by the scales, or sums that overflow in int8",
+    "multiplied by the scales, sums that overflow in int8, or y in another dtype than float32",
 )
 def test_outputs_are_integer_sums(student, rng):
     w, w_codes = coded(1, 6 * 24, 0.01, rng)
@@ -281,6 +284,11 @@ def test_outputs_are_integer_sums(student, rng):
     expected, bound = sums(x_codes.view(4, 24), 0.07, w_codes, 0.01)
     seen = linear(student, x.view(4, 24), w, bias, "tensor")
     expect_within(seen, expected + bias, bound + 4 * FLOAT32, "one scale for x, with a bias")
+    short = x.view(4, 24).bfloat16(), w.bfloat16(), bias.bfloat16()
+    seen = linear(student, *short, "tensor")  # float32, too
+    same = linear(student, *(v.float() for v in short), "tensor").double()
+    what = "x, w and bias in bfloat16, beside the same numbers in float32"
+    expect_within(seen, same, bound + 4 * FLOAT32, what)
 
 
 @exercise(
@@ -451,7 +459,7 @@ def test_columns_by_hand(student, rng):
     "ex3",
     points=2,
     invariant="outlier columns are multiplied exactly, however large they are",
-    cause="the outlier part rounded as well, or a column missing from the sum",
+    cause="the outlier part rounded as well, or multiplied in bfloat16, or a column missing",
 )
 def test_outliers_are_exact(student, rng):
     x = torch.zeros(4, 10)
@@ -465,6 +473,11 @@ def test_outliers_are_exact(student, rng):
     y = student.llm_int8_linear(x[:, [2, 7]], w[:, [2, 7]], bias, threshold=6.0)
     expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
     expect_within(y, exact, bound, "nothing but outlier columns")
+    x, w = x.bfloat16(), w.bfloat16()
+    y = student.llm_int8_linear(x, w, bias, threshold=6.0)
+    expect_tensor(y, "llm_int8_linear(...)", torch.float32, (4, 5))
+    exact = x.double() @ w.double().T + bias
+    expect_within(y, exact, bound, "only outlier columns are not 0, x and w in bfloat16")
 
 
 @exercise(
@@ -500,7 +513,7 @@ def test_the_rest_does_not_pay(student, rng):
         assert size or ((y.double() - floats).abs() > bound).any(), (
             f"{what}: no outlier, but y is the product of x and w without any rounding"
         )
-        name_the_mistake(y, x, w, bias * factor, 6.0 * factor, bound, what)
+        name_the_mistake(y, x * factor, w, bias * factor, 6.0 * factor, bound, what)
         expect_within(y, expected, bound, what)
 
 

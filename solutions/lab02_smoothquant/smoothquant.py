@@ -736,8 +736,8 @@ lab.check("ex4")
 #
 # A norm has its gain in `weight` and its bias in `bias`; one without a bias has no such attribute,
 # or has `bias = None`. Parameters keep their dtype and stay parameters; float32 inside is accurate
-# enough. The copy is as trainable as the model (what was frozen stays frozen), and its modules are
-# in the same mode.
+# enough, and $s$ may be rounded to their dtype first: it cancels. The copy is as trainable as the
+# model (what was frozen stays frozen), and its modules are in the same mode.
 
 
 # %% solution="ex5"
