@@ -48,9 +48,9 @@ def points(values: dict[str, list[float]], title: str) -> Drawn:
         parts.append(f"{name} {text}")
     ax.axvline(mean(next(iter(values.values()))), color=GREY, linestyle=":")
     ax.set_yticks(range(len(values)), list(values), fontsize=9)
-    ax.invert_yaxis()
+    ax.set_ylim(len(values) - 0.5, -0.5)  # the first row on top
     least = min(min(row) for row in values.values())
-    ax.set_xlim(least - 0.05 * (most - least), most + 0.3 * (most - least))  # room for numbers
+    ax.set_xlim(least - 0.05 * (most - least), most + 0.45 * (most - least))  # room for numbers
     ax.set_xlabel("perplexity on held-out code: mean and range of the placements")
     style.title(fig, title)
     return fig, f"Perplexity, a row for each. {'; '.join(parts)}"

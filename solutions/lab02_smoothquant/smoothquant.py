@@ -593,7 +593,7 @@ lab.check("ex3")
 
 
 # %% tags=["demo"]
-# reveal: your split in the whole model, at 6, at 20 and nowhere (9 perplexities, about 9 s)
+# reveal: your split in the whole model, at 6, at 20 and nowhere (9 perplexities, about 6 s)
 kept = {}  # (threshold, kind of layer) -> which columns are in floating point, in every call
 
 
