@@ -85,7 +85,7 @@ def drive_calls(student, batch, short):
     """Runs beside the student's code: maxima of a layer that runs twice in a pass, on its input and
     on half of it; and what stays of a pass that raises, since `short` does not fit: hooks, and
     gradients (were they on after a search under no_grad, and after the error?).  The model is in
-    eval mode; the last value is whether it is in training mode afterwards.
+    eval mode; the last value is whether it is in training mode after each of the two.
     """
     import torch
     from torch import nn
@@ -96,7 +96,7 @@ def drive_calls(student, batch, short):
     model = nn.Sequential(layer, layer).eval()
     with torch.no_grad():
         maxima = student.channel_maxima(model, ["0"], [batch])
-        gradients = [torch.is_grad_enabled()]
+        gradients, modes = [torch.is_grad_enabled()], [model.training]
     try:
         student.channel_maxima(model, ["0"], [batch, short])
         raised = False
@@ -105,7 +105,7 @@ def drive_calls(student, batch, short):
     gradients.append(torch.is_grad_enabled())
     torch.set_grad_enabled(True)
     hooks = len(layer._forward_pre_hooks) + len(layer._forward_hooks)
-    return maxima, raised, hooks, gradients, model.training
+    return maxima, raised, hooks, gradients, [*modes, model.training]
 
 
 BATCHES = [
@@ -170,10 +170,10 @@ def test_no_hook_stays(student, rng):
     assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
     assert training, "the model was in training mode before, now it is in eval mode"
     assert gradients, "gradients were on before, now they are off"
-    maxima, raised, hooks, on, training = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
+    maxima, raised, hooks, on, modes = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
     assert raised, "the model raised a RuntimeError, channel_maxima must pass it on"
     assert hooks == 0, f"{hooks} hooks are still on a model that raised"
-    assert not training, "another model was in eval mode before, now it is in training mode"
+    assert not any(modes), "another model was in eval mode before, now it is in training mode"
     assert on == [False, True], f"gradients were off, then on, before a search; after it {on}"
     seen = expect_tensor(maxima["0"], "x_max of '0'", torch.float32, (3,)).tolist()
     right = [1.0, 5.0, 3.0]
