@@ -22,6 +22,7 @@ from lab01_measure import (
     all_steps,
     losses,
     one_at_a_time,
+    share_of_mean,
     sweep,
     train_layer,
     writers,
@@ -67,15 +68,16 @@ def table(points: list[pareto.Point], reference: float) -> str:
 
 def training(model: nn.Module) -> str:
     """Output errors of layers at 2 bits per channel, in percent of plain rounding."""
-    lines = ["| layer | trained | clipped | clipped and trained |", "|---" * 4 + "|"]
+    heads = ("layer", "repaired", "trained", "clipped", "clipped, repaired", "clipped, trained")
+    lines = [f"| {' | '.join(heads)} | mean of the inputs |", "|---" * 7 + "|"]
     depth = model.config.num_hidden_layers
     for place in (0, depth // 2, depth - 1):
         for kind in ("self_attn.o_proj", "mlp.down_proj"):
             layer = model.get_submodule(f"model.layers.{place}.{kind}")
-            rounded, trained = train_layer(model, layer, RATES[0])
-            left = (trained, *train_layer(model, layer, RATES[0], clipped=True))
+            rounded, *left = train_layer(model, layer, RATES[0])
+            left += train_layer(model, layer, RATES[0], clipped=True)
             cells = " | ".join(f"{error / rounded:.0%}" for error in left)
-            lines.append(f"| {place}.{kind} | {cells} |")
+            lines.append(f"| {place}.{kind} | {cells} | {share_of_mean(model, layer):.0%} |")
             print(lines[-1], flush=True)
     return "\n".join(lines) + "\n"
 
@@ -143,7 +145,7 @@ def findings(
         f"nats in all; with all layers at once by {math.log(whole.cost / reference):.2f}."
     )
     rounded = next(iter(trained.values()))[0]
-    after = " and ".join(f"{error:.3f} at rate {rate}" for rate, (_, error) in trained.items())
+    after = " and ".join(f"{error:.3f} at rate {rate}" for rate, (*_, error) in trained.items())
     lines.append(
         f"- One attention output layer at 2 bits per channel, relative squared output error on "
         f"held-out text: {rounded:.3f} after rounding; after {STEPS} steps of "

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from efflib.lab import look
 from efflib.lab.report import TestReport
@@ -69,6 +69,20 @@ def in_order(reports: Sequence[TestReport]) -> list[TestReport]:
     return sorted(reports, key=lambda report: SHOWN_FIRST.index(report.outcome))
 
 
+def to_mend(reports: Sequence[TestReport]) -> list[TestReport]:
+    """Those that did not pass, failed ones first; one for all that saw one argument changed."""
+    kept: dict[tuple, TestReport] = {}
+    for report in in_order(reports):
+        if report.outcome == "passed":
+            continue
+        changed = report.kind == "ChangedArgument"
+        key = (report.observed,) if changed else (report.test, report.title)
+        if key in kept:
+            report = replace(kept[key], title=f"{kept[key].title}; {report.title}")
+        kept[key] = report
+    return list(kept.values())
+
+
 def attempted(reports: Sequence[TestReport]) -> bool:
     """False if every test met an untouched stub."""
     return not reports or any(r.kind != "NotImplementedError" for r in reports)
@@ -85,7 +99,7 @@ def state(reports: Sequence[TestReport]) -> str:
 def text_cards(about: Summary, reports: Sequence[TestReport], show_observed: bool = True) -> str:
     """What to mend first, the summary, a card for each report that did not pass, the others."""
     passed = [r.title for r in reports if r.outcome == "passed"]
-    lines = [text_card(r, show_observed) for r in in_order(reports) if r.outcome != "passed"]
+    lines = [text_card(r, show_observed) for r in to_mend(reports)]
     if not attempted(reports):
         lines = [NOT_ATTEMPTED]
     if passed:
@@ -104,8 +118,7 @@ def html_cards(about: Summary, reports: Sequence[TestReport], show_observed: boo
     if now == "open":
         parts.append(look.element("eff-note", NOT_ATTEMPTED))
     else:
-        failed = [r for r in in_order(reports) if r.outcome != "passed"]
-        parts += [html_card(report, show_observed) for report in failed]
+        parts += [html_card(report, show_observed) for report in to_mend(reports)]
     if passed:
         folded = "".join(html_card(report) for report in passed)
         parts.append(f"<details><summary>✓ {len(passed)} passed</summary>{folded}</details>")

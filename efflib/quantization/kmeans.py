@@ -31,8 +31,9 @@ from torch.nn.functional import pad
 from efflib.checks import expect_dims, expect_finite, expect_whole, expect_within
 from efflib.quantization.linear import Granularity, code_range, from_groups, group_layout, to_groups
 
-# On 3072 normal weights the error is then at its fixed point for 2 and 3 bits, within 1 % for 4.
-ITERATIONS = 50
+# On 3072 normal weights the error of 2 to 5 bits is then at its fixed point; after 50 it was up to
+# 10 % above it for 5 bits.
+ITERATIONS = 100
 
 
 class CodebookWeight(NamedTuple):

@@ -38,6 +38,10 @@ def levels(values):
     return torch.unique(values).numel()
 
 
+def rounded_to(x, digits):
+    return [round(value, digits) for value in x.tolist()]
+
+
 def drive_twice(student, name, first, second, options):
     """Runs beside the student's code: a call; the same tensors get other numbers; a second call."""
     tensors = [tensor.clone() for tensor in first]
@@ -413,17 +417,17 @@ def expect_product(value, drawn, what):
 @exercise(
     "ex2",
     points=1,
-    invariant="codes 3, 0 with z = 1 times codes 2, 1 with z = 2: 2 * 0 + (-1) * (-1) = 1",
+    invariant="codes 5, 1 with z = 2 times codes 4, 0 with z = 3: 3 * 1 + (-1) * (-3) = 6",
     cause="a correction of the wrong sign, the term with both zero points left out or without the "
-    "factor k, or a sum multiplied by its own zero point",
+    "factor k; or, if it gives 8, each sum multiplied by the zero point of its own side",
 )
 def test_product_by_hand(student, rng):
-    x_codes, x_zero = torch.tensor([[3, 0]]), torch.tensor([1])
-    w_codes, w_zero = torch.tensor([[2, 1]]), torch.tensor([2])
+    x_codes, x_zero = torch.tensor([[5, 1]]), torch.tensor([2])
+    w_codes, w_zero = torch.tensor([[4, 0]]), torch.tensor([3])
     sums = sums_of(x_codes, w_codes, x_zero, w_zero)
     value = student.integer_product(**sums)
     expect_tensor(value, "integer_product(...)", torch.int32, (1, 1))
-    assert value.item() == 1, f"products 6, sums 3 and 3, k = 2, z 1 and 2: {value.item()}, not 1"
+    assert value.item() == 6, f"product 20, sums 6, 4, k = 2, z 2, 3: {value.item()}, expected 6"
 
 
 @exercise(
@@ -431,8 +435,8 @@ def test_product_by_hand(student, rng):
     points=1.5,
     invariant="row t and column n: x_zero[t] and x_sums[t] belong to row t, w_zero[n] and "
     "w_sums[n] to column n",
-    cause="a tensor [T] broadcast along the columns: where T = N torch does not complain; or one "
-    "zero point used for all rows",
+    cause="a sum multiplied by the zero point of its own side; a tensor [T] broadcast along the "
+    "columns: where T = N torch does not complain; or one zero point used for all rows",
 )
 def test_product_by_definition(student, rng):
     for t, n, k in ((5, 3, 7), (4, 4, 6), (4, 4, 4)):
@@ -530,7 +534,7 @@ def expect_grids(w_hat, w, bits, granularity, symmetric, what=""):
 
 @exercise(
     "ex3",
-    points=1,
+    points=0.5,
     invariant="each group uses at most 2^b values, and errs by at most half a step of its own grid",
     cause="groups cut along the wrong dimension, one scale used for all, a last group (50 = 20 + "
     "20 + 10) left out or taken with its neighbours, or bits or symmetric not passed on",
@@ -547,8 +551,27 @@ def test_each_group_has_its_grid(student, rng):
 @exercise(
     "ex3",
     points=0.5,
-    invariant="per channel, a row does not feel the other rows; per tensor it does",
-    cause='"channel" takes columns for rows, or the range is taken over the whole weight',
+    invariant="the largest weight of a group, qmax steps of s from 0, comes back as it was",
+    cause="a scale rounded to fp16: its 16 bits are only counted; or a group without its largest",
+)
+def test_largest_weight_comes_back(student, rng):
+    w = torch.rand(8, 30, generator=rng) + 0.1
+    for granularity, bits, symmetric in (("channel", 4, False), (10, 3, True), (7, 8, False)):
+        w_hat = round_trip(student, w, bits, granularity, symmetric)
+        largest, found = (
+            torch.stack([group.max() for group in groups_of(each, granularity)])
+            for each in (w, w_hat)
+        )
+        what = f"{many(bits, 'bit')}, granularity {granularity!r}: largest weight of each group"
+        # s, and s q or s (q + z) - s z with z = 0
+        expect_close(found.double(), largest.double(), what=what, rtol=SCALE + 3 * U)
+
+
+@exercise(
+    "ex3",
+    points=0.5,
+    invariant="per channel and in groups, a row does not feel the other rows; per tensor it does",
+    cause="groups that run across rows, columns taken for rows, or one range for the whole weight",
 )
 def test_rows_are_independent_per_channel(student, rng):
     w = torch.randn(4, 33, generator=rng)
@@ -560,9 +583,13 @@ def test_rows_are_independent_per_channel(student, rng):
         b = round_trip(student, loud, 4, granularity, True)[quiet_rows]
         change[granularity] = (a - b).abs().max().item()
     assert change["channel"] == 0 and change[8] == 0, (
-        f"row 2 was multiplied by 1000 and the other rows moved by {change}"
+        f"row 2 was multiplied by 1000; per channel the other rows moved by {change['channel']:.3g}"
+        f", in groups of 8 by {change[8]:.3g}, expected 0 and 0"
     )
-    assert change["tensor"] > 0.1, "per tensor, a row 1000 times larger must coarsen the others"
+    assert change["tensor"] > 0.1, (
+        "row 2 was multiplied by 1000; per tensor the other rows moved by at most "
+        f"{change['tensor']:.3g}, expected more than 0.1: they share its scale"
+    )
 
 
 @exercise(
@@ -571,7 +598,8 @@ def test_rows_are_independent_per_channel(student, rng):
     invariant="bits = N K b + groups (16 + b); a symmetric grid stores no zero point, and a group "
     "that is begun is a group",
     cause="scales or zero points left out, counted per weight instead of per group, zero points "
-    "counted on a symmetric grid, or the shorter last group of a row not counted",
+    "counted on a symmetric grid, the shorter last group of a row not counted, or codes counted "
+    "for what fills it up",
 )
 def test_bits_by_hand(student, rng):
     cases = {
@@ -1035,15 +1063,20 @@ def test_gradient_inside(student, rng):
 @exercise(
     "ex5",
     points=1,
-    invariant="where x is clipped the gradient is 0, and 1 beside it",
-    cause="x + (x_hat - x).detach() alone passes the gradient everywhere",
+    invariant="where x is clipped the gradient is 0, from 0.6 steps past an end on; 1 inside",
+    cause="x + (x_hat - x).detach() alone passes the gradient everywhere; or a range that ends a "
+    "step too late, at qmin - 1 or qmax + 1",
 )
 def test_gradient_outside(student, rng):
-    x = torch.tensor([-100.0, -9.0, -1.0, 0.2, 1.0, 9.0, 100.0])
-    _, grad = gradient(student, x, torch.tensor(0.5), torch.tensor(0, dtype=torch.int32), 4, True)
-    # codes -7..7: the grid ends at +-3.5
-    right = torch.tensor([0.0, 0, 1, 1, 1, 0, 0])
-    expect_close(grad, right, what=f"gradient at x = {x.tolist()}", atol=4 * U)
+    near, inside = torch.tensor([0.3, 0.5, 0.7, 2.75, 48.0]), torch.tensor([-1.0, 0.2, 1.0])
+    # s = 0.5: `near` is 0.6, 1, 1.4, 5.5 and 96 steps past the ends
+    for symmetric, z, first, last in ((True, 0, -3.5, 3.5), (False, 5, -2.5, 5.0)):
+        x = torch.cat([first - near.flip(0), inside, last + near])
+        zero = torch.tensor(z, dtype=torch.int32)
+        _, grad = gradient(student, x, torch.tensor(0.5), zero, 4, symmetric)
+        right = torch.tensor([0.0] * 5 + [1.0] * 3 + [0.0] * 5)
+        what = f"s = 0.5, levels from {first} to {last}: gradient at x = {rounded_to(x, 2)}"
+        expect_close(grad, right, what=what, atol=4 * U)
 
 
 @exercise(
@@ -1051,8 +1084,8 @@ def test_gradient_outside(student, rng):
     points=1,
     invariant="each row has its own range and mask; bfloat16 x: float32 values, and a bfloat16 "
     "gradient",
-    cause="the range of one row used for all, |x| <= s qmax on an asymmetric grid, or arithmetic "
-    "in bfloat16",
+    cause="the range of one row used for all, |x| <= s qmax on an asymmetric grid, a range a step "
+    "too wide, or arithmetic in bfloat16",
 )
 def test_rows_and_bfloat16(student, rng):
     scale = torch.tensor([0.3, 0.05, 4.1])[:, None]

@@ -55,6 +55,13 @@ def test_a_failed_card_says_what_was_seen_the_rule_and_the_usual_cause():
     ]
 
 
+def test_an_argument_that_several_tests_saw_changed_is_told_once():
+    seen = "f changed its argument x in place"
+    changed = [report(t, observed=seen, kind="ChangedArgument") for t in ("a", "b")]
+    text = cards.text_cards(SUMMARY, [*changed, report("c")])
+    assert text.count(seen) == 1 and "a; b" in text and "c" in text
+
+
 def test_what_was_expected_has_a_label_of_its_own():
     observed = "codes [1, 2], expected of nothing, expected [1, 3]"
     rows = cards.rows(report(observed=observed))

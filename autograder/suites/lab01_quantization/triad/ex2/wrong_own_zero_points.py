@@ -1,6 +1,6 @@
 """Each sum is multiplied by the zero point of its own side."""
 
-FAILS = ["test_product_by_definition", "test_one_side_at_a_time"]
+FAILS = ["test_product_by_hand", "test_product_by_definition", "test_one_side_at_a_time"]
 
 
 def integer_product(products, x_sums, w_sums, k, x_zero, w_zero):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_two_calls_before_backward", "test_every_width"]
+FAILS = ["test_gradient_outside", "test_two_calls_before_backward", "test_every_width"]
 
 
 def fake_quantize(x, scale, zero, bits, symmetric):
