@@ -1178,7 +1178,7 @@ for bits in (4, 3, 2):
 # ## Open task (not graded)
 #
 # **The best perplexity at 4.75 bits a parameter or less, everything counted.** The number to beat
-# that of 3-bit codebooks per tensor. `my_model` returns a model and its total bits; the cell
+# is that of 3-bit codebooks per tensor. `my_model` returns a model and its total bits; the cell
 # measures it, and what it found goes into the takeaways. Ideas: not every layer needs the same
 # bits, and you know which ones hurt; most of what is left in 16 bits is one matrix; clipped ranges
 # for rows and groups; codebooks per row; training on clipped grids.
