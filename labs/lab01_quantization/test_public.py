@@ -558,6 +558,7 @@ def test_largest_weight_comes_back(student, rng):
     w = torch.rand(8, 30, generator=rng) + 0.1
     for granularity, bits, symmetric in (("channel", 4, False), (10, 3, True), (7, 8, False)):
         w_hat = round_trip(student, w, bits, granularity, symmetric)
+        expect_grids(w_hat, w, bits, granularity, symmetric)
         largest, found = (
             torch.stack([group.max() for group in groups_of(each, granularity)])
             for each in (w, w_hat)
