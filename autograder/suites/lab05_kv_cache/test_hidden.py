@@ -499,7 +499,10 @@ def test_levers_against_brute_force(student, rng):
 
 def encode(student, x, bits, group, direction):
     """(codes, scale, low) with the checks that every use needs."""
-    value = student.quantize(x, bits, group, direction)
+    return checked(student.quantize(x, bits, group, direction), x, bits, group, direction)
+
+
+def checked(value, x, bits, group, direction):
     codes, scale, low = expect_tuple(value, (torch.Tensor,) * 3, "quantize(...)")
     expect_tensor(codes, "codes", torch.uint8, tuple(x.shape))
     b, h, s, d = x.shape
@@ -589,9 +592,9 @@ def test_groups_without_range_and_bfloat16(student, rng):
 
 
 def drive_transposed(student, x, bits, group, direction):
-    """Runs beside the student's code: states that are not contiguous."""
-    codes, scale, low = student.quantize(x.transpose(1, 2), bits, group, direction)
-    return student.dequantize(codes, scale, low, direction)
+    """Runs beside the student's code: states that are not contiguous; returns (stored, x_hat)."""
+    stored = student.quantize(x.transpose(1, 2), bits, group, direction)
+    return stored, student.dequantize(*stored, direction)
 
 
 @exercise(
@@ -603,9 +606,10 @@ def drive_transposed(student, x, bits, group, direction):
 def test_views_and_what_does_not_divide(student, rng):
     x = torch.randn(2, 12, 3, 8, generator=rng)
     for direction, group in (("channel", 4), ("token", 8)):
-        back = student.drive(drive_transposed, x, 4, group, direction)
-        expect_tensor(back, "x_hat of a view", torch.float32, (2, 3, 12, 8))
         y = x.transpose(1, 2)
+        stored, back = student.drive(drive_transposed, x, 4, group, direction)
+        checked(stored, y, 4, group, direction)
+        expect_tensor(back, "x_hat of a view", torch.float32, (2, 3, 12, 8))
         expect_at_most((back - y.double()).abs(), bound(y, 4, group, direction), "an error")
     y = x.transpose(1, 2).contiguous()
     for group, direction in ((8, "channel"), (12, "token"), (-4, "channel"), (0, "channel"),

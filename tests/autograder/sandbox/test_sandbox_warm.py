@@ -63,7 +63,9 @@ STATE = """
     import numpy, torch
     def attack():
         status = open("/proc/self/status").read().splitlines()
-        kept = ("Sig", "Shd", "Cap", "NoNew", "Seccomp:", "Uid", "Gid", "Groups", "NSpid", "NStgid")
+        # not SigQ: it counts the signals of all processes of the user
+        kept = ("SigPnd", "SigBlk", "SigIgn", "SigCgt", "ShdPnd", "Cap", "NoNew", "Seccomp:")
+        kept += ("Uid", "Gid", "Groups", "NSpid", "NStgid")
         opened = sorted(os.listdir("/proc/self/fd"))
         where = [os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in opened[:5]]
         return {

@@ -11,7 +11,7 @@ from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import build_source
 from autograder.triad.run import solved_cells
-from autograder.triad.sweep import sweep
+from autograder.triad.sweep import sweep, text_functions
 
 ROOT = Path(__file__).parents[3]
 LABS = [load_lab(name, ROOT) for name in lab_names(ROOT)]
@@ -105,3 +105,8 @@ def test_a_function_that_no_test_calls_is_found(tmp_path):
     assert sweep(lab, solved_cells(lab, SOLVED), "ex2") == [
         "ex2:clip: no test looks at a number that it returns"
     ]
+
+
+def test_functions_that_return_text_have_no_number_to_spoil():
+    cells = ("def name(x) -> str:\n    return 'x'", "def size(x) -> int:\n    return 1\n\nsize(2)")
+    assert text_functions(cells) == {"name"}
