@@ -68,7 +68,7 @@ RELU = llama(width=128, layers=4, intermediate=320, act="relu")  # for DejaVu: m
 RECIPES = {
     "target": Recipe(llama(192, 6, 512), steps=9600, batch=16, context=512),  # 79 M tokens
     "draft": Recipe(
-        llama(width=96, layers=2, intermediate=128),
+        llama(width=128, layers=2, intermediate=320),
         steps=6000,
         batch=16,
         context=512,
