@@ -69,11 +69,11 @@ RECIPES = {
     "target": Recipe(llama(192, 6, 512), steps=9600, batch=16, context=512),  # 79 M tokens
     "draft": Recipe(
         llama(width=128, layers=2, intermediate=320),
-        steps=6000,
+        steps=3000,
         batch=16,
         context=512,
         teacher="target",
-        written=2_000_000,
+        written=1_000_000,
         repeats=2,
     ),
     "learnable_sink": Recipe(SMALL, steps=2500, decay=0.25),
