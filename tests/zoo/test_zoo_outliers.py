@@ -113,15 +113,16 @@ def test_two_channels_for_each_component_where_the_seed_says():
 
 
 def test_activations_are_large_and_vary_and_weights_are_ordinary():
+    """With the two components of the course's stories."""
     model, ids = zoo.load("target"), zoo.calibration("code", n=8, length=128)
-    wide = with_outliers(model, ids, {1: 20.0, 2: 20.0})
+    wide = with_outliers(model, ids, {3: 20.0, 5: 20.0})
     hot, outputs = hot_channels(wide), norm_outputs(wide, ids)
     for group in norm_groups(wide):
         size = rms(outputs[group.name])
         assert (size[hot] > 20 * size.median()).all(), group.name
-        # the attention of the first layer writes much the same for every token
-        if group.name != "model.layers.0.post_attention_layernorm":
-            assert (outputs[group.name][:, hot].std(0) > 0.7 * size[hot]).all(), group.name
+        # in the first layer, which reads hardly more than the tokens' embeddings, a part is steady
+        varying = 0.5 if group.name.startswith("model.layers.0.") else 0.7
+        assert (outputs[group.name][:, hot].std(0) > varying * size[hot]).all(), group.name
         for linear in group.linears.values():
             columns = rms(linear.weight.detach())
             assert columns[hot].max() < 2 * columns.median()
