@@ -18,7 +18,8 @@ v_i has the deviation of W's entries. So activations are large and carry signal,
 ordinary, rounding either shows, and no bias repairs it. sum (P x)^2 = sum x^2, so the norm differs
 by the factor sqrt(d / d') alone. It is an emulation, and labs say so.
 
-The mean of all tokens is the first component, 0: large, of a steady sign. The next ones have none.
+The mean of all tokens is the first component, 0: large, of a steady sign. The next ones have none,
+except in the first layer, which reads hardly more than the tokens' embeddings.
 """
 
 import copy

@@ -12,8 +12,8 @@ Controls: the same number of channels chosen by mean|W| and at random; the model
 bias correction, b += (W - W_hat) mean(x) (Nagel et al. 2019, arXiv:1906.04721, section 4.2), which
 takes off the mean of the error and leaves what varies with the token.
 
-Not claimed: that the search by itself gains anything on the model as trained. At 4 bits RTN costs
-so little there that what is left to gain is less than the noise of the text. Nor that the search
+Not claimed: that the search by itself gains much on the model as trained. Its channels are even,
+and at 4 bits RTN costs so little there that not much is left to gain. Nor that the search
 without clipping beats the best single factor, which is chosen with hindsight on the held-out text.
 How much scaling alone repairs depends on the placement, searched or not; with clipping it does not.
 """
