@@ -65,6 +65,6 @@ def figure(control: nn.Module, ids: Tensor) -> Figure:
 
 ALT = (
     "Three texts that one small model writes, with its perplexity. In floating point; with every "
-    "weight in 3 bits, where the perplexity is more than twice as large; with all but 3 % of the "
+    "weight in 3 bits, where the perplexity is many times as large; with all but 3 % of the "
     "columns in 3 bits, where it is nearly that of floating point."
 )

@@ -69,7 +69,7 @@ RECIPES = {
     "target": Recipe(llama(192, 6, 512), steps=9600, batch=16, context=512),  # 79 M tokens
     "draft": Recipe(
         llama(width=128, layers=2, intermediate=320),
-        steps=3000,
+        steps=2200,
         batch=16,
         context=512,
         teacher="target",

@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Lab 3: Activation-aware weight quantization (AWQ)
 #
-# **The question.** Round every weight of this lab's model to 3 bits and its perplexity more than
-# doubles. Leave 3 % of the columns of each matrix as they were, the right ones, and most of the
-# damage is gone. But hardware dislikes matrices that are partly 3- or 4-bit and partly 16-bit.
+# **The question.** Round every weight of this lab's model to 3 bits and its perplexity is many
+# times as large. Leave 3 % of the columns of each matrix as they were, the right ones, and most of
+# the damage is gone. But hardware dislikes matrices that are partly 3- or 4-bit and partly 16-bit.
 # **Which columns are they, how much can be protected although every weight is rounded, and does it
 # make the model faster?**
 #
 # ![What a small language model writes in three versions, with the perplexity of each: in floating
-# point, with every weight in 3 bits, where it is more than twice as large, and with every weight
+# point, with every weight in 3 bits, where it is many times as large, and with every weight
 # but those of a few columns in 3 bits, where it is nearly what it
 # was.](../../course/figures/lab03/opening.svg)
 #
