@@ -2,11 +2,11 @@
 # # Lab 2: Outliers and SmoothQuant
 #
 # ![A map of activations, tokens by channels, in which four columns stand out; beside it bars of
-# perplexity: rounding the weights to 8 bits costs almost nothing, rounding the activations nearly
-# doubles it.](../../course/figures/lab02/opening.svg)
+# perplexity: rounding the weights to 8 bits costs almost nothing, rounding the activations about
+# triples it.](../../course/figures/lab02/opening.svg)
 #
 # **The question.** Round the weights of this model to 8 bits, and little happens. Round its
-# *activations* to the same 8 bits, and its perplexity nearly doubles; OPT-175B falls from 71.6 % to
+# *activations* to the same 8 bits, and its perplexity about triples; OPT-175B falls from 71.6 % to
 # 32.3 % average accuracy. A few columns are to blame. **Left out, they are missed even where
 # nothing is rounded, and no product of integers lets them have a scale of their own. Where can
 # their size go, and what does it cost there?**
@@ -436,7 +436,7 @@ print(f"an outlier that the control has by itself, in {alone}: {ratio:.0f} times
 shares = ["less than a third", "a third to two thirds", "more than two thirds"]
 lab.predict(
     "token",
-    "Now the whole model goes to W8A8, with a scale per tensor: perplexity nearly doubles. A scale "
+    "Now the whole model goes to W8A8, with a scale per tensor: perplexity about triples. A scale "
     "per token is finer: each token has its own. Of the perplexity that the outliers cost (what "
     "the model loses beyond the control's loss), it repairs",
     options=shares,
@@ -618,9 +618,9 @@ print(f"fp32 {found['fp']:.2f}")
 # every step, and reads and multiplies two kinds of matrices: at run time it is often slower than
 # fp16.
 #
-# The share that is not in integers is no argument against it. The threshold 6 was chosen for other
-# models; there it takes out about 0.1 % of the columns. Here it takes out more than a hundred times
-# as many, most of them in front of `o_proj` and `down_proj`: many values above 6, and no outlier
+# The share that is not in integers is no argument against it. The threshold 6 was chosen for
+# other models; there it takes out about 0.1 % of the columns. Here it takes out almost a hundred
+# times as many, most of them in front of `down_proj`: many values above 6, and no outlier
 # channels. At 20 far fewer are left, and the perplexity is the same.
 #
 # ## 3. Move them into the weights
@@ -1034,9 +1034,9 @@ print("What O3 writes (third placement):")
 print(zoo.sample(w8a8_model(smoothed, "static", after), PROMPT, tokens=48))
 
 # %% [markdown]
-# O3 loses nothing by the peaks that it clips, rather the other way round: the largest value need
-# not be the best end of a grid, also after smoothing. O1 to O3 differ less than any of them from
-# the model that is not smoothed.
+# O3 loses next to nothing by the peaks that it clips: the largest value need not be the best end
+# of a grid, also after smoothing. O1 to O3 differ less than any of them from the model that is
+# not smoothed.
 #
 # ### Open task (not graded)
 #
@@ -1083,7 +1083,7 @@ print(f"{found['control tensor']:.3f}; to beat: {1.03 * found['fp']:.3f}")
 #
 # Five points each, graded by a person. Three to six sentences and your own numbers are enough.
 #
-# **Question 1, the one of the title.** A few columns of $X$ nearly double the perplexity of W8A8.
+# **Question 1, the one of the title.** A few columns of $X$ triple the perplexity of W8A8.
 # What happens if they are left out? Why can they not have a scale of their own, where does their
 # size go, and what does it cost there?
 # *Rubric:* what leaving them out costs, and why, with your number (1); where a scale per channel of
@@ -1092,17 +1092,17 @@ print(f"{found['control tensor']:.3f}; to beat: {1.03 * found['fp']:.3f}")
 # your perplexities before and after, and of what is left (2).
 
 # %% [markdown] written="w1"
-# Left out, the columns take the signal with them that they carry: the perplexity is 18 before
-# anything is rounded, where the whole model has 12.8. With a scale per channel, y_n = sum_j (s_j
+# Left out, the columns take the signal with them that they carry: the perplexity is 15.8 before
+# anything is rounded, where the whole model has 10.3. With a scale per channel, y_n = sum_j (s_j
 # q_tj) (s_w q_nj): s_j changes with the index of the sum and cannot be taken out of it. Each
-# product would have to be scaled in floating point before it is added, and the int8 unit could not
-# be used. SmoothQuant divides X by a scale per channel before quantization: the factor goes into
-# the weight, W_nj s_j, which is rounded once, offline, and the division into the gain of the norm.
-# Nothing is left to do at run time. The size is not gone: the columns of W are now unequal, and one
-# scale per tensor has to cover them. At alpha = 0.5 that is a good bargain: W8A8 per tensor goes
-# from 23 to 13.6, where the control has 13.3 (my curve). Rounding only W costs hardly more than
-# before smoothing; what X still costs is mostly what it costs the control. At alpha = 1 rounding W
-# alone gives more than 20: W has room for half of the difference, not for all of it.
+# product would have to be scaled in floating point before it is added, and the int8 unit could
+# not be used. SmoothQuant divides X by a scale per channel before quantization: the factor goes
+# into the weight, W_nj s_j, which is rounded once, offline, and the division into the gain of the
+# norm. Nothing is left to do at run time. The size is not gone: the columns of W are now unequal,
+# and one scale per tensor has to cover them. At alpha = 0.5 that is a good bargain: W8A8 per
+# tensor goes from 28 to 11.1, where the control has 10.7 (my curve). Rounding only W costs hardly
+# more than before smoothing; what X still costs is mostly what it costs the control. At alpha = 1
+# rounding W alone gives more than 20: W has room for half of the difference, not for all of it.
 
 # %% [markdown]
 # **Question 2.** Explain both ends of your curve over $\alpha$: what goes wrong at 0, what at 1?
@@ -1115,18 +1115,18 @@ print(f"{found['control tensor']:.3f}; to beat: {1.03 * found['fp']:.3f}")
 # %% [markdown] written="w2"
 # With alpha = 0, s_j = 1 / max|W_:j|: the columns of the weights become equally large, while the
 # activations keep their outliers (they are only multiplied by max|W_:j|, similar for all channels).
-# The grid of X stays coarse, and the perplexity (28) is even higher than that of plain W8A8 (23).
+# The grid of X stays coarse, and the perplexity (38) is even higher than that of plain W8A8 (28).
 # With alpha = 1, s_j = max|X_j|: all channels of X / s reach exactly 1, and the whole difference
 # sits in the weights. The outlier columns of W s are many times larger than the others; one scale
 # per tensor has to cover them, and the other columns are left with a few codes. The curve alone
 # would not prove that outliers are the cause: smoothing could help or hurt any model. On the
-# control the same sweep moves the perplexity by about one percent only, so the U belongs to the
+# control the same sweep moves the perplexity by one or two percent only, so the U belongs to the
 # outliers. Clipping makes the grid finer for all tokens that stay below its end, and most do, since
 # the outliers vary; the largest values, which carry signal, are cut, so it cannot go on, and about
-# 15 % of the damage is left (smoothing leaves about 3 %). Shifting takes the middle of each
+# 12 % of the damage is left (smoothing leaves about 2 %). Shifting takes the middle of each
 # channel's range away: all of a channel that is constant, most of one that goes from -97 to -58,
-# nothing of one that goes from -50 to 50. My outliers change their sign, so it leaves about three
-# quarters.
+# nothing of one that goes from -50 to 50. My outliers change their sign, so it leaves about four
+# fifths.
 
 # %% [markdown]
 # ## Stretch (not graded)
