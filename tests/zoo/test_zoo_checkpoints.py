@@ -92,14 +92,14 @@ def test_the_card_is_written_from_the_report(name):
     assert (FOLDER / name / "card.md").read_text() == cards.card(report_of(name), size)
 
 
-def test_the_draft_costs_at_most_an_eighth_of_the_target():
+def test_the_draft_costs_at_most_a_quarter_of_the_target():
     draft, target = zoo.load("draft"), zoo.load("target")
     for keys in (0, 64, 256):  # attention over S keys adds 4 S H d FLOPs in every layer
         cost = [
             cards.flops_per_token(m) + 4 * keys * m.config.hidden_size * m.config.num_hidden_layers
             for m in (draft, target)
         ]
-        assert 8 * cost[0] <= cost[1]
+        assert 4 * cost[0] <= cost[1]
 
 
 def test_the_target_has_an_attention_sink_and_beats_the_draft():
