@@ -60,8 +60,9 @@ def table(points: list[pareto.Point], reference: float) -> str:
             for name in GRANULARITIES:
                 p = found.get((method, bits, name))
                 mark = "**" if p in best else ""
-                text = f"{mark}{p.cost:.2f}{mark} ± {p.spread:.2f} at {p.size:.2f}" if p else ""
-                cells.append(text)
+                places = 2 if p and p.cost < 100 else 0  # a ruined model has no hundredths
+                text = f"{mark}{p.cost:,.{places}f}{mark} ± {p.spread:,.{places}f}" if p else ""
+                cells.append(f"{text} at {p.size:.2f}" if p else "")
             lines.append(f"| {method} | {bits} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

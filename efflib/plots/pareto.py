@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from efflib.plots import style
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ZOOM = 1.25  # the second panel holds what costs at most this times the reference
 MARGIN = 0.01  # bits: a smaller difference in size is no reason to prefer a setting
+RUINED = 8  # costs above this times the reference are drawn at it
 NEAR = 12  # pixels: equal labels closer than this are written once
 
 
@@ -141,12 +142,13 @@ def _draw_reference(axes, size: float, cost: float) -> None:
 
 def _scale(ax) -> None:
     """A log axis of the costs, with plain numbers and as many of them as fit."""
-    from matplotlib.ticker import LogFormatter, MaxNLocator, NullLocator, ScalarFormatter
+    from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
     low, high = ax.get_ylim()
     ax.set_yscale("log")
     if 0 < low and high < 20 * low:  # powers of ten would make few ticks
-        ax.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+        even = MaxNLocator(7, steps=[1, 2, 5, 10])
+        ax.yaxis.set_major_locator(even if high < 4 * low else LogLocator(subs=(1, 2, 3, 5)))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(ScalarFormatter())
     else:
@@ -216,7 +218,7 @@ def of_a_weight(points: Sequence[Point], ratio: float) -> tuple[Figure, str]:
         "total bits per weight",
         "mean squared error of the weight",
     )
-    return fig, "Error against total bits per weight. " + _listed(points, "{:.2g}")
+    return fig, "Error against total bits per weight. " + _listed(points, "{:.2g}".format)
 
 
 def of_a_model(
@@ -231,12 +233,12 @@ def of_a_model(
         "total bits per parameter: codes, scales, tables; the rest in 16 bits",
         "perplexity on held-out code",
         reference=reference,
-        ceiling=2.5 * reference[1],
+        ceiling=RUINED * reference[1],
     )
-    return fig, "Perplexity against total bits per parameter. " + _listed(points, "{:.1f}")
+    return fig, "Perplexity against total bits per parameter. " + _listed(points, style.number)
 
 
-def _listed(points: Sequence[Point], form: str) -> str:
+def _listed(points: Sequence[Point], form: Callable[[float], str]) -> str:
     """'4 bits linear channel 12.7; ...'."""
-    cells = (f"{p.bits} bits {p.method} {p.granularity} {form.format(p.cost)}" for p in points)
+    cells = (f"{p.bits} bits {p.method} {p.granularity} {form(p.cost)}" for p in points)
     return "; ".join(cells)

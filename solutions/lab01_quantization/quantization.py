@@ -669,10 +669,10 @@ style.show(*granularity.worth(worth, prices))
 # %% [markdown]
 # **What the two pictures say together.** A scale per row costs a tenth of a bit or less and is
 # worth several times that. A clipped range costs nothing. With 2 bits, where a step is wide, it is
-# worth half a bit and more, and most of what a codebook gains over a scale per tensor is this; with
-# 4 bits and a scale per row it is worth little. The step from there to a codebook is what free
+# worth about half a bit per row and a whole one per tensor, and most of what a codebook gains over
+# a scale per tensor is this; with 4 bits and a scale per row it is worth little. The step from there to a codebook is what free
 # spacing is worth: less than clipping a whole tensor, and part of its price is not in this picture,
-# for integers cannot multiply the codes any more. Groups of 64 are about worth their price. Each
+# for integers cannot multiply the codes any more. Groups of 64 are just worth their price. Each
 # further halving of $G$ doubles the number of scales, but the range of bell-shaped weights shrinks
 # only slowly with their number: so it costs more than it is worth, and the same bits are better
 # spent on finer codes. Groups are bought all the same, for two reasons. There is no code of 3.5
@@ -918,7 +918,8 @@ lab.check("ex6")
 # Below the plot stands what each purchase costs and gives, in order of size, from one scale per
 # tensor and from one per row. All settings read the same slices, so two purchases are compared by
 # *their* difference, slice by slice. Each line says how far its perplexity is from the line above,
-# and from the clipped range, which is free; below 0 is better.
+# and from the clipped range, which is free; below 0 is better. A perplexity above $V$ is worse than
+# guessing blindly: a ruined model is sure of wrong tokens.
 #
 # "Better places" are two purchases. A clipped range keeps the spacing equal; a codebook clips *and*
 # spaces freely. Each codebook has a control of its own size: one per tensor the clipped range
@@ -983,10 +984,15 @@ at = {(p.method, p.granularity, p.bits): p for p in measured}
 style.show(*pareto.of_a_model(measured, p, (16, found["perplexity"])))
 
 
+def number(x: float, like: float, sign: str = "") -> str:
+    """x with two decimals, or with none if `like`, beside which it is read, is 100 or more."""
+    return f"{x:{sign},.{2 if abs(like) < 100 else 0}f}"
+
+
 def change(a: pareto.Point, b: pareto.Point) -> str:
     """By how much the perplexity of b is above that of a, and the uncertainty of that."""
-    off = b.cost * slices[b[:3]] - a.cost * slices[a[:3]]
-    return f"{b.cost - a.cost:+.2f} ± {off.std().item() / math.sqrt(len(off)):.2f}"
+    off, rise = b.cost * slices[b[:3]] - a.cost * slices[a[:3]], b.cost - a.cost
+    return f"{number(rise, rise, '+')} ± {number(off.std().item() / math.sqrt(len(off)), rise)}"
 
 
 def purchases(start: pareto.Point) -> list[str]:
@@ -1003,11 +1009,11 @@ def purchases(start: pareto.Point) -> list[str]:
     if b == 2:
         ways["a codebook per row"] = at["k-means", "channel", b]
     ways = dict(sorted(ways.items(), key=lambda way: (round(way[1].size, 1), -way[1].cost)))
-    lines = [f"\n{f'{b} bits per {kind}':30s}{start.size:.2f}{start.cost:12.2f}"]
+    lines = [f"\n{f'{b} bits per {kind}':30s}{start.size:.2f}{number(start.cost, start.cost):>12s}"]
     for (name, p), above in zip(ways.items(), [start, *ways.values()], strict=False):
         beside = "" if p is free else change(free, p)
         lines.append(
-            f"  {name:27s}{p.size - start.size:+.2f}{p.cost:12.2f}"
+            f"  {name:27s}{p.size - start.size:+.2f}{number(p.cost, p.cost):>12s}"
             f"{change(above, p):>20s}{beside:>20s}".rstrip()
         )
     return lines
@@ -1019,8 +1025,10 @@ found["answer"] = [
 print(f"{'':36s}perplexity{'change from':>14s}{'change from':>20s}")
 print(f"{'bits a parameter, added':36s}{'':10s}{'line above':>13s}{'clipped range':>22s}", end="")
 print("\n".join(["", *(line for part in found["answer"] for line in part)]))
-rows = at["linear", "channel", 4], at["clipped", "channel", 4]
-print(f"\n4 bits per channel {rows[0].cost:.2f}, clipped {rows[1].cost:.2f}: {change(*rows)}")
+print("\n\na scale per row, and what a clipped range changes")
+for b in (4, 3, 2):
+    row, free = at["linear", "channel", b], at["clipped", "channel", b]
+    print(f"  {b} bits{number(row.cost, row.cost):>12s}{change(row, free):>18s}")
 
 # %% [markdown]
 # **Three more looks.** *Which layers hurt most?* One layer at 2 bits per channel, all others as
@@ -1136,18 +1144,18 @@ for bits in (4, 3, 2):
 # where clipping does not help (1); one price that no size shows (1).
 
 # %% [markdown] written="w1"
-# From 2 bits per tensor (perplexity 1158) a scale per row costs 0.07 bits a parameter and gives 82,
-# one bit more costs 0.87 bits and gives 25. A clipped range costs nothing and gives 32, a codebook
-# per tensor next to nothing and 25: most of what the codebook gains, a linear grid of its size has
-# as well. At 3 bits they give 14.0 and 13.1 from 25.4. So clipping comes first where a step is
-# wide; at 4 bits per row it does not help. Then a scale per row, which is nearly free: clipped,
-# 26.2 and 13.2. Groups of 64 pay once they are clipped: for 0.17 bits more than rows they are
-# better than clipped rows by 3.1 ± 0.5 at 2 bits and by 0.7 ± 0.1 at 3. At 2 bits a codebook per
-# row, of the size of these groups, is better by another 3.8 ± 0.6: there free places are worth
-# their table. Smaller groups are no bargain: 3 bits in groups of 16 lose to 4 bits per row, which
-# is smaller and better by 0.41 ± 0.10. Groups fill the gaps between whole numbers of bits, and help
-# weights with outliers. The codes of a codebook are looked up and can no longer be multiplied as
-# integers; those of a clipped grid can.
+# From 2 bits per tensor (perplexity 45,340) a scale per row costs 0.07 bits a parameter and gives
+# 340, one bit more costs 0.87 bits and gives 218. A clipped range costs nothing and gives 61, a
+# codebook per tensor next to nothing and 32: most of what the codebook gains, a linear grid of its
+# size has as well. At 3 bits they give 14.5 and 12.9 from 218. So clipping comes first where a step
+# is wide. Then a scale per row, which is nearly free: clipped, 37 and 11.4. At 3 and 4 bits per row
+# clipping adds nothing that is sure (-0.07 ± 0.23 and -0.10 ± 0.07). Groups of 64 pay: for 0.17
+# bits more than rows they are better than clipped rows by 11.5 ± 1.5 at 2 bits, if they are clipped
+# too, and by 0.8 ± 0.1 at 3. At 2 bits a codebook per row, of the size of these groups, is better
+# by another 4.1 ± 0.8: there free places are worth their table. Smaller groups are no bargain: 3
+# bits in groups of 16 lose to 4 bits per row, which is smaller and better by 0.34 ± 0.07. Groups
+# fill the gaps between whole numbers of bits, and help weights with outliers. The codes of a
+# codebook are looked up and can no longer be multiplied as integers; those of a clipped grid can.
 
 # %% [markdown]
 # **Question 2.** The gradient of exercise 5 is not the derivative of the function. Why does
@@ -1165,10 +1173,11 @@ for bits in (4, 3, 2):
 # direction add up until a weight crosses a boundary and its code changes. The direction is useful
 # because over a whole step x_hat does rise with x, at an average slope of 1. So errors of several
 # weights can cancel in the output, which rounding each weight by itself cannot do. On grids of
-# min..max training left 80, 7 and 98 % of the error in my three layers, but the repair left 84, 6
-# and 79, and a clipped grid, with no data at all, 78, 84 and 46. The 7 % are no feat of training:
+# min..max training left 75, 12 and 99 % of the error in my three layers, but the repair left 87, 10
+# and 78, and a clipped grid, with no data at all, 73, 82 and 43. The 12 % are no feat of training:
 # nearly all of that layer's input is its mean, and one number for each output does as well. On the
-# clipped grid training was ahead of the repair in one layer (60 against 66) and not in the others.
+# clipped grid training was ahead of the repair in one layer (48 against 63), far behind in another
+# (32 against 7), and in the third added nothing to clipping (43 both times).
 # A clipped value does not change, so a gradient for it promises what will not happen: with 1
 # everywhere the large errors of clipped outputs drove the weights, and the loss rose instead of
 # staying where it was. Training costs data, gradients and float copies of the weights; the repair
@@ -1185,8 +1194,9 @@ for bits in (4, 3, 2):
 #
 # ## Stretch (not graded)
 #
-# - **Clip by the output.** At 4 bits per row clipping lowers the squared error of the weights and
-#   not the perplexity. Search the range by the error of the layer's outputs instead (`inputs_of`).
+# - **Clip by the output.** At 3 bits per row clipping lowers the squared error of the weights, and
+#   the perplexity by no more than its uncertainty. Search the range by the error of the layer's
+#   outputs instead (`inputs_of`).
 # - **Repair the model.** Give every layer of the model at 2 bits per row a bias that corrects the
 #   mean of its outputs (16 bits a row). What does perplexity do, on grids of min..max, and on
 #   clipped ones?
@@ -1234,8 +1244,8 @@ takeaways = [
     "repaired, trained): "
     + "; ".join(f"{k} {a:.0f}, {b:.0f} | {c:.0f}, {d:.0f}, {e:.0f}" for k, (a, b, c, d, e) in left),
     f"Perplexity at 2 bits (fp16 {reference:.1f}): "
-    + ", ".join(f"{kind} {point.cost:.1f}" for kind, point in control.items()),
-    f"One range for a tensor at 2 bits: min..max {control['tensor'].cost:.0f}, clipped "
+    + ", ".join(f"{kind} {style.number(point.cost)}" for kind, point in control.items()),
+    f"One range for a tensor at 2 bits: min..max {control['tensor'].cost:,.0f}, clipped "
     f"{at['clipped', 'tensor', 2].cost:.1f}, codebook {at['k-means', 'tensor', 2].cost:.1f}.",
     f"Smallest within 10 % of fp16 ({1.1 * reference:.2f}): {p.bits} bits, {p.method}, "
     f"{p.granularity}, perplexity {p.cost:.2f} ± {p.spread:.2f}; {p.size:.2f} bits a parameter in "
