@@ -142,18 +142,18 @@ def _draw_reference(axes, size: float, cost: float) -> None:
 
 def _scale(ax) -> None:
     """A log axis of the costs, with plain numbers and as many of them as fit."""
-    from matplotlib.ticker import LogFormatter, LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+    from matplotlib import ticker
 
     low, high = ax.get_ylim()
     ax.set_yscale("log")
     if 0 < low and high < 20 * low:  # powers of ten would make few ticks
-        even = MaxNLocator(7, steps=[1, 2, 5, 10])
-        ax.yaxis.set_major_locator(even if high < 4 * low else LogLocator(subs=(1, 2, 3, 5)))
-        ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(ScalarFormatter())
+        even = ticker.MaxNLocator(7, steps=[1, 2, 5, 10])
+        ax.yaxis.set_major_locator(even if high < 4 * low else ticker.LogLocator(subs=(1, 2, 3, 5)))
+        ax.yaxis.set_minor_locator(ticker.NullLocator())
+        ax.yaxis.set_major_formatter(ticker.ScalarFormatter())
     else:
-        ax.yaxis.set_major_formatter(LogFormatter())
-        ax.yaxis.set_minor_formatter(LogFormatter())
+        ax.yaxis.set_major_formatter(ticker.LogFormatter())
+        ax.yaxis.set_minor_formatter(ticker.LogFormatter())
 
 
 def _zoom(ax, points: Sequence[Point], cost: float) -> None:

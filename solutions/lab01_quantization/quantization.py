@@ -670,15 +670,15 @@ style.show(*granularity.worth(worth, prices))
 # **What the two pictures say together.** A scale per row costs a tenth of a bit or less and is
 # worth several times that. A clipped range costs nothing. With 2 bits, where a step is wide, it is
 # worth about half a bit per row and a whole one per tensor, and most of what a codebook gains over
-# a scale per tensor is this; with 4 bits and a scale per row it is worth little. The step from there to a codebook is what free
-# spacing is worth: less than clipping a whole tensor, and part of its price is not in this picture,
-# for integers cannot multiply the codes any more. Groups of 64 are just worth their price. Each
-# further halving of $G$ doubles the number of scales, but the range of bell-shaped weights shrinks
-# only slowly with their number: so it costs more than it is worth, and the same bits are better
-# spent on finer codes. Groups are bought all the same, for two reasons. There is no code of 3.5
-# bits, and a group *is* a size between two whole numbers of bits. And in a weight with outliers
-# (dots far above the others) a group keeps the damage to itself. Section 4 asks whether perplexity
-# agrees; it is not the squared error of weights.
+# a scale per tensor is this; with 4 bits and a scale per row it is worth little. The step from
+# there to a codebook is what free spacing is worth: less than clipping a whole tensor, and part of
+# its price is not in this picture, for integers cannot multiply the codes any more. Groups of 64
+# are just worth their price. Each further halving of $G$ doubles the number of scales, but the
+# range of bell-shaped weights shrinks only slowly with their number: so it costs more than it is
+# worth, and the same bits are better spent on finer codes. Groups are bought all the same, for two
+# reasons. There is no code of 3.5 bits, and a group *is* a size between two whole numbers of bits.
+# And in a weight with outliers (dots far above the others) a group keeps the damage to itself.
+# Section 4 asks whether perplexity agrees; it is not the squared error of weights.
 #
 # ## 3. Training through rounding, and the whole model
 #
@@ -1025,7 +1025,7 @@ found["answer"] = [
 print(f"{'':36s}perplexity{'change from':>14s}{'change from':>20s}")
 print(f"{'bits a parameter, added':36s}{'':10s}{'line above':>13s}{'clipped range':>22s}", end="")
 print("\n".join(["", *(line for part in found["answer"] for line in part)]))
-print("\n\na scale per row, and what a clipped range changes")
+print("\na scale per row, and what a clipped range changes")
 for b in (4, 3, 2):
     row, free = at["linear", "channel", b], at["clipped", "channel", b]
     print(f"  {b} bits{number(row.cost, row.cost):>12s}{change(row, free):>18s}")
@@ -1147,15 +1147,16 @@ for bits in (4, 3, 2):
 # From 2 bits per tensor (perplexity 45,340) a scale per row costs 0.07 bits a parameter and gives
 # 340, one bit more costs 0.87 bits and gives 218. A clipped range costs nothing and gives 61, a
 # codebook per tensor next to nothing and 32: most of what the codebook gains, a linear grid of its
-# size has as well. At 3 bits they give 14.5 and 12.9 from 218. So clipping comes first where a step
-# is wide. Then a scale per row, which is nearly free: clipped, 37 and 11.4. At 3 and 4 bits per row
-# clipping adds nothing that is sure (-0.07 ± 0.23 and -0.10 ± 0.07). Groups of 64 pay: for 0.17
-# bits more than rows they are better than clipped rows by 11.5 ± 1.5 at 2 bits, if they are clipped
-# too, and by 0.8 ± 0.1 at 3. At 2 bits a codebook per row, of the size of these groups, is better
-# by another 4.1 ± 0.8: there free places are worth their table. Smaller groups are no bargain: 3
-# bits in groups of 16 lose to 4 bits per row, which is smaller and better by 0.34 ± 0.07. Groups
-# fill the gaps between whole numbers of bits, and help weights with outliers. The codes of a
-# codebook are looked up and can no longer be multiplied as integers; those of a clipped grid can.
+# size has as well. At 3 bits they give 14.45 and 12.88 from 218. So clipping comes first where a
+# step is wide. Then a scale per row, which is nearly free: clipped, 37 and 11.4. At 3 and 4 bits
+# per row clipping adds nothing that is sure (-0.07 ± 0.23 and -0.10 ± 0.07). Groups of 64 pay: for
+# less than 0.2 bits more than rows they are better than clipped rows by 11.5 ± 1.5 at 2 bits, if
+# they are clipped too, and by 0.85 ± 0.14 at 3. At 2 bits a codebook per row, of the size of these
+# groups, is better by another 4.1 ± 0.8: there free places are worth their table. Smaller groups
+# are no bargain: 3 bits in groups of 16 lose to 4 bits per row, which is smaller and better by
+# 0.34 ± 0.07. Groups fill the gaps between whole numbers of bits, and help weights with outliers.
+# The codes of a codebook are looked up and can no longer be multiplied as integers; those of a
+# clipped grid can.
 
 # %% [markdown]
 # **Question 2.** The gradient of exercise 5 is not the derivative of the function. Why does
