@@ -909,7 +909,8 @@ lab.check("ex6")
 # the whole model, so they hold the embedding in 16 bits as well. Text and slices are those of the
 # baseline and of the [chapter](../../course/chapters/lab01_quantization.md), whose table has more
 # settings. For speed a codebook per tensor is fitted to every 8th weight here, and one per row
-# takes 10 iterations: their perplexities differ a little from the chapter's.
+# takes 10 iterations. Fitted to other weights it is another codebook: its perplexity can differ
+# from the chapter's by more than the bar says, which holds the luck of the text alone.
 #
 # A setting is on the *front* if no other one that is at most 0.01 bits a parameter larger is
 # better. A bar is the uncertainty of the difference from fp16: its spread over the slices, divided
