@@ -26,7 +26,8 @@ def growth(
 ) -> tuple[Figure, str]:
     """Seconds for one more token after so many; beside it the bytes `held`, where they are given.
 
-    seconds: {how: one for each of tokens}.
+    seconds: {how: one for each of tokens}.  With `held` it opens a lab that asks for the ratios:
+    its title names none.
     """
     fig, axes = figure(columns=1 if held is None else 2, width=7.0 if held is None else 8.4)
     for i, (name, row) in enumerate(seconds.items()):
@@ -46,9 +47,12 @@ def growth(
         axes[1].set(xlabel="tokens", ylabel="MiB of keys and values", ylim=(0, None))
     ratios = {name: row[-1] / row[0] for name, row in seconds.items()}
     grown = "; ".join(f"{name} {ratio:.1f} times" for name, ratio in ratios.items())
-    style.title(fig, f"Token {tokens[-1]} against token {tokens[0]}: {grown}")
-    text = f"Time of one more token, from {tokens[0]} to {tokens[-1]} tokens before it: {grown}."
-    return fig, text + ("" if held is None else " The bytes held grow in proportion.")
+    text = f"Time of one more token, from {tokens[0]} to {tokens[-1]} tokens before it"
+    if held is None:
+        style.title(fig, f"Token {tokens[-1]} against token {tokens[0]}: {grown}")
+        return fig, f"{text}: {grown}."
+    style.title(fig, "The time of one more token, and what is kept for it")
+    return fig, f"{text}: {', '.join(seconds)}. The bytes held grow in proportion."
 
 
 def planner(
