@@ -62,7 +62,8 @@ def planner(
     fig, (ax,) = figure(height=1.9)
     caches = batch * float(per_sequence)
     left = 0.0
-    parts = (("weights", float(weights), BLUE, "//"), (f"{batch} caches", caches, ORANGE, ".."))
+    held = "1 cache" if batch == 1 else f"{batch} caches"
+    parts = (("weights", float(weights), BLUE, "//"), (held, caches, ORANGE, ".."))
     for name, size, colour, hatch in parts:
         label = f"{name}: {size / GiB:.1f} GiB"
         ax.barh([0], [size / GiB], left=left / GiB, color=colour, hatch=hatch, label=label)
@@ -75,7 +76,8 @@ def planner(
     if weights > memory:
         title = "The weights alone do not fit"
     else:
-        title = f"{batch} sequences fit, {float(per_sequence) / GiB:.3g} GiB each"
+        fit = "1 sequence fits" if batch == 1 else f"{batch} sequences fit"
+        title = f"{fit}, {float(per_sequence) / GiB:.3g} GiB each"
     style.title(fig, title)
     return fig, (
         f"{title}: weights {weights / GiB:.1f} GiB, caches {caches / GiB:.1f} GiB, "
@@ -107,6 +109,7 @@ def against_bits(points: dict[tuple[str, str], list[tuple[float, float]]]) -> tu
         shown = [max(a, SMALLEST) for a in added]
         ax.plot(
             bits, shown, color=COLOURS[i], marker=MARKERS[i], linestyle=LINES[i],
+            linewidth=4 - 0.8 * i, markersize=10 - 1.5 * i,  # lines that coincide are both seen
             label=f"{model}, keys per {direction}",
         )  # fmt: skip
     ax.set(xlabel="bits a value", ylabel=f"added loss, nats (at least {SMALLEST})", yscale="log")

@@ -144,7 +144,7 @@ lab.predict("70b", "Llama-2-70B has 8 key heads: how many KiB does a token take?
 # %% [markdown]
 # ### Exercise 1 · Bytes of a token
 #
-# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `bytes_per_token(config, bits=16, group_size=None) -> float`, the bytes that one token
 # adds to the cache of all layers, and `cache_bytes(config, lengths, ...) -> float`, those of
@@ -256,7 +256,7 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 # %% [markdown]
 # ### Exercise 2 · A cache of unequal rows
 #
-# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** a class `RowCache` and a function `attend(q, k, v, mask) -> out`.
 #
@@ -350,8 +350,8 @@ lab.check("ex2")
 
 # %% [markdown]
 # **Reveal.** The time of one more token, by reading all of it again and through a cache in your
-# hands. (Six layers, one `RowCache` each; yours copies what it holds at each step.) This takes 10
-# to 20 seconds, and other programs disturb the times.
+# hands. (Six layers, one `RowCache` each; yours copies what it holds at each step.) This takes
+# about 10 seconds, and other programs disturb the times.
 #
 # Ten times the tokens take more than ten times as long: the matrices read each token once, but in
 # attention each of $n$ tokens meets all others, $n^2$ products. Through a cache a new token meets
@@ -421,7 +421,7 @@ assert rows.reshape(2, 2, 1).mean(0).flatten().tolist() == [3.0, 5.0]
 # %% [markdown]
 # ### Exercise 3 · From MHA to GQA
 #
-# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** three functions.
 #
@@ -489,7 +489,7 @@ lab.check("ex3")
 # **Reveal.** The shipped model with fewer key heads, without any further training. Beside the share
 # that is lost stands what heads would lose that have nothing to do with each other: of $H / n$ such
 # heads of equal size the mean keeps one part in $H / n$, so $1 - n / H$ is lost. The other way is
-# exact: three heads repeated to six are the same function.
+# exact: three heads repeated to six are the same function. This takes about 5 seconds.
 #
 # **One sentence:** how much do neighbouring heads of this model have in common, and what must the
 # training that follows therefore do? (The paper trains on and comes close to MHA; nothing here
@@ -527,7 +527,7 @@ print(f"3 heads {loss(three):.4f}, repeated to 6 {loss(six):.4f}")
 # %% [markdown]
 # ### Exercise 4 · What fits
 #
-# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
 # `parameters * weight_bits / 8` of it, and the rest is for caches.
@@ -688,7 +688,7 @@ style.show(*pictures.states(k, v))
 # %% [markdown]
 # ### Exercise 5 · Codes in two directions
 #
-# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # **Deliver** `quantize(x, bits, group_size, direction) -> (codes, scale, low)` and
 # `dequantize(codes, scale, low, direction) -> x_hat`.
@@ -755,7 +755,7 @@ lab.check("ex5")
 # %% [markdown]
 # ### Exercise 6 · The cache with a window
 #
-# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
 #
 # A group along time is complete only after $G$ tokens. So the newest tokens wait in floating point
 # (KIVI's *residual window*): **keys** wait until $R$ of them are together, and then these $R$ are
@@ -965,8 +965,8 @@ for keys in ("channel", "token"):
 # itself.
 #
 # KVQuant rounds keys *before* the rotation (one large channel becomes two by it) and keeps 1 % of
-# the values apart. The chapter has both for this model. They cannot show much here: our factor
-# makes both channels of a pair large, before the rotation and after it.
+# the values apart. The chapter has both for this model. The rotation cannot matter much here: our
+# factor makes both channels of a pair large, before it and after it.
 #
 # ## 5. Misconceptions
 #
@@ -1046,8 +1046,7 @@ takeaways = [
     f"2 bits, large key channels: {added['large channels', 'token'].mean():+.2f} nats per token, "
     f"{found['divided'].mean():+.2f} with each channel divided by a number, "
     f"{added['large channels', 'channel'].mean():+.2f} per channel.",
-    f"2 bits without large channels: {added['control', 'token'].mean():+.2f} nats per token, "
-    f"{added['control', 'channel'].mean():+.2f} per channel.",
+    f"2 bits without large channels: {added['control', 'token'].mean():+.2f} nats per token.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
 

@@ -29,6 +29,7 @@ def test_the_planner_draws_weights_and_caches_one_behind_the_other():
     assert [(b.get_x(), b.get_width()) for b in bars] == [(0, 12), (12, 10)]
     assert bars[0].get_hatch() != bars[1].get_hatch()
     assert "5 sequences fit, 2 GiB each" in alt and fig.axes[0].get_lines()[0].get_xdata()[0] == 24
+    assert "1 sequence fits" in cache.planner(1, 2**30, 2**30, 24 * 2**30)[1]
     assert "do not fit" in cache.planner(0, 30 * 2**30, 2**30, 24 * 2**30)[1]
 
 
