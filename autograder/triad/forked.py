@@ -1,34 +1,29 @@
 """Runs tests on a lab's own variants, many and quickly: in forked children, without a sandbox.
 
-For the course's own files only.  A worker process imports torch, runs the cells of the solved
-notebook and collects a test file once; each run is then a child that starts from there, runs the
-cells of its variant and its tests, and ends.  So a run costs some 30 ms and the time of its tests,
-leaves nothing behind, and may loop, eat memory or crash.
+For the course's own files only.  A server imports torch, runs the cells of the solved notebook and
+collects the tests once, and forks a worker for each batch; each run is then a child of a worker,
+which runs the cells of its variant and its tests, and ends.  So a run costs some 30 ms and the time
+of its tests, leaves nothing behind, and may loop, eat memory or crash.
 """
 
 import contextlib
 import functools
 import io
 import linecache
-import os
-import resource
-import select
 import signal
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from autograder.grading.pool import cores, run_jobs
-from autograder.grading.server import die_with
 from autograder.labs.manifest import Budget, LabSpec
+from autograder.triad.child import in_child, set_limits
 from efflib.lab.plugin import ExercisePlugin, declared, name_of
-from efflib.lab.runner import run_session
+from efflib.lab.runner import TestFileError, run_session
 from efflib.lab.student import LocalStudent
 
-CHILD_SECONDS = 600.0  # a child that sleeps is killed then
-CHILD_CPU_SECONDS = 300
 REPEAT_SECONDS = 0.5  # for code that catches the time limit's exception and goes on
 BATCH_SECONDS = 3600.0
 TOUCHED = "__touched__"  # variables of the namespace by which a variant's cells tell something:
@@ -73,24 +68,63 @@ class Timeout(BaseException):
 # ---- in the coordinator -------------------------------------------------------------------------
 
 
-def in_workers(job: Callable[[tuple], bytes], items: Sequence, jobs: int | None, size: int):
-    """Yields (batch, answer) for batches of items. Raises what a worker raised."""
+def in_workers(
+    job: Callable[..., bytes],
+    lab: LabSpec,
+    cells: tuple[str, ...],
+    items: Sequence,
+    jobs: int | None,
+    size: int,
+):
+    """Yields (batch, job(lab, cells, batch)) for batches of items. Raises what a worker raised."""
     batches = [tuple(items[i : i + size]) for i in range(0, len(items), size)]
     workers = max(1, min(jobs or cores(), len(batches)))
-    for batch, answer in run_jobs(job, batches, workers, BATCH_SECONDS):
+    ready = partial(ready_to_run, lab, cells)
+    for batch, answer in run_jobs(partial(job, lab, cells), batches, workers, BATCH_SECONDS, ready):
         if isinstance(answer, Exception):
             raise answer
         yield batch, answer
 
 
-# ---- in a worker --------------------------------------------------------------------------------
+# ---- in a server, and in its workers ------------------------------------------------------------
 
 
-def run_on_file(lab: LabSpec, cells: tuple[str, ...], kind: str, runs: Sequence[Run]):
-    """An Outcome for each run, of the public or the hidden tests. cells: of the solved notebook."""
-    plugin = Forking(solved_namespace(cells), runs, lab.budget)
-    run_session([Path(lab.test_files[kind])], plugin)
-    return plugin.outcomes
+_waiting: dict[tuple, "Forking"] = {}  # what the server of this worker has collected
+
+
+def ready_to_run(lab: LabSpec, cells: tuple[str, ...], serve: Callable[[], None]) -> None:
+    """In a server: what its workers need is imported, run and collected before they fork."""
+
+    def wait(plugin: "Forking") -> None:
+        _waiting[lab.name, cells] = plugin
+        serve()
+
+    try:
+        collected(lab, cells, wait)
+    except TestFileError:  # the first batch will say so
+        serve()
+
+
+def collected(lab: LabSpec, cells: tuple[str, ...], work: Callable[["Forking"], None]) -> None:
+    """work() with the tests of a lab. cells: of the solved notebook."""
+    plugin = Forking(solved_namespace(cells), lab, work)
+    run_session([Path(file) for file in lab.test_files.values()], plugin)
+
+
+def run_all(
+    lab: LabSpec, cells: tuple[str, ...], runs: Sequence[Run], kind: str = ""
+) -> list[Outcome]:
+    """An Outcome for each run. kind: of the tests, "" for public ones and then hidden ones."""
+    outcomes: list[Outcome] = []
+
+    def work(plugin: "Forking") -> None:
+        outcomes.extend(plugin.outcome(run, kind) for run in runs)
+
+    if (lab.name, cells) in _waiting:
+        work(_waiting[lab.name, cells])
+    else:
+        collected(lab, cells, work)
+    return outcomes
 
 
 @functools.lru_cache(maxsize=1)
@@ -148,20 +182,22 @@ class TimedStudent(LocalStudent):
 
 
 class Forking(ExercisePlugin):
-    """A pytest session in which each run is a child that runs some of the collected tests."""
+    """Collects tests and does some work, in which each run is a child that runs some of them."""
 
-    def __init__(self, namespace: dict, runs: Sequence[Run], budget: Budget) -> None:
+    def __init__(self, namespace: dict, lab: LabSpec, work: Callable[["Forking"], None]) -> None:
         super().__init__(None, 0, None, None)
-        self.namespace, self.runs, self.budget = namespace, runs, budget
-        self.outcomes: list[Outcome] = []
+        self.namespace, self.budget, self._work = namespace, lab.budget, work
+        self._files = {kind: Path(file).name for kind, file in lab.test_files.items()}
 
     def pytest_runtestloop(self) -> bool:
         if not self.faults:
-            self.outcomes = [self.outcome(run) for run in self.runs]
+            self._work(self)
         return True
 
-    def outcome(self, run: Run) -> Outcome:
-        items = [item for item in self._items if wanted(item, run)]
+    def outcome(self, run: Run, kind: str = "") -> Outcome:
+        """kind: of the tests, "" for both."""
+        files = [self._files[kind]] if kind else self._files.values()
+        items = [item for item in self._items if item.path.name in files and wanted(item, run)]
         if not items:
             return Outcome()
         data, ended = in_child(lambda: self.run_items(items, run))
@@ -196,52 +232,3 @@ def wanted(item, run: Run) -> bool:
     if run.tests:
         return name_of(item) in run.tests
     return run.exercise in ("", declared(item).exercise)
-
-
-def set_limits(memory_mb: int) -> None:
-    """CPU time of this process, and memory on top of what is mapped already."""
-    with open("/proc/self/statm") as statm:
-        mapped = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_mb * 2**20,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (CHILD_CPU_SECONDS,) * 2)
-
-
-def in_child(work: Callable[[], bytes]) -> tuple[bytes, str]:
-    """(the bytes that work() gave in a forked child, how the child ended); b"" if it gave none."""
-    read, write = os.pipe()
-    worker = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            die_with(worker)
-            os.close(read)
-            with os.fdopen(write, "wb") as pipe:
-                pipe.write(work())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(write)
-    try:
-        data = b"".join(chunks(read, time.monotonic() + CHILD_SECONDS))
-    except BaseException as fault:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        if isinstance(fault, TimeoutError):
-            return b"", f"killed after {CHILD_SECONDS:g} s"
-        raise
-    finally:
-        os.close(read)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return data if code == 0 else b"", f"exit code {code}" if code >= 0 else f"signal {-code}"
-
-
-def chunks(fd: int, end: float) -> Iterator[bytes]:
-    """What can be read from a pipe until it is closed. Raises TimeoutError."""
-    while select.select([fd], [], [], max(0.0, end - time.monotonic()))[0]:
-        data = os.read(fd, 2**16)
-        if not data:
-            return
-        yield data
-    raise TimeoutError

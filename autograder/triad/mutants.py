@@ -12,13 +12,12 @@ import difflib
 import fnmatch
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import msgspec
 
 from autograder.intake.notebook import Notebook
 from autograder.labs.manifest import LabError, LabSpec, read_toml
-from autograder.triad.forked import Run, in_workers, run_on_file
+from autograder.triad.forked import Run, in_workers, run_all
 from autograder.triad.mutate import mutants_of
 from autograder.triad.run import solved_cells
 from autograder.triad.variants import EQUIVALENT, frozen_but
@@ -129,9 +128,8 @@ def prepare(lab: LabSpec, solved: Notebook) -> list[Mutant]:
 
     Raises LabError if the canonical solution itself fails a test: nothing would survive then.
     """
-    cells = solved_cells(lab, solved)
-    job = partial(controls_job, lab, cells)
-    [(_, answer)] = in_workers(job, list(lab.exercises), 1, len(lab.exercises))
+    cells, exercises = solved_cells(lab, solved), list(lab.exercises)
+    [(_, answer)] = in_workers(controls_job, lab, cells, exercises, 1, len(exercises))
     failed, recorded = msgspec.json.decode(answer, type=tuple[list[str], list[list]])
     if failed:
         raise LabError(f"{lab.name}: the canonical solution itself fails {', '.join(failed)}")
@@ -145,7 +143,7 @@ def controls_job(lab: LabSpec, cells: tuple[str, ...], exercises: Sequence[str])
         source = "".join(f"record(globals(), {f!r})\n" for f in lab.exercises[exercise].functions)
         own = (frozen_but(lab, exercise, ())[-1].source, WRAP + source)
         runs += [Run(own, exercise, seed) for seed in SEEDS]
-    outcomes = {kind: run_on_file(lab, cells, kind, runs) for kind in lab.test_files}
+    outcomes = {kind: run_all(lab, cells, runs, kind) for kind in lab.test_files}
     failed = [test for both in outcomes.values() for outcome in both for test in outcome.failed]
     recorded = [call for outcome in outcomes["public"] for call in outcome.recorded]
     distinct = [call for index, call in enumerate(recorded) if call not in recorded[:index]]
@@ -156,8 +154,8 @@ def run_mutants(
     lab: LabSpec, solved: Notebook, mutants: Sequence[Mutant], *, jobs: int | None = None
 ) -> Iterator[Verdict | None]:
     """A verdict for each mutant as they are ready; None for one that never acted."""
-    job = partial(mutants_job, lab, solved_cells(lab, solved))
-    for _, answer in in_workers(job, mutants, jobs, BATCH):
+    cells = solved_cells(lab, solved)
+    for _, answer in in_workers(mutants_job, lab, cells, mutants, jobs, BATCH):
         yield from msgspec.json.decode(answer, type=list[Verdict | None])
 
 
@@ -167,7 +165,7 @@ def mutants_job(lab: LabSpec, cells: tuple[str, ...], mutants: Sequence[Mutant])
     for seed in SEEDS:
         for kind in lab.test_files:
             runs = [Run(mutant.cells, mutant.exercise, seed, first=True) for mutant in alive]
-            outcomes = run_on_file(lab, cells, kind, runs)
+            outcomes = run_all(lab, cells, runs, kind)
             for mutant, outcome in zip(alive, outcomes, strict=True):
                 found += [Verdict(mutant, kind, outcome.failed[0])] if outcome.failed else []
                 acted |= {mutant.name} if any(saw.touched for saw in outcome.saw) else set()

@@ -16,7 +16,7 @@ from autograder.grading.rebuild import rebuild
 from autograder.intake.discover import Submission
 from autograder.intake.notebook import Notebook, notebook_digest, parse_notebook
 from autograder.labs.manifest import LabSpec
-from autograder.triad.forked import Outcome, Run, in_workers, run_on_file
+from autograder.triad.forked import Outcome, Run, in_workers, run_all
 from autograder.triad.judge import Row, judge_seeds, judge_variant
 from autograder.triad.variants import Variant, collect_variants
 
@@ -66,8 +66,8 @@ def run_seeds(
 ) -> Iterator[Row]:
     """A row for each variant that is some work, run without a sandbox under seeds 0, 1, ..."""
     variants = [v for v in collect_variants(lab, solved) if v.kind != "none"]
-    job = partial(seeds_job, lab, solved_cells(lab, solved), len(solved), seeds)
-    for batch, answer in in_workers(job, variants, jobs, BATCH):
+    job = partial(seeds_job, known=len(solved), seeds=seeds)
+    for batch, answer in in_workers(job, lab, solved_cells(lab, solved), variants, jobs, BATCH):
         outcomes = msgspec.json.decode(answer, type=list[list[Outcome]])
         for variant, own in zip(batch, outcomes, strict=True):
             yield judge_seeds(variant, own)
@@ -80,13 +80,12 @@ def solved_cells(lab: LabSpec, solved: Notebook) -> tuple[str, ...]:
 
 
 def seeds_job(
-    lab: LabSpec, cells: tuple[str, ...], known: int, seeds: int, variants: Sequence[Variant]
+    lab: LabSpec, cells: tuple[str, ...], variants: Sequence[Variant], *, known: int, seeds: int
 ) -> bytes:
     """What a worker does. known: how many cells of each variant are the solved notebook's."""
     runs = []
     for variant in variants:
         own = tuple(cell.source for cell in variant.cells[known:])
         runs += [Run(own, variant.exercise, seed, variant.fails) for seed in range(seeds)]
-    public, hidden = (run_on_file(lab, cells, kind, runs) for kind in lab.test_files)
-    both = [Outcome(a.saw + b.saw) for a, b in zip(public, hidden, strict=True)]
-    return msgspec.json.encode([both[i : i + seeds] for i in range(0, len(both), seeds)])
+    outcomes = run_all(lab, cells, runs)
+    return msgspec.json.encode([outcomes[i : i + seeds] for i in range(0, len(runs), seeds)])

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 
 from autograder.labs.manifest import LabSpec
-from autograder.triad.forked import Outcome, Run, run_on_file
+from autograder.triad.forked import Outcome, Run, run_all
 from autograder.triad.mutants import WRAP, wrapping
 from autograder.triad.spoilt import SPOILT
 from autograder.triad.variants import frozen_but
@@ -22,9 +22,12 @@ def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
     """What is not as it should be. cells: of the solved notebook (autograder.triad.run)."""
     freeze = frozen_but(lab, exercise, ())[-1].source
     cases = [(f, kind) for f in lab.exercises[exercise].functions for kind in SPOILT]
-    runs = [Run((freeze, WRAP + wrapping(*case)), exercise) for case in cases]
-    public, hidden = (run_on_file(lab, cells, kind, runs) for kind in lab.test_files)
-    outcomes = [Outcome(a.saw + b.saw) for a, b in zip(public, hidden, strict=True)]
+    runs = [
+        # of dtypes one failure is asked for, so the first ends the run
+        Run((freeze, WRAP + wrapping(f, kind)), exercise, first=kind in DTYPES)
+        for f, kind in cases
+    ]
+    outcomes = run_all(lab, cells, runs)
     holes = [
         hole
         for (function, kind), outcome in zip(cases, outcomes, strict=True)

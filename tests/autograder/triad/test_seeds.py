@@ -8,8 +8,9 @@ import time
 import pytest
 from toytriad import SOLVED, toy
 
-from autograder.triad import forked
-from autograder.triad.forked import Run, in_child, run_on_file
+from autograder.triad import child
+from autograder.triad.child import in_child
+from autograder.triad.forked import Run, run_all
 from autograder.triad.judge import Row, joined
 from autograder.triad.run import run_seeds, solved_cells
 from autograder.triad.variants import NO_WORK, collect_variants
@@ -98,7 +99,7 @@ def test_only_the_tests_that_matter_run(course):
     _, lab = course
     cells = solved_cells(lab, SOLVED)
     runs = [Run((), "ex1"), Run((), ""), Run((), "ex1", tests=("test_scale_by_hand",))]
-    one, all_of_them, named = run_on_file(lab, cells, "public", runs)
+    one, all_of_them, named = run_all(lab, cells, runs, "public")
     assert [saw.test for saw in one.saw] == ["test_scale_by_hand"] == [s.test for s in named.saw]
     assert [saw.test for saw in all_of_them.saw] == ["test_scale_by_hand", "test_clip_by_hand"]
     assert all(saw.passed for saw in all_of_them.saw)
@@ -108,7 +109,7 @@ def test_nothing_of_a_run_reaches_the_next(course):
     _, lab = course
     cells = solved_cells(lab, SOLVED)
     spoilt = Run(("def scale(*_): return None\nimport sys; sys.modules.clear()",), "ex1")
-    bad, good = run_on_file(lab, cells, "public", [spoilt, Run((), "ex1")])
+    bad, good = run_all(lab, cells, [spoilt, Run((), "ex1")], "public")
     assert bad.failed == ("test_scale_by_hand",) and not good.failed
 
 
@@ -128,21 +129,21 @@ def scale(*_):
 @pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
 def test_a_loop_without_end_is_a_failure(course, source):
     _, lab = course  # its budget: 2 s a cell, 3 s a call
-    [outcome] = run_on_file(lab, solved_cells(lab, SOLVED), "public", [Run((source,), "ex1")])
+    [outcome] = run_all(lab, solved_cells(lab, SOLVED), [Run((source,), "ex1")], "public")
     assert outcome.failed == ("test_scale_by_hand",)
 
 
 def test_memory_is_limited(course):
     _, lab = course
     source = "def scale(*_):\n    return [len(bytes(2**33))]"
-    [outcome] = run_on_file(lab, solved_cells(lab, SOLVED), "public", [Run((source,), "ex1")])
+    [outcome] = run_all(lab, solved_cells(lab, SOLVED), [Run((source,), "ex1")], "public")
     assert "MemoryError" in outcome.saw[0].observed
 
 
 def test_a_child_that_sleeps_or_crashes_is_told(monkeypatch):
-    monkeypatch.setattr(forked, "CHILD_SECONDS", 0.5)
+    monkeypatch.setattr(child, "CHILD_SECONDS", 0.5)
     assert in_child(lambda: time.sleep(600)) == (b"", "killed after 0.5 s")
-    monkeypatch.setattr(forked, "CHILD_SECONDS", 600.0)
+    monkeypatch.setattr(child, "CHILD_SECONDS", 600.0)
     assert in_child(lambda: os.kill(os.getpid(), signal.SIGKILL)) == (b"", "signal 9")
     assert in_child(lambda: b"x" * 10**6) == (b"x" * 10**6, "exit code 0")
 
