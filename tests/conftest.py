@@ -6,13 +6,45 @@ another one without this variable, and tests/kernels/test_on_device.py one for a
 """
 
 import os
+import re
 import sys
 
 assert "triton" not in sys.modules, "a pytest plugin imported triton before tests/conftest.py"
 if os.environ.get("EFFLIB_TEST_DEVICE", "cpu") == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
+import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("efflib", deadline=None)  # no test depends on wall time
 settings.load_profile("efflib")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """What a file has of one lab is a group, and what it has of none another.
+
+    So the labs of a file are spread over the processes, and a fixture of a module is made once, or
+    once for a lab.  (xdist 3.8 finds no marks of --dist loadgroup with pytest 9.2.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByLab(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByLab(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Groups with slow tests come first: a long one that starts last is waited for."""
+    if hasattr(config, "workerinput"):
+        slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: group_of(item.nodeid) not in slow)
+
+
+def group_of(nodeid: str) -> str:
+    """The file, and the lab of which the test is."""
+    file, _, test = nodeid.partition("::")
+    lab = re.search(r"\[(lab\d\d_\w+)", test)
+    return f"{file} {lab[1]}" if lab else file
