@@ -1,0 +1,8 @@
+"""0 / 0 where p = q."""
+
+FAILS = ["x"]
+
+
+def residual(p, q):
+    rest = (p - q).clamp(min=0)
+    return rest / rest.sum()

@@ -1,0 +1,7 @@
+"""w for gamma + 1 tokens."""
+
+FAILS = ["x"]
+
+
+def speedup(a, gamma, c, w):
+    return expected_tokens(a, gamma) / (1 + gamma * c + (gamma + 1) * w)

@@ -1,0 +1,8 @@
+"""The rate of the draft's favourite only."""
+
+FAILS = ["x"]
+
+
+def acceptance_rate(p, q):
+    x = int(q.argmax())
+    return min(1.0, float(p[x] / q[x]))

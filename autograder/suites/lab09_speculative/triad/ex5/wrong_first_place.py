@@ -1,0 +1,11 @@
+"""The first place in place of the last."""
+
+FAILS = ["x"]
+
+
+def lookup(text, gamma, longest):
+    for n in range(min(longest, len(text) - 1), 0, -1):
+        for start in range(len(text) - n):
+            if text[start : start + n] == text[-n:]:
+                return text[start + n : start + n + gamma]
+    return []

@@ -1,0 +1,11 @@
+"""What was found comes along."""
+
+FAILS = ["x"]
+
+
+def lookup(text, gamma, longest):
+    for n in range(min(longest, len(text) - 1), 0, -1):
+        for start in range(len(text) - n - 1, -1, -1):
+            if text[start : start + n] == text[-n:]:
+                return text[start : start + n + gamma]
+    return []

@@ -1,0 +1,11 @@
+"""From n = 1 upwards."""
+
+FAILS = ["x"]
+
+
+def lookup(text, gamma, longest):
+    for n in range(1, min(longest, len(text) - 1) + 1):
+        for start in range(len(text) - n - 1, -1, -1):
+            if text[start : start + n] == text[-n:]:
+                return text[start + n : start + n + gamma]
+    return []

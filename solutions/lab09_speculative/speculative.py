@@ -1,0 +1,893 @@
+# %% [markdown]
+# # Lab 9: Speculative decoding
+#
+# ![A piece of Python, token by token. More than half of the tokens stand in boxes; the others are
+# in bold.](../../course/figures/lab09/opening.svg)
+#
+# **The question.** A small model guessed the tokens in the boxes. It is bad at writing: alone it
+# makes nonsense. A large model read the guesses, and ran only once for each token in bold.
+# **How can the text be, token by token and probability by probability, what the large model would
+# have written alone? And how much time is there to win?**
+#
+# At the end you answer it with the numbers of your own code. The answer is graded.
+
+# %% [markdown]
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about 3 hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | sampling from a softmax; what a KV cache is (lab 5) |
+# | Not covered | training a draft (lab 15), batches, GPUs |
+#
+# After this lab you can
+# 1. verify guesses so that nothing is lost, and prove it for a vocabulary of three tokens;
+# 2. write the loop with both caches, and say how many passes it takes;
+# 3. compute the best draft length from three measured numbers, and say when nothing can be won.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
+# names and arguments as they are. Exercise 4 calls your exercise 2. Answer predictions in their
+# field; where no field is shown, by `lab.answer("passes", 50)`.
+#
+# ## Map and notation
+#
+# Section 1, verification: exercises 1 and 2. Section 2, speed: 3. Section 3, the loop: 4. Section
+# 4, other guesses: 5 and 6.
+#
+# | word | in code | meaning |
+# |---|---|---|
+# | target | `p` [V] | the large model; its distribution of the next token |
+# | draft | `q` [V] | the small one, and its distribution |
+# | γ | `gamma` | how many tokens are proposed in a round |
+# | proposals | `proposed` [g] | what the draft drew; g is γ or less |
+# | a | `a` | probability that a proposal is accepted |
+# | c | `c` | what a pass of the draft costs, in passes of the target |
+# | w | `w` | what one more token in a pass of the target costs, in the same unit |
+# | pass | | one call of a model, for however many tokens |
+#
+# Your code draws nothing itself. Two functions are handed to it: `coin(chance)` is True with that
+# probability, and `pick(probabilities)` gives a token, an int, drawn from probabilities [V]. So a
+# test can try *every* way that chance may go, and add up exactly. Functions change no argument.
+
+# %%
+import torch
+from torch import Tensor
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.plots import explorer, speculation, style
+
+lab = Lab("lab09_speculative")
+
+
+def coin(chance) -> bool:
+    """True with probability chance."""
+    return bool(torch.rand(()) < chance)
+
+
+def pick(probabilities: Tensor) -> int:
+    """A token, drawn from probabilities [V]."""
+    return int(torch.multinomial(probabilities, 1))
+
+
+# %% [markdown]
+# ## Baseline
+#
+# The course's target, and its draft. Each writes greedily; a pass of the target reads all of its
+# weights, for one token.
+
+# %% tags=["demo"]
+import time
+
+from efflib.decoding.sampling import generate
+
+target, draft = zoo.load("target"), zoo.load("draft")
+tokenizer = zoo.load_tokenizer()
+found = {}  # the numbers you find, for the takeaways at the end
+prompt = [zoo.BEGIN_ID, *tokenizer.encode(zoo.PROMPTS[1]).ids]
+for name, model in (("target", target), ("draft", draft)):
+    start = time.perf_counter()
+    ids = generate(model, torch.tensor([prompt]), 40)[0].tolist()
+    each = 1e3 * (time.perf_counter() - start) / 40
+    size = sum(p.numel() for p in model.parameters())
+    print(f"--- {name}: {4 * size / 1e6:.1f} MB of weights, 40 passes, {each:.1f} ms each")
+    print(tokenizer.decode(ids[1:]))
+
+# %% tags=["demo"]
+lab.predict(
+    "passes",
+    "The draft proposes four tokens at a time, and the target checks them in one pass. How many "
+    "passes of the target do 40 tokens take, if not a single token may differ?",
+    unit="passes",
+)
+
+# %% [markdown]
+# ## 1. Verification
+#
+# A pass over g + 1 tokens gives g + 1 distributions at once, one behind each token. So the target
+# can look at g guesses in the time of about one pass. Greedily that is simple: it compares each
+# guess with its own choice, and where they first differ it puts its own. Behind a row of right
+# guesses it has one more to give.
+
+# %%
+# three guesses, and what the target says behind the text and behind each guess
+guesses, own = [3, 1, 4], [3, 1, 5, 9]
+right = [a == b for a, b in zip(guesses, own, strict=False)]
+print(f"right: {right}; the round gives {own[:3]}: two guesses and the target's own third token")
+
+# %% [markdown]
+# ### Exercise 1 · Greedy verification
+#
+# **15 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `verify_greedy(proposed, logits) -> tokens`: what one round gives.
+#
+# - Row i of `logits` stands behind `proposed[:i]`, and says what the target would write there: the
+#   largest logit, of equal ones the first.
+# - The round gives all proposals up to the first that differs, and then *one* token of the target's
+#   own. So there are 1 to g + 1 tokens, and if all agree the last one is the **bonus**.
+# - A guess behind a wrong one is worth nothing, even if it agrees with its row. Why?
+#
+# **Shapes** `proposed` int64 [g], perhaps empty; `logits` float [g + 1, V]; `tokens` int64 [1 ..
+# g + 1].
+
+
+# %% solution="ex1"
+def verify_greedy(proposed: Tensor, logits: Tensor) -> Tensor:
+    """The tokens of a greedy round: int64 [1 .. g + 1]. proposed [g], logits [g + 1, V]."""
+    ### BEGIN SOLUTION
+    own = logits.argmax(-1)  # [g + 1]
+    agree = (own[:-1] == proposed).long().cumprod(0)  # 1 up to the first that differs
+    return own[: int(agree.sum()) + 1]
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** Both sides are rows of numbers of nearly the same length. You need the length of their
+# common beginning, and one more of the target's.
+#
+# **By hand.** Proposed 3 1 4, own choices 3 1 5 9: common beginning 2, result 3 1 5. Own choices
+# 2 1 4 7: nothing in common at the beginning, result 2, although the 1 and the 4 agree: the rows
+# behind the wrong 3 are about a text that will never be.
+#
+# **The usual error.** Counting how many agree *anywhere*. Or forgetting the token behind the
+# accepted ones: a round with no right guess would give nothing, and the loop would never end.
+# </details>
+#
+# ### When the target samples
+#
+# At temperature 0 there is one right token. When the target *samples*, the text must be a sample
+# of p. A token that was drawn from q comes too often where q > p, and too rarely elsewhere. So keep
+# the proposal x with probability
+#
+# $$ \min\!\left(1, \frac{p(x)}{q(x)}\right), $$
+#
+# and otherwise draw another token, from some distribution r. Which r makes the sum right?
+
+# %%
+# p and q of four tokens; how often a proposal x is drawn from q and kept
+p, q = torch.tensor([0.5, 0.3, 0.2, 0.0]), torch.tensor([0.2, 0.6, 0.1, 0.1])
+kept = q * (p / q).clamp(max=1)
+print("drawn and kept", kept.tolist())
+print(f"kept in all {kept.sum():.2f}, so a rejection has probability {1 - kept.sum():.2f}")
+
+# %% [markdown]
+# ### Exercise 2 · Rejection sampling, derived
+#
+# **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `residual(p, q) -> r` and `verify(proposed, q, p, coin, pick) -> tokens`.
+#
+# - `residual`: the distribution to draw from after a rejection. Derive it: a token x comes out
+#   either as a proposal that is kept, or after a rejection, and the two together must be p(x).
+#   Where p = q nothing is ever rejected but by rounding: then return p. No NaN, ever.
+# - `verify`: one round. Proposals are judged in their order, by `coin`; the first that is refused
+#   ends the round with one `pick` from the residual of its row. If all are kept, one more is picked
+#   from the last row of p. `proposed[i]` was drawn from `q[i]`, so `q[i, proposed[i]] > 0`.
+# - Compute in the dtype that comes: float32 or float64.
+#
+# **Shapes** `p`, `q`, `r` [V] in `residual`. In `verify`: `proposed` int64 [g], perhaps empty; `q`
+# [g, V]; `p` [g + 1, V]; `tokens` int64 [1 .. g + 1].
+
+
+# %% solution="ex2"
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """What a rejection draws from, [V]; p where that would be nothing."""
+    ### BEGIN SOLUTION
+    rest = (p - q).clamp(min=0)
+    total = rest.sum()
+    return rest / total if total > 0 else p.clone()
+    ### END SOLUTION
+
+
+def verify(proposed: Tensor, q: Tensor, p: Tensor, coin, pick) -> Tensor:
+    """The tokens of a round, distributed as p: int64 [1 .. g + 1].
+
+    proposed [g], drawn from q [g, V]; p [g + 1, V]; coin(chance) -> bool; pick([V]) -> int.
+    """
+    ### BEGIN SOLUTION
+    kept, last = len(proposed), p[-1]
+    for i, token in enumerate(proposed.tolist()):
+        if not coin(min(1.0, float(p[i, token] / q[i, token]))):
+            kept, last = i, residual(p[i], q[i])
+            break
+    return torch.cat([proposed[:kept], torch.tensor([pick(last)])])
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** Write down, for one x, the probability that it is proposed *and* kept. What is missing
+# to p(x)? For which x is nothing missing? What do the missing parts sum to?
+#
+# **By hand.** The cell above. Token 0 is proposed in 0.2 of all cases and always kept; it has to
+# come in 0.5. Token 1 is kept in 0.3 of all cases, which is just what it should have. A
+# rejection happens in 0.4 of all cases. Token 0 lacks 0.3 and token 2 lacks 0.1: so after a
+# rejection token 0 must come three times in four.
+#
+# **The usual errors.** Drawing again from p: token 1, which q likes too much, comes too often. The
+# residual not divided by its sum. Rows mixed up: the residual of row i belongs to the proposal i.
+# </details>
+
+# %% tags=["demo"]
+from efflib.decoding.sampling import GREEDY, Sampling, filtered_probabilities
+
+names = ["low", "high", "mid", "never"]
+
+
+def both(temperature: float):
+    """p of the cell above, and q made flatter or sharper by a temperature."""
+    bent = filtered_probabilities(q.log(), Sampling(temperature))
+    head = f"Draft at temperature {temperature:g}: what is shared is accepted"
+    return speculation.overlap(names, p.tolist(), bent.tolist(), residual(p, bent).tolist(), head)
+
+
+explorer.explorer(both, {"temperature": [1.0, 0.25, 0.5, 2.0, 4.0]})
+style.show(*both(1.0))  # where nothing can move
+
+# %% [markdown]
+# **Then write one sentence:** what happens to the area that both share, and to the residual, when
+# the draft gets very sure of itself?
+#
+# *Your sentence:*
+#
+# ## 2. How much time is there to win?
+#
+# Say each proposal is accepted with probability a, independently of the others. A round with g
+# proposals gives at least one token; two if the first is accepted, three if the second is, too; and
+# so on. It costs g passes of the draft and one of the target, which is a little longer than a plain
+# one, since it checks g more tokens. In units of a plain pass of the target:
+#
+# $$ S \;=\; \frac{\text{tokens of a round}}{1 + g\,(c + w)} $$
+
+# %%
+# a = 0.8, three proposals: how often a round gives at least 1, 2, 3, 4 tokens
+a, least = 0.8, []
+for accepted in range(4):
+    least.append(a**accepted)
+print("at least 1, 2, 3, 4 tokens:", [f"{x:.3f}" for x in least])
+
+# %% tags=["demo"]
+lab.predict(
+    "slower",
+    "The lecture's draft with k = 5 proposals is faster than plain decoding. With k = 50, compared "
+    "with plain decoding, it is",
+    options=["faster still", "as fast as with 5", "about as fast as plain", "slower than plain"],
+)
+
+# %% [markdown]
+# ### Exercise 3 · Expected tokens, speed-up, best draft length
+#
+# **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** four functions that return Python numbers.
+#
+# - `acceptance_rate(p, q) -> float`: the probability that a token drawn from q is accepted, with p
+#   and q [V]. Derive it from the rule of exercise 2. Between 0 and 1, and the same if p and q are
+#   exchanged.
+# - `expected_tokens(a, gamma) -> float`: the mean number of tokens of a round. Right for a = 0 and
+#   a = 1, too.
+# - `speedup(a, gamma, c, w) -> float`: S of the formula above. With gamma = 0 it is 1.
+# - `best_gamma(a, c, w, most) -> int`: the gamma from 0 to `most`, both included, with the largest
+#   speed-up; of equal ones the smallest. 0 says: do not speculate.
+
+
+# %% solution="ex3"
+def acceptance_rate(p: Tensor, q: Tensor) -> float:
+    """The probability that a token drawn from q [V] is accepted, where p [V] is wanted."""
+    ### BEGIN SOLUTION
+    return float(torch.minimum(p, q).sum())
+    ### END SOLUTION
+
+
+def expected_tokens(a: float, gamma: int) -> float:
+    """Mean tokens of a round with gamma proposals, each accepted with probability a."""
+    ### BEGIN SOLUTION
+    return float(sum(a**i for i in range(gamma + 1)))
+    ### END SOLUTION
+
+
+def speedup(a: float, gamma: int, c: float, w: float) -> float:
+    """Tokens per second over those of plain decoding."""
+    ### BEGIN SOLUTION
+    return expected_tokens(a, gamma) / (1 + gamma * (c + w))
+    ### END SOLUTION
+
+
+def best_gamma(a: float, c: float, w: float, most: int) -> int:
+    """The gamma from 0 to most with the largest speed-up; of equal ones the smallest."""
+    ### BEGIN SOLUTION
+    return max(range(most + 1), key=lambda gamma: speedup(a, gamma, c, w))
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** Of a number that is at least 1, 2, 3, ... with known probabilities, the mean is the sum
+# of these probabilities. For the rate: sum over all x the probability that x is drawn *and* kept.
+#
+# **By hand.** a = 0.5, two proposals: 1 + 0.5 + 0.25 = 1.75 tokens. With c = 0.1 and w = 0.05 the
+# round costs 1.3 passes, so S = 1.346. One proposal: 1.5 / 1.15 = 1.304; three: 1.875 / 1.45 =
+# 1.293. The best is two. p = (0.5, 0.3, 0.2, 0), q = (0.2, 0.6, 0.1, 0.1): 0.6 is kept.
+#
+# **The usual errors.** The bonus token forgotten, so that all accepted proposals of g give g and
+# not g + 1. The closed formula (1 - a^(g+1)) / (1 - a), which divides by 0 at a = 1. `range(most)`,
+# which leaves out `most`.
+# </details>
+
+# %% tags=["demo"]
+gammas = [1, 2, 4, 8, 16, 32, 50]
+ideal = {
+    f"a = {a}, c = {c}": [speedup(a, g, c, 0.02) for g in gammas]
+    for a, c in ((0.9, 0.05), (0.8, 0.05), (0.8, 0.2), (0.6, 0.2))
+}
+labels = ("proposals in a round", "times as fast as plain")
+style.show(*speculation.curves(gammas, {}, ideal, labels, "Each has its best length", 1.0))
+said = "slower than plain" if speedup(0.8, 50, 0.05, 0.02) < 1 else "faster still"
+print(f"a = 0.8, c = 0.05: {speedup(0.8, 5, 0.05, 0.02):.2f} at 5, ", end="")
+print(f"{speedup(0.8, 50, 0.05, 0.02):.2f} at 50; best at {best_gamma(0.8, 0.05, 0.02, 64)}")
+lab.reveal("slower", said)
+
+# %% [markdown]
+# ## 3. The loop
+#
+# Both models keep a cache. A round leaves things in them that did not become text, and they must
+# go: **rollback**. Here a model is one function,
+#
+# `read(start, tokens) -> probabilities [len(tokens), V]`
+#
+# It forgets everything from position `start` on, then reads the tokens (a list of at least one),
+# which stand at the positions start, start + 1, ... Row i is the distribution behind token i. It
+# knows nothing but what it has read: if you forget to roll back, its answers are about another
+# text.
+
+# %% tags=["demo"]
+from efflib.models.cache import KVCache
+
+
+def reader(model, sampling=GREEDY):
+    """read(start, tokens) of a model with a cache of its own."""
+    cache = KVCache()
+
+    @torch.no_grad()
+    def read(start: int, tokens: list[int]) -> Tensor:
+        cache.truncate(start)
+        return filtered_probabilities(model(torch.tensor([tokens]), cache=cache)[0], sampling)
+
+    return read
+
+
+# %% [markdown]
+# ### Exercise 4 · The loop
+#
+# **45 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `speculate(target, draft, prompt, new, gamma, coin, pick) -> (tokens, passes)`.
+#
+# - `prompt` is a list of at least one token; `tokens` the list of exactly `new` more, distributed
+#   as the target's own; `passes` how often the target was called. `target` and `draft` are two
+#   functions `read` as above, which have read nothing yet.
+# - A round: `pick` proposals one by one from the draft's last row; *one* call of the target, which
+#   reads what it lacks of the text, and the proposals; then your `verify`.
+# - A round proposes gamma tokens, but never more than can still be used: a round always gives one
+#   token of the target's own. The draft is not called to read its last proposal.
+# - Nothing is read twice: each call begins at the first position at which the model has not read
+#   what now stands there. (Behind a round with everything accepted, the draft lacks *two* tokens.)
+#   The prompt is read in the first calls, along with the rest.
+
+
+# %% solution="ex4"
+def speculate(
+    target, draft, prompt: list[int], new: int, gamma: int, coin, pick
+) -> tuple[list[int], int]:
+    """(the next `new` tokens, calls of the target); target, draft: read(start, tokens) -> rows."""
+    ### BEGIN SOLUTION
+    text, end, passes = list(prompt), len(prompt) + new, 0
+    read_by_target = read_by_draft = 0  # how much of the text each has in its cache
+    while len(text) < end:
+        guess, rows = list(text), []
+        for _ in range(min(gamma, end - len(text) - 1)):
+            rows.append(draft(read_by_draft, guess[read_by_draft:])[-1])
+            read_by_draft = len(guess)
+            guess.append(pick(rows[-1]))
+        proposed = torch.tensor(guess[len(text) :], dtype=torch.int64)
+        p = target(read_by_target, guess[read_by_target:])[-len(rows) - 1 :]
+        passes += 1
+        q = torch.stack(rows) if rows else p[:0]
+        text += verify(proposed, q, p, coin, pick).tolist()
+        read_by_target = len(text) - 1  # the newest token was read by neither
+        read_by_draft = min(read_by_draft, len(text) - 1)
+    return text[len(prompt) :], passes
+    ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** Keep the text, and for each model one number: how many tokens from the beginning of the
+# text it has read and are still right. Every call starts there.
+#
+# **By hand.** Text 5 6, gamma 2. The draft reads 5 6 at 0 and proposes 7; it reads 7 at 2 and
+# proposes 8. The target reads 5 6 7 8 at 0: rows 1, 2 and 3 are p. Say 7 is kept, 8 refused, 9
+# picked. The text is 5 6 7 9. Target and draft both have 5 6 7 right, so the next calls start at 3
+# and read 9. Had 8 been kept and 9 been the bonus, the target would start at 4; the draft never
+# read 8, so it starts at 3 and reads 8 9.
+#
+# **The usual errors.** Rows off by one: with the prompt in the same call, p is the *last* g + 1
+# rows. A rejected proposal that stays in a cache. More tokens than asked for.
+# </details>
+#
+# **Reveal.** Your loop with the two models, and a **control**: a draft of the same shape whose
+# weights are random. It proposes as eagerly and is never right.
+
+# %% tags=["demo"]
+# about 10 s: greedy, three prompts, 40 tokens each
+from efflib.models import Llama
+
+torch.manual_seed(0)
+random_draft = Llama(draft.config).eval()
+prompts = [[zoo.BEGIN_ID, *tokenizer.encode(text).ids] for text in zoo.PROMPTS[1:4]]
+plain = [generate(target, torch.tensor([ids]), 40)[0, len(ids) :].tolist() for ids in prompts]
+lengths, per_pass, same = [1, 2, 4, 8, 16], {"draft": [], "random draft": []}, True
+for name, model in (("draft", draft), ("random draft", random_draft)):
+    for g in lengths:
+        runs = [speculate(reader(target), reader(model), ids, 40, g, coin, pick) for ids in prompts]
+        same = same and [tokens for tokens, _ in runs] == plain
+        per_pass[name].append(120 / sum(passes for _, passes in runs))
+        if (name, g) == ("draft", 4):
+            lab.reveal("passes", runs[0][1])
+print(f"the same tokens as plain decoding, in all {2 * len(lengths)} settings: {same}")
+
+# %% tags=["demo"]
+# how many of the target's own choices the draft would have guessed, and the formula with that rate
+agree = []
+for ids, tokens in zip(prompts, plain, strict=True):
+    rows = reader(draft)(0, ids + tokens[:-1])[len(ids) - 1 :]
+    agree += (rows.argmax(-1) == torch.tensor(tokens)).tolist()
+found["a"] = sum(agree) / len(agree)
+formula = {f"formula at a = {found['a']:.2f}": [expected_tokens(found["a"], g) for g in lengths]}
+found["tokens"], found["random"] = per_pass["draft"][2], per_pass["random draft"][2]
+head = f"{found['tokens']:.1f} tokens a pass at 4 proposals; a random draft: {found['random']:.1f}"
+axes = ("proposals in a round", "tokens per pass of the target")
+style.show(*speculation.curves(lengths, per_pass, formula, axes, head, 1.0))
+words = [tokenizer.decode([t]) for t in plain[0]]
+head = "In boxes: the target's tokens that the draft guesses"
+style.show(*speculation.text_of_two(words, agree[:40], head))
+
+# %% [markdown]
+# The formula takes acceptances as independent. Real ones come in runs: a line of an argument list
+# is easy, the name of the next function is not. With equal rates, runs make long rounds better and
+# short ones no worse.
+#
+# ### On the clock
+#
+# Tokens per pass are no seconds. The three costs are measured here, on your machine; then both ways
+# of decoding take turns, so that a busy machine is busy for both.
+
+# %% tags=["demo"]
+# about 10 s: medians of passes behind 64 tokens
+from statistics import median
+
+
+def pass_time(model, tokens: int) -> float:
+    read, times = reader(model), []
+    read(0, [0] * 64)
+    for _ in range(30):
+        start = time.perf_counter()
+        read(64, [1] * tokens)
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+one = pass_time(target, 1)
+found["c"], found["w"] = pass_time(draft, 1) / one, max(0.0, pass_time(target, 9) / one - 1) / 8
+print(f"a pass of the target {1e3 * one:.2f} ms; c = {found['c']:.2f}, w = {found['w']:.3f}")
+
+# %% tags=["demo"]
+# about 10 s: the reference's loop, which does what yours does, against plain decoding
+from efflib.decoding.speculative import speculative_generate
+
+clock = []
+batch = torch.tensor([prompts[0]])
+for g in lengths:
+    ratios = []
+    for _ in range(3):
+        start = time.perf_counter()
+        generate(target, batch, 40)
+        middle = time.perf_counter()
+        speculative_generate(target, draft, batch, 40, g)
+        ratios.append((middle - start) / (time.perf_counter() - middle))
+    clock.append(median(ratios))
+
+# %% tags=["demo"]
+model_of_speed = [speedup(found["a"], g, found["c"], found["w"]) for g in lengths]
+found["best"] = best_gamma(found["a"], found["c"], found["w"], 64)
+found["clock"], found["limit"] = max(clock), max(model_of_speed)
+head = f"At its best {max(clock):.2f} times as fast; the model says {max(model_of_speed):.2f}"
+lines = {"formula": model_of_speed}
+style.show(*speculation.curves(lengths, {"measured": clock}, lines, labels, head, 1.0))
+need = next((a / 100 for a in range(101) if speedup(a / 100, 5, found["c"], found["w"]) >= 2), None)
+print(f"for twice as fast at 5 proposals with this c and w, a would have to be {need}")
+
+# %% [markdown]
+# The papers report 2 to 3 times, with targets of 7 to 70 billion parameters and drafts of a
+# hundredth of that: c is 0.05 or less there, and w next to nothing, since reading the weights takes
+# all the time of a pass. Here a pass of the draft spends its time between the products, not in
+# them, so c is far above the ratio of the sizes.
+#
+# ### Temperature
+#
+# The rate of exercise 3, at every token of a text that the target samples. The draft is sampled at
+# the same temperature.
+
+# %% tags=["demo"]
+# about 4 s
+found["rates"] = {}
+for temperature in (0.0, 0.5, 1.0, 1.5):
+    sampling = Sampling(temperature)
+    torch.manual_seed(1)
+    ids = generate(target, torch.tensor([prompt]).expand(4, -1), 40, sampling).tolist()
+    rates = []
+    for row in ids:
+        both_rows = (reader(model, sampling)(0, row[:-1]) for model in (target, draft))
+        pairs = list(zip(*both_rows, strict=True))[len(prompt) - 1 :]
+        rates.append(sum(acceptance_rate(p_row, q_row) for p_row, q_row in pairs) / len(pairs))
+    found["rates"][temperature] = sum(rates) / len(rates)
+    print(f"temperature {temperature}: a = {found['rates'][temperature]:.2f}", end="")
+    print(f" ({min(rates):.2f} to {max(rates):.2f} in four texts)")
+
+# %% [markdown]
+# **Then write one sentence:** at temperature 0 the rate of a token is 0 or 1 and nothing between.
+# Why? And what would it be at a very high temperature?
+#
+# *Your sentence:*
+#
+# ## 4. Guesses without a model, and several at once
+#
+# Text repeats itself: names, calls, whole lines. **Prompt lookup** takes the last few tokens, finds
+# where they stood before, and proposes what followed. It has no model and costs next to nothing.
+
+# %% tags=["demo"]
+lab.predict(
+    "lookup",
+    "A lookup in the text so far instead of the draft model, on the target's greedy text. Tokens "
+    "per pass at up to 8 proposals?",
+    unit="tokens",
+)
+
+# %% [markdown]
+# ### Exercise 5 · Drafts from the text itself
+#
+# **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 3 of 5 ●●●○○
+#
+# **Deliver** `lookup(text, gamma, longest) -> tokens` and `certain(proposed, vocab) -> q`.
+#
+# - `lookup`: take the last n tokens of the text, with n = `longest`. Find the *last* place before
+#   where the same n tokens stood, with at least one token behind them. Return what followed, at
+#   most gamma tokens; what follows may run into the last n tokens themselves. If there is no such
+#   place, try n - 1, and so on down to 1. Nothing found: an empty list.
+# - `text` is a list of at least one token and may be shorter than `longest`; gamma may be 0.
+# - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
+#   which q [g, V] makes it right, so that what comes out is still distributed as p.
+#
+# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab].
+
+
+# %% solution="ex5"
+def lookup(text: list[int], gamma: int, longest: int) -> list[int]:
+    """Up to gamma tokens that followed the last n of the text, where they last stood before."""
+    ### BEGIN SOLUTION
+    for n in range(min(longest, len(text) - 1), 0, -1):
+        for start in range(len(text) - n - 1, -1, -1):
+            if text[start : start + n] == text[-n:]:
+                return text[start + n : start + n + gamma]
+    return []
+    ### END SOLUTION
+
+
+def certain(proposed: Tensor, vocab: int) -> Tensor:
+    """What proposals [g] that nobody drew were drawn from: float32 [g, vocab]."""
+    ### BEGIN SOLUTION
+    return torch.nn.functional.one_hot(proposed, vocab).float()
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** `lookup` is two loops, one over n from long to short and one over places from right to
+# left; the first hit counts. For `certain`: what was the probability of the token that was
+# proposed?
+#
+# **By hand.** Text 7 1 2 3 1 2 4 1 2, longest 2, gamma 3. The last two, 1 2, stood before at 1 and
+# at 4. The later counts: behind it stand 4 1 2. Text 6 6: the last token, 6, stood at 0, and behind
+# it stands 6.
+#
+# **The usual errors.** The last n tokens find themselves. Searching from the left. Giving q the
+# target's own row: then everything is accepted, and the text is no sample of p.
+# </details>
+
+# %% tags=["demo"]
+# about 8 s: your lookup as a draft in the reference's loop
+from efflib.decoding.drafts import ModelDraft
+
+
+class Found:
+    """A draft of the reference's loop: exercise 5."""
+
+    def propose(self, ids, gamma):
+        return torch.tensor(lookup(ids[0].tolist(), gamma, 3), dtype=torch.int64), None
+
+    def keep(self, length):
+        pass
+
+
+for name, make in (("lookup", Found), ("draft model", lambda: ModelDraft(draft))):
+    runs = [speculative_generate(target, make(), torch.tensor([ids]), 40, 8) for ids in prompts]
+    found[name] = 120 / sum(run.passes for run in runs)
+    print(f"{name:12s} {found[name]:.2f} tokens a pass of the target")
+lab.reveal("lookup", found["lookup"])
+
+# %% [markdown]
+# ### Trees
+#
+# The first wrong guess ends a round. So guess several tokens for the same place: a **tree**. Its
+# nodes are read in one pass, if every node sees only its own path.
+#
+# Nodes are numbered so that parents come before their children; node 0 is the last token of the
+# text. The mask and the positions make a pass over the tree as good as one over each path. Then the
+# target walks: at a node it has p, and looks at the children in their order. Nobody drew them, so
+# each is certain.
+#
+# ### Exercise 6 · A token tree
+#
+# **40 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 3 of 5 ●●●○○
+#
+# **Deliver** three functions.
+#
+# - `depths(parents) -> list`: how many steps each node is from node 0. Its position is that of node
+#   0 plus its depth.
+# - `tree_mask(parents, past) -> mask`: True where node i sees token j: all `past` tokens before
+#   node 0, its ancestors, itself.
+# - `walk(tokens, parents, p, coin, pick) -> (path, token)`. From node 0: the children of a node are
+#   judged by `coin` in the order of their numbers. The first that is kept becomes the next node. If
+#   none is (or there is none), `token` is picked, and the walk ends. `path` lists the nodes kept,
+#   from node 0 on. The tokens must come out distributed as p, row i behind node i: derive with
+#   which chance each child is kept, and what is left to pick from. Children of one node are all
+#   different.
+#
+# **Shapes** `parents`: list, -1 for node 0; `mask` bool [N, past + N]; `tokens` list of N;
+# `p` [N, V]; `path` list of ints, `token` int.
+
+
+# %% solution="ex6"
+def depths(parents: list[int]) -> list[int]:
+    """Steps from node 0 to each node."""
+    ### BEGIN SOLUTION
+    found = [0]
+    for parent in parents[1:]:
+        found.append(found[parent] + 1)
+    return found
+    ### END SOLUTION
+
+
+def tree_mask(parents: list[int], past: int) -> Tensor:
+    """bool [N, past + N]: a node sees the text before node 0, its ancestors, itself."""
+    ### BEGIN SOLUTION
+    n = len(parents)
+    mask = torch.cat([torch.ones(n, past), torch.eye(n)], dim=1).bool()
+    for node, parent in enumerate(parents[1:], start=1):
+        mask[node] |= mask[parent]
+    return mask
+    ### END SOLUTION
+
+
+def walk(tokens: list[int], parents: list[int], p: Tensor, coin, pick) -> tuple[list[int], int]:
+    """(nodes kept from node 0 on, the token behind the last one); p [N, V], row i behind node i."""
+    ### BEGIN SOLUTION
+    path, left = [0], p[0]
+    for node in range(1, len(tokens)):
+        if parents[node] != path[-1]:
+            continue
+        if coin(float(left[tokens[node]])):
+            path.append(node)
+            left = p[node]
+        else:
+            rest = left.index_fill(0, torch.tensor(tokens[node]), 0)
+            left = rest / rest.sum() if rest.sum() > 0 else left
+    return path, pick(left)
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** One child is a proposal that was certain: exercise 5 gives the chance and the residual.
+# The next child is judged by what is left then, as if that were p.
+#
+# **By hand.** p = (0.5, 0.3, 0.2), children 0 and 1. Child 0 is kept with 0.5. If not, left is
+# (0, 0.6, 0.4), and child 1 is kept with 0.6: in all 0.5 · 0.6 = 0.3, as it should be. Else left is
+# (0, 0, 1). Parents -1 0 0 1: depths 0 1 1 2; node 3 sees the text, 0, 1 and itself.
+#
+# **The usual errors.** Every child judged by p itself: child 1 comes in 0.5 · 0.3 of all cases. A
+# node that sees its siblings. Children of a node that was refused.
+# </details>
+
+# %% tags=["demo"]
+# about 8 s: your walk on trees of the draft; all have about as many nodes
+from efflib.decoding.tree import ModelTree, tree_generate
+
+
+def mine(tree, p_rows, generator):
+    path, token = walk(tree.tokens.tolist(), tree.parents, p_rows, coin, pick)
+    return path, torch.tensor([token])
+
+
+for widths in ((1,) * 10, (2, 2, 1), (3, 2), (10,)):
+    runs = [
+        tree_generate(target, ModelTree(draft, widths), torch.tensor([ids]), 40, verify=mine)
+        for ids in prompts
+    ]
+    found[widths] = 120 / sum(run.passes for run in runs)
+    name = " ".join(map(str, widths))
+    print(f"children at each depth {name:20s} {found[widths]:.2f} tokens a pass, ", end="")
+    print(f"{len(widths)} passes of the draft")
+
+# %% [markdown]
+# **Then write one sentence:** for how many tokens a pass does a tree of the same number of nodes
+# need how many passes of the draft? When does that decide?
+#
+# *Your sentence:*
+#
+# ## 5. Misconceptions
+#
+# **"It computes less."** It computes more: g + 1 tokens for the few that stay, and the draft on
+# top. It is faster because a pass for one token leaves the arithmetic idle. On a server with large
+# batches nothing is idle, and speculation slows it down.
+#
+# **"The draft must write well."** It must agree with the target. A well-written other text is worth
+# nothing.
+#
+# **"Almost lossless."** The rule is exact. What is not exact: rounding (a pass over g + 1 tokens
+# sums in another order, so equal logits may turn over), and rules that are *meant* to be lossy,
+# such as Medusa's typical acceptance, `efflib.decoding.medusa`.
+#
+# ### Open task (not graded)
+#
+# **Fewer passes.** The number to beat is printed below: the reference's adaptive length, which
+# grows by two after a round in which all was accepted and shrinks by one after others. Yours may
+# look at anything but the future. Count passes of the draft at a quarter of one of the target.
+
+
+# %% tags=["demo"]
+from efflib.decoding.drafts import next_gamma
+
+
+def my_gamma(gamma: int, proposed: int, accepted: int) -> int:
+    """Yours. It starts as the reference."""
+    return next_gamma(gamma, proposed, accepted)
+
+
+for name, rule in (("reference", next_gamma), ("yours", my_gamma)):
+    runs = [
+        speculative_generate(target, draft, torch.tensor([ids]), 40, 4, adapt=rule)
+        for ids in prompts
+    ]
+    cost = sum(run.passes + run.proposed / 4 for run in runs) / 120
+    found[name] = cost
+    print(f"{name:10s} {cost:.3f} passes a token (plain: 1)")
+
+# %% [markdown]
+# ## 6. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1, the one of the title.** How can the text be what the target alone would have
+# written, although another model guessed most of it? And how much time is there to win, on your
+# machine and on a large model? *Rubric:* the sum of both ways to a token, with the residual (2);
+# tokens per pass and the clock, your numbers (2); which cost decides, here and there (1).
+
+# %% [markdown] written="w1"
+# A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
+# after a rejection. Rejections have just the probability that is missing, and draw from the missing
+# part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
+# only how often the first way is taken. With 4 proposals my loop made 2.2 tokens a pass, a random
+# draft 1.0. On the clock that was about the speed of plain decoding, since a pass of my draft costs
+# a quarter of one of the target and each checked token a few percent more. On a large model c is
+# 0.05 and checking is nearly free, so the same rate would give about twice the speed.
+
+# %% [markdown]
+# **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
+# after all", and to draw from p otherwise. What comes out, for p = (0.5, 0.3, 0.2) and a draft that
+# always says token 2? And what would you say to "take gamma = 50, then a round gives 51 tokens"?
+# *Rubric:* the distribution that comes out, in numbers (2); that the draft then decides what is
+# written (1); the limit of tokens a round and the cost that goes on growing (2).
+
+# %% [markdown] written="w2"
+# Token 2 is proposed every time and has p = 0.2 > 0.1, so it is always accepted: out comes (0, 0,
+# 1) instead of (0.5, 0.3, 0.2). The draft writes the text, and the target only forbids what it
+# finds very unlikely. With the exact rule token 2 is kept in 0.2 of all cases and otherwise 0 and 1
+# come in the proportion 5 to 3. A round gives 1 + a + a^2 + ... tokens: with a = 0.8 that is never
+# more than 5, however many are proposed, while each proposal costs c + w. At gamma = 50, c = 0.05
+# and w = 0.02 a round costs 4.5 passes for 5 tokens; at gamma = 5 it costs 1.35 for 3.7.
+
+# %% [markdown]
+# ## Stretch (not graded)
+#
+# - **Stop when unsure.** `ModelDraft(draft, sure=0.5)` ends a round behind a token of which the
+#   draft was unsure. Why may it not look at the token that was drawn?
+# - **Heads.** `efflib.decoding.medusa.train_heads` trains heads that propose all tokens at once.
+#   How many tokens a pass do they make?
+# - **Two bars of one height.** Find p and q for which speculation never accepts, though both give
+#   probability to half of the tokens.
+#
+# **Next:** lab 15 distils a draft; lab 18 puts the loop into an engine.
+#
+# **Sources.** Leviathan et al., *Fast Inference from Transformers via Speculative Decoding*, 2023
+# (arXiv:2211.17192). Chen et al., *Accelerating Large Language Model Decoding with Speculative
+# Sampling*, 2023 (arXiv:2302.01318). Miao et al., *SpecInfer*, 2023 (arXiv:2305.09781). Cai et al.,
+# *Medusa*, 2024 (arXiv:2401.10774). Li et al., *EAGLE*, 2024 (arXiv:2401.15077). Saxena, *Prompt
+# Lookup Decoding*, 2023.
+#
+# ## Report and takeaways
+#
+# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+lab.report()
+f = found
+takeaways = [
+    f"The draft guesses {100 * f['a']:.0f} % of the target's greedy choices.",
+    f"Four proposals: {f['tokens']:.2f} tokens a pass; with a random draft {f['random']:.2f}.",
+    f"c = {f['c']:.2f}, w = {f['w']:.3f}: at most {f['limit']:.2f} times as fast, at {f['best']}.",
+    f"On the clock: {f['clock']:.2f}.",
+    f"Rates by temperature: {', '.join(f'{t}: {a:.2f}' for t, a in f['rates'].items())}.",
+    f"Lookup {f['lookup']:.2f}, model {f['draft model']:.2f} tokens a pass.",
+    f"A chain of ten {f[(1,) * 10]:.2f}, a tree of ten {f[(2, 2, 1)]:.2f}, in 3 draft passes.",
+    f"Open task: {f['yours']:.3f} passes a token.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
