@@ -1,6 +1,6 @@
 """One wrong guess loses the whole round."""
 
-FAILS = ["x"]
+FAILS = ["test_greedy_by_hand", "test_all_small_rounds", "test_long_and_strange_rounds"]
 
 
 def verify_greedy(proposed, logits):

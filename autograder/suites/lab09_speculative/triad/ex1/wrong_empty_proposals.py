@@ -1,6 +1,6 @@
 """Without proposals there is nothing."""
 
-FAILS = ["x"]
+FAILS = ["test_greedy_ends", "test_all_small_rounds"]
 
 
 def verify_greedy(proposed, logits):

@@ -1,6 +1,6 @@
 """Of equal logits the last."""
 
-FAILS = ["x"]
+FAILS = ["test_greedy_ends", "test_long_and_strange_rounds"]
 
 
 def verify_greedy(proposed, logits):

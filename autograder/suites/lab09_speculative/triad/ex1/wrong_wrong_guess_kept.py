@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_greedy_by_hand", "test_greedy_ends", "test_all_small_rounds", "test_long_and_strange_rounds"]
 
 
 def verify_greedy(proposed, logits):

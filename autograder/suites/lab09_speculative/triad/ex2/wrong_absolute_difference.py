@@ -1,6 +1,6 @@
 """The absolute difference in place of what is missing."""
 
-FAILS = ["x"]
+FAILS = ["test_residual", "test_a_round_loses_nothing", "test_never_and_always", "test_residuals", "test_rounds_of_all_drafts", "test_rounds_of_the_real_pair"]
 
 
 def residual(p, q):

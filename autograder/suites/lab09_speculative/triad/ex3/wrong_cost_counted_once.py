@@ -1,6 +1,6 @@
 """One pass of the draft for all proposals."""
 
-FAILS = ["x"]
+FAILS = ["test_speed_by_hand", "test_best_lengths"]
 
 
 def speedup(a, gamma, c, w):

@@ -1,6 +1,6 @@
 """Of equal ones the largest."""
 
-FAILS = ["x"]
+FAILS = ["test_speed_by_hand", "test_best_lengths"]
 
 
 def best_gamma(a, c, w, most):

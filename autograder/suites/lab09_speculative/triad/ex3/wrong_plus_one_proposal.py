@@ -1,6 +1,6 @@
 """w for gamma + 1 tokens."""
 
-FAILS = ["x"]
+FAILS = ["test_speed_by_hand", "test_best_lengths"]
 
 
 def speedup(a, gamma, c, w):

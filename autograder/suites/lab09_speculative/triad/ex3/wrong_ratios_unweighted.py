@@ -1,6 +1,6 @@
 """The mean of min(1, p / q), not weighted by q."""
 
-FAILS = ["x"]
+FAILS = ["test_rate", "test_rates"]
 
 
 def acceptance_rate(p, q):

@@ -1,6 +1,6 @@
 """The target's own pass is left out."""
 
-FAILS = ["x"]
+FAILS = ["test_speed_by_hand", "test_best_lengths"]
 
 
 def speedup(a, gamma, c, w):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_rate", "test_rates"]
 
 
 def acceptance_rate(p, q):

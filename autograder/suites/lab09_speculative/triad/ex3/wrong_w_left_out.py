@@ -1,6 +1,6 @@
 """What checking costs is left out."""
 
-FAILS = ["x"]
+FAILS = ["test_speed_by_hand", "test_best_lengths"]
 
 
 def speedup(a, gamma, c, w):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_passes_of_sure_models", "test_calls_are_counted"]
 
 
 def speculate(target, draft, prompt, new, gamma, coin, pick):

@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_the_loop_loses_nothing", "test_all_that_may_be_written", "test_calls_are_counted"]
 
 
 def speculate(target, draft, prompt, new, gamma, coin, pick):

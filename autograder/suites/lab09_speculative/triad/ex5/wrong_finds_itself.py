@@ -1,6 +1,6 @@
 """The tail finds itself, and nothing follows."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

@@ -1,6 +1,6 @@
 """The first place in place of the last."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

@@ -1,6 +1,6 @@
 """What follows must not run into the tail."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

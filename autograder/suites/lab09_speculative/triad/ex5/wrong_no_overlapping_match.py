@@ -1,6 +1,6 @@
 """The match itself must not touch the tail."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

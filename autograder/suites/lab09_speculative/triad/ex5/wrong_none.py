@@ -1,6 +1,6 @@
 """None where nothing is found."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

@@ -1,6 +1,6 @@
 """Shorter ones are not tried."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

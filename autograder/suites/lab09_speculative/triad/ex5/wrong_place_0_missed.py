@@ -1,6 +1,6 @@
 """The beginning of the text is not looked at."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

@@ -1,6 +1,6 @@
 """From n = 1 upwards."""
 
-FAILS = ["x"]
+FAILS = ["test_lookup_by_hand", "test_lookups"]
 
 
 def lookup(text, gamma, longest):

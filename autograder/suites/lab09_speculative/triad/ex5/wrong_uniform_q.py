@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_certain_proposals", "test_rounds_of_certain_proposals"]
 
 
 def certain(proposed, vocab):

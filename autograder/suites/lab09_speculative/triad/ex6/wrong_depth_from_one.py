@@ -1,6 +1,6 @@
 """Node 0 has depth 1."""
 
-FAILS = ["x"]
+FAILS = ["test_mask_by_hand", "test_masks_of_random_trees"]
 
 
 def depths(parents):

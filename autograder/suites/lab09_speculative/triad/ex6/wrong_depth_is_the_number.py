@@ -1,6 +1,6 @@
 """Nodes numbered through, as in a chain."""
 
-FAILS = ["x"]
+FAILS = ["test_mask_by_hand", "test_masks_of_random_trees"]
 
 
 def depths(parents):

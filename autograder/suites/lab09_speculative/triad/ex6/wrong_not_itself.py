@@ -4,7 +4,7 @@ import torch
 
 mask_of = tree_mask
 
-FAILS = ["x"]
+FAILS = ["test_mask_by_hand", "test_masks_of_random_trees"]
 
 
 def tree_mask(parents, past):

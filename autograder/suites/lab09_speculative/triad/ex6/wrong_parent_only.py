@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_mask_by_hand", "test_masks_of_random_trees"]
 
 
 def tree_mask(parents, past):

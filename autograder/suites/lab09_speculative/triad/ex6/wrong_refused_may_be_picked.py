@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["x"]
+FAILS = ["test_a_walk_loses_nothing", "test_walks_on_random_trees"]
 
 
 def walk(tokens, parents, p, coin, pick):
