@@ -1,6 +1,11 @@
 """Only what was accepted."""
 
-FAILS = ["test_greedy_by_hand", "test_greedy_ends", "test_all_small_rounds", "test_long_and_strange_rounds"]
+FAILS = [
+    "test_greedy_by_hand",
+    "test_greedy_ends",
+    "test_all_small_rounds",
+    "test_long_and_strange_rounds",
+]
 
 
 def verify_greedy(proposed, logits):

@@ -1,6 +1,11 @@
 """Row i is taken to judge proposal i - 1."""
 
-FAILS = ["test_greedy_by_hand", "test_greedy_ends", "test_all_small_rounds", "test_long_and_strange_rounds"]
+FAILS = [
+    "test_greedy_by_hand",
+    "test_greedy_ends",
+    "test_all_small_rounds",
+    "test_long_and_strange_rounds",
+]
 
 
 def verify_greedy(proposed, logits):

@@ -2,7 +2,12 @@
 
 import torch
 
-FAILS = ["test_greedy_by_hand", "test_greedy_ends", "test_all_small_rounds", "test_long_and_strange_rounds"]
+FAILS = [
+    "test_greedy_by_hand",
+    "test_greedy_ends",
+    "test_all_small_rounds",
+    "test_long_and_strange_rounds",
+]
 
 
 def verify_greedy(proposed, logits):

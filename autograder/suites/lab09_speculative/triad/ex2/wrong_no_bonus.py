@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_residual"]
+FAILS = ["test_never_and_always"]
 
 
 def residual(p, q):

@@ -2,7 +2,13 @@
 
 import torch
 
-FAILS = ["test_passes_of_sure_models", "test_the_loop_loses_nothing", "test_nothing_is_read_twice", "test_all_that_may_be_written", "test_calls_are_counted"]
+FAILS = [
+    "test_passes_of_sure_models",
+    "test_the_loop_loses_nothing",
+    "test_nothing_is_read_twice",
+    "test_all_that_may_be_written",
+    "test_calls_are_counted",
+]
 
 
 def speculate(target, draft, prompt, new, gamma, coin, pick):

@@ -2,7 +2,12 @@
 
 import torch
 
-FAILS = ["test_a_walk_loses_nothing", "test_sure_walks", "test_walks_on_random_trees", "test_the_coins_of_a_walk"]
+FAILS = [
+    "test_a_walk_loses_nothing",
+    "test_sure_walks",
+    "test_walks_on_random_trees",
+    "test_the_coins_of_a_walk",
+]
 
 
 def walk(tokens, parents, p, coin, pick):
