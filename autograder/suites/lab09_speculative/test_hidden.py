@@ -194,6 +194,7 @@ def test_rounds_of_all_drafts(student, rng):
         for q in (good, table(rng, vocab, g), sure, p):
             emitted = emitted_by(student, p, q, vocab, g)
             expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round")
+        assert all(len(tokens) == g + 1 for _, tokens in emitted), "q = p: all are kept, and one"
 
 
 def drive_rounds(student, proposed, q, p, uniform):

@@ -1,6 +1,6 @@
 """float64 comes back as float32."""
 
-FAILS = ["test_residual", "test_residuals"]
+FAILS = ["test_residual", "test_residuals", "test_rounds_of_all_drafts"]
 
 
 def residual(p, q):

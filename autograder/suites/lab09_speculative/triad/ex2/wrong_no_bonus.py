@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_never_and_always"]
+FAILS = ["test_never_and_always", "test_rounds_of_all_drafts"]
 
 
 def residual(p, q):

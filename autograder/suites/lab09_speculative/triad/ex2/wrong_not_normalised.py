@@ -1,6 +1,11 @@
 """The residual is not divided by its sum."""
 
-FAILS = ["test_residual", "test_residuals"]
+FAILS = [
+    "test_residual",
+    "test_a_round_loses_nothing",
+    "test_residuals",
+    "test_rounds_of_all_drafts",
+]
 
 
 def residual(p, q):

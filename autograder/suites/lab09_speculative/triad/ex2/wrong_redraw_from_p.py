@@ -2,7 +2,7 @@
 
 import torch
 
-FAILS = ["test_a_round_loses_nothing", "test_rounds_of_all_drafts"]
+FAILS = ["test_a_round_loses_nothing", "test_rounds_of_all_drafts", "test_rounds_of_the_real_pair"]
 
 
 def residual(p, q):

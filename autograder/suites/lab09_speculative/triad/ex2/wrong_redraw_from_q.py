@@ -2,7 +2,12 @@
 
 import torch
 
-FAILS = ["test_a_round_loses_nothing", "test_rounds_of_all_drafts"]
+FAILS = [
+    "test_a_round_loses_nothing",
+    "test_never_and_always",
+    "test_rounds_of_all_drafts",
+    "test_rounds_of_the_real_pair",
+]
 
 
 def residual(p, q):

@@ -1,6 +1,13 @@
 """What is missing goes through a softmax."""
 
-FAILS = ["test_residual", "test_residuals"]
+FAILS = [
+    "test_residual",
+    "test_a_round_loses_nothing",
+    "test_never_and_always",
+    "test_residuals",
+    "test_rounds_of_all_drafts",
+    "test_rounds_of_the_real_pair",
+]
 
 
 def residual(p, q):
