@@ -205,12 +205,13 @@ def test_a_round_loses_nothing(student, rng):
     "ex2",
     points=1,
     invariant="what the target never says is never kept; equal distributions keep everything",
-    cause="p / q the wrong way round, or a strict comparison that loses proposals",
+    cause="p / q the wrong way round, a residual of another row, or a strict comparison that loses "
+    "proposals",
 )
 def test_never_and_always(student, rng):
-    p, q = torch.tensor([[0.0, 1.0], [0.5, 0.5]]), torch.tensor([[1.0, 0.0]])
+    p, q = torch.tensor([[0.0, 1.0, 0.0], [0.2, 0.3, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
     for _, tokens in ways(lambda coin, pick: round_of(student, [0], q, p, coin, pick)):
-        assert tokens == [1], f"the target never says 0; the round gave {tokens}"
+        assert tokens == [1], f"the target never says 0, always 1; the round gave {tokens}"
     p = distributions(rng, 3, 4)
     for _, tokens in ways(lambda coin, pick: round_of(student, [0, 0], p[:2], p, coin, pick)):
         assert tokens[:2] == [0, 0] and len(tokens) == 3, f"p = q: the round gave {tokens}"

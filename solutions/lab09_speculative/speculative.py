@@ -494,9 +494,10 @@ head = "In boxes: the target's tokens that the draft guesses"
 style.show(*speculation.text_of_two(words, agree[:40], head))
 
 # %% [markdown]
-# The formula takes acceptances as independent. Real ones come in runs: a line of an argument list
-# is easy, the name of the next function is not. With equal rates, runs make long rounds better and
-# short ones no worse.
+# The formula takes acceptances as independent. Real ones often come in runs: a line of an argument
+# list is easy, the name of the next function is not. Runs cost something: an easy stretch takes few
+# passes anyway, a hard one takes a pass for each token. So with equal rates the points tend to lie
+# below the line; least in very long rounds, where every pass but the last stands for one refusal.
 #
 # ### On the clock
 #
@@ -505,20 +506,21 @@ style.show(*speculation.text_of_two(words, agree[:40], head))
 
 
 # %% tags=["demo"]
-# about 3 s: the least of many passes behind 64 tokens, since a busy machine only adds
-def pass_time(model, tokens: int) -> float:
-    read, times = reader(model), []
+# about 3 s: passes behind 64 tokens, in turns; the least of each, since a busy machine only adds
+readers = ((reader(target), 1), (reader(target), 9), (reader(draft), 1))
+times = ([], [], [])
+for read, _ in readers:
     read(0, [0] * 64)
-    for _ in range(60):
+for _ in range(60):
+    for (read, tokens), row in zip(readers, times, strict=True):
         start = time.perf_counter()
         read(64, [1] * tokens)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-one = pass_time(target, 1)
-found["c"], found["w"] = pass_time(draft, 1) / one, max(0.0, pass_time(target, 9) / one - 1) / 8
+        row.append(time.perf_counter() - start)
+one, nine, small = map(min, times)
+found["c"], found["w"] = small / one, max(0.0, nine / one - 1) / 8
+share = sum(p.numel() for p in draft.parameters()) / sum(p.numel() for p in target.parameters())
 print(f"a pass of the target {1e3 * one:.2f} ms; c = {found['c']:.2f}, w = {found['w']:.3f}")
+print(f"the draft has {share:.2f} of the target's weights")
 
 # %% tags=["demo"]
 # about 8 s: the reference's loop, which does what yours does, and plain decoding, in turns
@@ -549,8 +551,8 @@ print(f"for twice as fast at 5 proposals with this c and w, a would have to be {
 # %% [markdown]
 # The papers report 2 to 3 times, with targets of 7 to 70 billion parameters and drafts of a
 # hundredth of that: c is 0.05 or less there, and w next to nothing, since reading the weights takes
-# all the time of a pass. Here a pass of the draft spends its time between the products, not in
-# them, so c is far above the ratio of the sizes.
+# all the time of a pass. Here the draft is no hundredth of the target, and to make it narrower
+# would help little: a pass of so small a model spends much of its time between the products.
 #
 # ### Temperature
 #
@@ -835,10 +837,11 @@ for name, rule in (("reference", next_gamma), ("yours", my_gamma)):
 # A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
-# only how often the first way is taken. With 4 proposals my loop made 2.2 tokens a pass, a random
-# draft 1.0. On the clock that was about the speed of plain decoding, since a pass of my draft costs
-# a quarter of one of the target and each checked token a few percent more. On a large model c is
-# 0.05 and checking is nearly free, so the same rate would give about twice the speed.
+# only how often the first way is taken. With 4 proposals my loop made about two tokens a pass, a
+# random draft one. On the clock less was left of that: a pass of my draft costs about a quarter of
+# one of the target, four of them as much as the pass that they save, and each checked token costs
+# a little, too. On a large model c is 0.05 and checking is nearly free, so that with the same rate
+# almost all of the tokens a pass would be won: about twice the speed.
 
 # %% [markdown]
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
