@@ -5,12 +5,12 @@
 
 Tokens and passes are counted and depend on the seeds alone; means over SEEDS slices of held-out
 code, with the range.  c and w are seconds that the processor spent on passes in this process, by
-its own clock, medians of many: another machine gives others.  About a minute.
+its own clock, in turns, the least of many: another machine gives others.  About a minute.
 """
 
 import time
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 
 import torch
 
@@ -68,16 +68,19 @@ def rate_at(target: Llama, draft: Llama, temperature: float, seed: int) -> float
     return torch.minimum(p, q).sum(-1).mean().item()
 
 
-def pass_cost(model: Llama, tokens: int) -> float:
-    """Median seconds of the processor for a pass over so many tokens, behind PROMPT of them."""
-    cache, times, ids = KVCache(), [], torch.ones(1, PROMPT, dtype=torch.int64)
-    model(ids, cache=cache)
+def pass_costs(*cases: tuple[Llama, int]) -> list[float]:
+    """Least seconds of the processor for a pass of a model over so many tokens behind PROMPT."""
+    ids, caches = torch.ones(1, PROMPT, dtype=torch.int64), [KVCache() for _ in cases]
+    times: list[list[float]] = [[] for _ in cases]
+    for (model, _), cache in zip(cases, caches, strict=True):
+        model(ids, cache=cache)
     for _ in range(150):
-        start = time.thread_time()
-        model(ids[:, :tokens], cache=cache)
-        times.append(time.thread_time() - start)
-        cache.truncate(PROMPT)
-    return median(times)
+        for (model, tokens), cache, row in zip(cases, caches, times, strict=True):
+            start = time.thread_time()
+            model(ids[:, :tokens], cache=cache)
+            row.append(time.thread_time() - start)
+            cache.truncate(PROMPT)
+    return [min(row) for row in times]
 
 
 def rounds_table(target: Llama, draft: Llama) -> tuple[float, dict[str, list[float]]]:
@@ -106,7 +109,7 @@ def rounds_table(target: Llama, draft: Llama) -> tuple[float, dict[str, list[flo
 
 def speed_table(rate: float, target: Llama, draft: Llama) -> None:
     """What the model of speed makes of the costs here, and of others; with its figure."""
-    one, nine, small = pass_cost(target, 1), pass_cost(target, 9), pass_cost(draft, 1)
+    one, nine, small = pass_costs((target, 1), (target, 9), (draft, 1))
     cost, wider = small / one, max(0.0, (nine / one - 1) / 8)
     lines = ["| c | w | best γ | times plain at this acceptance | acceptance that 2 × needs |"]
     lines.append("|---|---|---|---|---|")

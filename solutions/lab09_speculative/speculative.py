@@ -501,21 +501,21 @@ style.show(*speculation.text_of_two(words, agree[:40], head))
 #
 # ### On the clock
 #
-# Tokens per pass are no seconds. The three costs are measured here, on your machine; then both ways
-# of decoding take turns, so that a busy machine is busy for both.
+# Tokens per pass are no seconds. The costs are measured here, on your machine, each as the least of
+# sixty passes; then both ways of decoding take turns, so that a busy machine is busy for both.
 
 
 # %% tags=["demo"]
-# about 3 s: passes behind 64 tokens, in turns; the least of each, since a busy machine only adds
+# about 2 s: passes behind 64 tokens, by this thread's own clock, which stands while others run
 readers = ((reader(target), 1), (reader(target), 9), (reader(draft), 1))
 times = ([], [], [])
 for read, _ in readers:
     read(0, [0] * 64)
 for _ in range(60):
     for (read, tokens), row in zip(readers, times, strict=True):
-        start = time.perf_counter()
+        start = time.thread_time()
         read(64, [1] * tokens)
-        row.append(time.perf_counter() - start)
+        row.append(time.thread_time() - start)
 one, nine, small = map(min, times)
 found["c"], found["w"] = small / one, max(0.0, nine / one - 1) / 8
 share = sum(p.numel() for p in draft.parameters()) / sum(p.numel() for p in target.parameters())
@@ -837,11 +837,11 @@ for name, rule in (("reference", next_gamma), ("yours", my_gamma)):
 # A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
-# only how often the first way is taken. With 4 proposals my loop made about two tokens a pass, a
+# only how often the first way is taken. With 4 proposals my loop made more than two tokens a pass, a
 # random draft one. On the clock less was left of that: a pass of my draft costs about a quarter of
-# one of the target, four of them as much as the pass that they save, and each checked token costs
-# a little, too. On a large model c is 0.05 and checking is nearly free, so that with the same rate
-# almost all of the tokens a pass would be won: about twice the speed.
+# one of the target, so a round of four costs two passes, and each checked token costs a little,
+# too. On a large model c is 0.05 and checking is nearly free: there almost all of the tokens a pass
+# would be won, two to three times the speed.
 
 # %% [markdown]
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
