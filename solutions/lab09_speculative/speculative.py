@@ -837,11 +837,11 @@ for name, rule in (("reference", next_gamma), ("yours", my_gamma)):
 # A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
-# only how often the first way is taken. With 4 proposals my loop made more than two tokens a pass, a
-# random draft one. On the clock less was left of that: a pass of my draft costs about a quarter of
-# one of the target, so a round of four costs two passes, and each checked token costs a little,
-# too. On a large model c is 0.05 and checking is nearly free: there almost all of the tokens a pass
-# would be won, two to three times the speed.
+# only how often the first way is taken. With 4 proposals my loop made more than two tokens a pass,
+# a random draft one. On the clock less was left of that: a pass of my draft costs about a third of
+# one of the target, so a round of four costs more than two passes, and each checked token costs a
+# little, too. On a large model c is 0.05 and checking is nearly free: there almost all of the
+# tokens a pass would be won, two to three times the speed.
 
 # %% [markdown]
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
