@@ -543,15 +543,16 @@ def test_masks_of_random_trees(student, rng):
     "picked",
 )
 def test_walks_on_random_trees(student, rng):
-    for nodes, vocab in ((5, 3), (6, 2), (4, 4), (7, 3)):
-        tokens, parents = random_tree(rng, nodes, vocab)
-        p, texts = {}, [()]
-        for node in range(1, nodes):
+    trees = [([0, 0, 1, 2, 0, 1, 2], [-1, 0, 0, 0, 1, 1, 1], 3)]  # siblings, whatever is drawn
+    trees += [(*random_tree(rng, n, vocab), vocab) for n, vocab in ((5, 3), (6, 2), (4, 4), (7, 3))]
+    for tokens, parents, vocab in trees:
+        texts = [()]
+        for node in range(1, len(tokens)):
             texts.append((*texts[parents[node]], tokens[node]))
         depth = max(map(len, texts)) + 1
         if vocab**depth > 300:
             continue
-        p = table(rng, vocab, depth)
+        p = {text: 0.9 * row + 0.1 / vocab for text, row in table(rng, vocab, depth).items()}
         rows = torch.stack([p[text] for text in texts])
 
         def run(coin, pick, tokens=tokens, parents=parents, rows=rows):
