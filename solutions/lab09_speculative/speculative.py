@@ -546,7 +546,8 @@ head = f"At its best {max(clock):.2f} times as fast; the model says {max(model_o
 lines = {"formula": model_of_speed}
 style.show(*speculation.curves(lengths, {"measured": clock}, lines, labels, head, 1.0))
 need = next((a / 100 for a in range(101) if speedup(a / 100, 5, found["c"], found["w"]) >= 2), None)
-print(f"for twice as fast at 5 proposals with this c and w, a would have to be {need}")
+needed = "no a is enough" if need is None else f"a would have to be {need}"
+print(f"for twice as fast at 5 proposals with this c and w, {needed}")
 
 # %% [markdown]
 # The papers report 2 to 3 times, with targets of 7 to 70 billion parameters and drafts of a
