@@ -2,12 +2,7 @@
 
 import torch
 
-FAILS = [
-    "test_a_round_loses_nothing",
-    "test_never_and_always",
-    "test_rounds_of_all_drafts",
-    "test_rounds_of_the_real_pair",
-]
+FAILS = ["test_a_round_loses_nothing", "test_never_and_always", "test_rounds_of_all_drafts"]
 
 
 def residual(p, q):
