@@ -106,6 +106,7 @@ figures: setup
 	$(BIN)/python benchmarks/lab03_tables.py
 	$(BIN)/python benchmarks/lab05_tables.py
 	$(BIN)/python benchmarks/lab06_tables.py
+	$(BIN)/python benchmarks/lab07_tables.py
 	$(BIN)/python benchmarks/lab09_tables.py
 	$(BIN)/python benchmarks/meter_page.py
 	$(BIN)/python benchmarks/w4a16_idioms.py

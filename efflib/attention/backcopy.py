@@ -105,9 +105,18 @@ def one_head_model(vocab: int = 64, width: int = 32, seed: int = 0) -> Llama:
 
 
 def train(
-    model: Llama, task: Task, steps: int, batch: int = 32, length: int = 24, seed: int = 0
+    model: Llama,
+    task: Task,
+    steps: int,
+    batch: int = 32,
+    length: int = 24,
+    seed: int = 0,
+    begin: bool = True,
 ) -> Iterator[tuple[int, float]]:
-    """Train `model` in place on fresh samples; yield (step, loss) after every step."""
+    """Train `model` in place on fresh samples; yield (step, loss) after every step.
+
+    begin=False: samples without their first token, `BEGIN`.
+    """
     expect_whole(steps=steps)
     generator = torch.Generator().manual_seed(seed)
     named = list(model.named_parameters())
@@ -120,7 +129,7 @@ def train(
         torch.optim.Adam(others, VECTOR_LR),
     ]
     for step in range(1, steps + 1):
-        ids = sample(task, batch, length, generator)
+        ids = sample(task, batch, length, generator)[:, 0 if begin else 1 :]
         loss = F.cross_entropy(model(ids[:, :-1]).transpose(1, 2), ids[:, 1:])
         model.zero_grad()
         loss.backward()

@@ -126,16 +126,19 @@ def stream(
 
 
 def opening(curve: Sequence[float], at: int, title: str) -> Drawn:
-    """Perplexity along a text, with a question mark where it leaps: what happened there?"""
+    """Perplexity along a text over that of a full cache, with a question mark where it rises."""
     fig, (ax,) = figure(width=8.0, height=2.6)
     ax.plot(range(1, len(curve) + 1), curve, color=BLUE)
     ax.axvline(at, color=GREY, linestyle="--")
+    ax.axhline(1, color=GREY, linewidth=0.6)
     top = max(curve)
-    ax.text(at, top, " ?", fontsize=18, va="top", ha="left")
-    ax.set(xlabel="tokens read", ylabel="perplexity", ylim=(0, 1.05 * top))
+    beside = {"xytext": (-6, 0), "textcoords": "offset points", "va": "top", "ha": "right"}
+    ax.annotate("?", (at, top), fontsize=18, **beside)
+    ax.set(xlabel="tokens read", ylabel="perplexity,\ntimes that of a full cache")
+    ax.set_ylim(0, 1.05 * top)
     style.title(fig, title)
     before, after = mean(curve[: at - 1]), mean(curve[at - 1 :])
     return fig, (
-        f"{title}: perplexity along a text, on average {before:.0f} before token {at} and "
-        f"{after:.0f} from there on; the place is marked with a question mark"
+        f"{title}: perplexity over that of a full cache along a text, on average {before:.1f} "
+        f"before token {at} and {after:.1f} from there on; the place has a question mark"
     )

@@ -68,6 +68,16 @@ def test_a_short_training_learns():
     assert sum(losses[-5:]) < 0.85 * sum(losses[:5])  # seen: 0.61, 0.73, 0.68
 
 
+def test_training_without_the_begin_token_never_shows_it():
+    for begin in (True, False):
+        model, task = one_head_model(), make_task()
+        before = model.model.embed_tokens.weight.detach().clone()
+        for _ in train(model, task, 2, begin=begin):
+            pass
+        moved = (model.model.embed_tokens.weight != before).any(1)
+        assert moved[1:].any() and bool(moved[BEGIN]) == begin
+
+
 def test_what_does_not_fit_is_named():
     task, generator = make_task(), torch.Generator()
     with pytest.raises(ValueError, match="length=-1 must be"):

@@ -55,6 +55,6 @@ def test_a_stream_has_memory_on_the_left_and_perplexity_on_the_right():
 
 def test_the_opening_asks_at_its_place():
     figure, alt = attention.opening([1.0, 1.0, 4.0, 6.0], 3, "what happened?")
-    assert [text.get_text() for text in figure.axes[0].texts] == [" ?"]
-    assert "on average 1 before token 3 and 5 from there on" in alt
+    assert [text.get_text() for text in figure.axes[0].texts] == ["?"]
+    assert "on average 1.0 before token 3 and 5.0 from there on" in alt
     assert figure.axes[0].get_lines()[1].get_xdata()[0] == pytest.approx(3)

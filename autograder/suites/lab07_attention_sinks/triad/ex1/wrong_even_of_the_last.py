@@ -1,0 +1,7 @@
+"""What the last query gives."""
+
+FAILS = ["test_even_share", "test_even_shares_of_long_texts"]
+
+
+def even_share(queries, first):
+    return 1 / queries

@@ -1,0 +1,9 @@
+"""A tensor comes back."""
+
+import torch
+
+FAILS = ["test_even_share", "test_even_shares_of_long_texts"]
+
+
+def even_share(queries, first):
+    return torch.tensor(sum(1 / (t + 1) for t in range(first, queries)) / (queries - first))

@@ -1,0 +1,34 @@
+"""One layer is weighed."""
+
+import torch
+
+FAILS = [
+    "test_the_last_tokens_are_kept",
+    "test_length_and_bytes",
+    "test_long_streams_through_a_window",
+    "test_bytes_of_any_dtype",
+]
+
+
+class WindowCache:
+    def __init__(self, size):
+        self.size, self.seen, self.layers = size, 0, {}
+
+    def append(self, layer, k, v):
+        if k.shape[2] > self.size:
+            raise ValueError("too many tokens")
+        if layer == 0:
+            self.seen += k.shape[2]
+        if layer in self.layers:
+            k, v = (torch.cat(pair, dim=2) for pair in zip(self.layers[layer], (k, v), strict=True))
+        self.layers[layer] = k[:, :, -self.size :], v[:, :, -self.size :]
+        return self.layers[layer]
+
+    @property
+    def length(self):
+        return self.seen
+
+    def bytes(self):
+        return sum(
+            x.numel() * x.element_size() for pair in [*self.layers.values()][:1] for x in pair
+        )

@@ -1,0 +1,15 @@
+"""The passes before the window is full are forgotten."""
+
+FAILS = ["test_costs_by_hand", "test_costs_against_sums", "test_exact_for_any_number"]
+
+
+def cost(way, tokens, size):
+    if way == "dense":
+        return tokens, tokens * (tokens + 1) // 2
+    n = min(tokens, size)
+    seen = n * (n + 1) // 2 + (tokens - n) * n
+    if way == "window":
+        return tokens, seen
+    if way == "recompute":
+        return seen, (tokens - n) * n * (n + 1) // 2
+    raise ValueError(way)

@@ -1,0 +1,15 @@
+"""A pass over n tokens has n n products."""
+
+FAILS = ["test_costs_by_hand", "test_costs_against_sums", "test_exact_for_any_number"]
+
+
+def cost(way, tokens, size):
+    if way == "dense":
+        return tokens, tokens * (tokens + 1) // 2
+    n = min(tokens, size)
+    seen = n * (n + 1) // 2 + (tokens - n) * n
+    if way == "window":
+        return tokens, seen
+    if way == "recompute":
+        return seen, n * (n + 1) * (2 * n + 1) // 6 + (tokens - n) * n * n
+    raise ValueError(way)

@@ -1,0 +1,15 @@
+"""Texts shorter than the window are taken for longer ones."""
+
+FAILS = ["test_costs_by_hand", "test_costs_against_sums"]
+
+
+def cost(way, tokens, size):
+    if way == "dense":
+        return tokens, tokens * (tokens + 1) // 2
+    n = size
+    seen = n * (n + 1) // 2 + (tokens - n) * n
+    if way == "window":
+        return tokens, seen
+    if way == "recompute":
+        return seen, n * (n + 1) * (n + 2) // 6 + (tokens - n) * n * (n + 1) // 2
+    raise ValueError(way)

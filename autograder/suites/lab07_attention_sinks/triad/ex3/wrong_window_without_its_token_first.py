@@ -1,0 +1,14 @@
+"""The begin of the text is put in front of every window."""
+
+import torch
+
+FAILS = ["test_windows_are_read_anew", "test_windows_of_every_size"]
+
+
+def recomputed(forward, ids, size):
+    rows = []
+    for t in range(len(ids)):
+        window = ids[max(0, t + 1 - size) : t + 1]
+        window = torch.cat([ids[:1], window[1:]])
+        rows.append(forward(window[None])[0, -1])
+    return torch.stack(rows)

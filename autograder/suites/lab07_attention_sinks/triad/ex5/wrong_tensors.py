@@ -1,0 +1,18 @@
+"""Tensors come back."""
+
+import math
+
+FAILS = [
+    "test_ratio_by_hand",
+    "test_what_cannot_be_compared",
+    "test_ratios_against_float64",
+    "test_small_cases_of_compare",
+]
+
+
+def compare(a, b):
+    if a.ndim != 2 or a.shape != b.shape or len(a) < 2:
+        raise ValueError("shapes")
+    per_text = (a.double() - b.double()).mean(1)
+    middle, error = per_text.mean(), per_text.std() / math.sqrt(len(a))
+    return tuple((middle + k * error).exp() for k in (0, -2, 2))

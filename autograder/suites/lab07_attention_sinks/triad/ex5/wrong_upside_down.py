@@ -1,0 +1,13 @@
+"""b over a."""
+
+import math
+
+FAILS = ["test_ratio_by_hand", "test_ratios_against_float64", "test_small_cases_of_compare"]
+
+
+def compare(a, b):
+    if a.ndim != 2 or a.shape != b.shape or len(a) < 2:
+        raise ValueError("shapes")
+    per_text = (b.double() - a.double()).mean(1)
+    middle, error = per_text.mean(), per_text.std() / math.sqrt(len(a))
+    return tuple(float((middle + k * error).exp()) for k in (0, -2, 2))

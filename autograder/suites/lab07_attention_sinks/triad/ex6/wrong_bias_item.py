@@ -1,0 +1,13 @@
+"""Biases as numbers: no gradient."""
+
+import math
+
+import torch
+
+FAILS = ["test_attention_and_its_gradients", "test_gradients_and_groups"]
+
+
+def sink_attention(q, k, v, mask, bias):
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return sink_softmax(scores.masked_fill(~mask, -math.inf), torch.tensor(bias.tolist())) @ v

@@ -1,0 +1,1068 @@
+# %% [markdown]
+# # Lab 7: Attention sinks
+#
+# ![Perplexity along a text, read through a cache of bounded size, over that with a cache that keeps
+# everything. It is 1 until the cache is full, and from there on rises to two or three. The place is
+# marked with a question mark.](../../course/figures/lab07/opening.svg)
+#
+# **The question.** A model reads a text that never ends. Memory is bounded, so only the last keys
+# and values are kept. All goes well until the cache is full, and then the model breaks, although it
+# loses just one token, the oldest, which says nothing about the text. **What was in that token,
+# and how can a text without end be read in bounded memory?**
+#
+# At the end you answer it with your own numbers. The answer is graded.
+#
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about 3 hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | what a KV cache is ([lab 6](../lab06_paged_attention/) has one); softmax; classes |
+# | Not covered | eviction by importance (lab 12), writing a kernel (lab 08), longer contexts |
+#
+# After this lab you can
+# 1. compute attention maps from a model's weights, and say with a number how much a sink takes;
+# 2. build a window, a recomputing reader and StreamingLLM, and count exactly what each costs;
+# 3. say with a spread whether a cache is better than another, and which control decides it.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions and classes by
+# name, so keep names and arguments as they are. Answer predictions in their field; where no field
+# is shown, by `lab.answer("collapse", 2)`.
+#
+# ## Map and notation
+#
+# Section 1, where attention goes: exercise 1. Section 2, two caches of bounded size: 2 and 3.
+# Section 3, the repair: 4 and 5. Section 4, models that need none: 6. Section 5: all of it live.
+#
+# | symbol | shape | in code | meaning |
+# |---|---|---|---|
+# | T, L | ints | `tokens`, `size` | tokens of the text; tokens that the cache holds |
+# | p | [H, T, T] | `p` | attention map: rows are queries, columns keys |
+# | k, v | [B, Hkv, T, d] | `k`, `v` | keys and values of T new tokens |
+# | R_n | | `rotate(x, n, theta)` | rotary embedding: x turned as at the positions n |
+# | ids | [B, T], int64 | `ids` | tokens; `zoo.BEGIN_ID`, `<s>`, comes first |
+#
+# Functions of this lab do not change their arguments. Caches (exercises 2 and 4) change themselves:
+# that is what they are for.
+
+# %%
+import math
+from collections.abc import Callable, Collection
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.models.rotary import rotate
+from efflib.plots import attention, explorer, style
+
+lab = Lab("lab07_attention_sinks")
+
+SIZE = 12  # tokens that a bounded cache holds
+
+# %% [markdown]
+# ## Baseline
+#
+# The course's model reads pieces of held-out code, each after the begin token. `texts` are eight of
+# them. With all keys and values kept, its perplexity and what they weigh:
+
+# %% tags=["demo"]
+from efflib.attention.readers import held_bytes
+from efflib.models.cache import KVCache
+from efflib.zoo.phenomena.story import Scale, windows
+
+model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
+theta = model.config.rope_theta
+found = {}  # the numbers you find, for the takeaways at the end
+texts = windows("code", True, Scale(8, 1, 0, length=120), seed=0)  # [8, 121]
+with torch.no_grad():
+    logits = model(texts[:, :-1], cache=(cache := KVCache()))
+losses = F.cross_entropy(logits.transpose(1, 2), texts[:, 1:], reduction="none")  # [8, 120]
+found["dense"] = losses[:, 40:].mean().exp().item()
+print(f"perplexity {found['dense']:.2f} of the tokens from 40 on, with everything kept")
+print(f"{held_bytes(cache) / 1024:.0f} KB for {texts.shape[0]} texts of {cache.length} tokens")
+print("\nWhat it writes:\n" + zoo.sample(model, zoo.PROMPTS[1], tokens=60))
+
+# %% [markdown]
+# ## 1. Where attention goes
+#
+# Softmax makes every query spend a total of exactly 1:
+#
+# $$ p_{tj} = \frac{e^{s_{tj}}}{\sum_{i \le t} e^{s_{ti}}}, \qquad
+# s_{tj} = \frac{(R_t q_t) \cdot (R_j k_j)}{\sqrt d}, \quad j \le t $$
+#
+# A head that finds nothing to look at cannot spend 0. What does it do? One number answers:
+# the **share** of a token is the mean of its column over the queries from `first` on.
+
+# %%
+# the formula on four scores: one large number takes all, and the others keep their ratios
+s = torch.tensor([6.0, 1.0, 0.0, 2.0])
+print([round(x, 4) for x in s.softmax(0).tolist()], "with the first key")
+print([round(x, 4) for x in s[1:].softmax(0).tolist()], "without it")
+lab.predict(
+    "first",
+    "The head that looks at the begin token most: what share of its attention goes there?",
+    unit="%",
+)
+lab.predict(
+    "collapse",
+    f"Keep only the last {SIZE} keys and values. How many times as high is the perplexity, "
+    "compared with a cache of the same size that never drops the first token?",
+    unit="times",
+)
+
+# %% [markdown]
+# ### Exercise 1 · Maps and shares
+#
+# **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** three functions.
+#
+# - `attention_map(x, w_q, w_k, heads, theta) -> p`: the map of one layer for one text. `x` [T, D]
+#   is what its attention reads, and `w_q` [H d, D], `w_k` [Hkv d, D] are its weights:
+#   the query of a token is `w_q @ x[t]`, and head h has its rows h d to (h + 1) d - 1. Token t
+#   stands at position t; `rotate(q, positions, theta)` turns q [B, H, T, d]. Query head h looks at
+#   key head h // (H / Hkv). No query sees a later key. Compute in float32, whatever the dtype of x
+#   and the weights; `p` [H, T, T] is float32.
+# - `share(p, token, first) -> [H]`: the mean of column `token` over the queries `first`,
+#   `first + 1`, ... `ValueError` if p has no such column, or no such query. Negative numbers are
+#   none.
+# - `even_share(queries, first) -> float`: the share of token 0 for a head that spreads its
+#   attention evenly over what it sees, in a text of so many tokens. Derive it: nothing is given but
+#   that query t sees t + 1 keys.
+
+
+# %% solution="ex1"
+def attention_map(x: Tensor, w_q: Tensor, w_k: Tensor, heads: int, theta: float) -> Tensor:
+    """Attention map of a layer from what it reads and its own weights: [H, T, T] float32."""
+    ### BEGIN SOLUTION
+    T, d = x.shape[0], w_q.shape[0] // heads
+    q, k = (
+        rotate((x.float() @ w.float().T).view(1, T, -1, d).transpose(1, 2), torch.arange(T), theta)
+        for w in (w_q, w_k)
+    )  # [1, H, T, d], [1, Hkv, T, d]
+    k = k.repeat_interleave(heads // k.shape[1], dim=1)
+    scores = (q @ k.transpose(-1, -2))[0] / math.sqrt(d)  # [H, T, T]
+    seen = torch.ones(T, T, dtype=torch.bool).tril()
+    return scores.masked_fill(~seen, -math.inf).softmax(-1)
+    ### END SOLUTION
+
+
+def share(p: Tensor, token: int, first: int) -> Tensor:
+    """Mean attention of the queries from `first` on to one token; p [H, T, S] -> [H].
+
+    Raises ValueError for a token or a first query that p does not have.
+    """
+    ### BEGIN SOLUTION
+    if not (0 <= token < p.shape[2] and 0 <= first < p.shape[1]):
+        raise ValueError(f"p {tuple(p.shape)} has no token {token} or no query {first}")
+    return p[:, first:, token].mean(-1)
+    ### END SOLUTION
+
+
+def even_share(queries: int, first: int) -> float:
+    """The share of token 0 if every query spreads its attention evenly."""
+    ### BEGIN SOLUTION
+    return sum(1 / (t + 1) for t in range(first, queries)) / (queries - first)
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** All queries at once are one matrix product; cut into heads they are a view, and the
+# heads must come before the tokens when `rotate` gets them. What no query may see gets the score
+# -inf *before* the softmax.
+#
+# **By hand.** Three queries, and a head that spreads evenly: rows 1 0 0, 1/2 1/2 0, 1/3 1/3 1/3.
+# The share of token 0 from query 1 on is (1/2 + 1/3) / 2 = 0.4167; from query 0 on it would be
+# 0.6111. That is why `first` is there.
+#
+# **The usual errors.** `view(heads, T, d)` without a transpose: it mixes tokens and heads. `repeat`
+# in place of `repeat_interleave`. Zeros in place of -inf: e^0 is 1. `p[:, :, token]`, all queries.
+# </details>
+#
+# **Reveal.** Your map for every layer: what each layer reads is caught on the way. And the same
+# shares without the begin token: is it the *place* that attracts, or the token?
+
+# %% tags=["demo", "fold"]
+
+
+@torch.no_grad()
+def all_maps(ids: Tensor) -> Tensor:
+    """Your maps of every layer for ids [1, T]: [layers, H, T, T]."""
+    maps, heads = [], model.config.num_attention_heads
+    hooks = [
+        layer.self_attn.register_forward_pre_hook(
+            lambda attn, a: maps.append(
+                attention_map(a[0][0], attn.q_proj.weight, attn.k_proj.weight, heads, theta)
+            )
+        )
+        for layer in model.model.layers
+    ]
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(maps)
+
+
+def mean_shares(rows: Tensor) -> Tensor:
+    """Your share of the first token, the mean over texts: [layers, H]."""
+    each = [torch.stack([share(p, 0, 32) for p in all_maps(ids[None])]) for ids in rows]
+    return torch.stack(each).mean(0)
+
+
+def show_layer(layer: str):
+    """All heads of a layer, side by side."""
+    panels = {f"head {h}": p[:48, :48] for h, p in enumerate(maps[int(layer.split()[1])])}
+    return attention.maps(panels, f"{layer}: every head, one text")
+
+
+# %% tags=["demo"]
+maps = all_maps(texts[:1])
+shares, others = mean_shares(texts), mean_shares(texts[:, 1:])  # without the begin token
+found["first"] = 100 * shares.max().item()
+found["even"] = 100 * even_share(texts.shape[1], 32)
+layer, head = divmod(int(shares.argmax()), shares.shape[1])
+places = dict.fromkeys([(0, 0), (layer, head), (len(maps) - 1, 1)])
+panels = {f"layer {i}, head {h}": maps[i, h, :48, :48] for i, h in places}
+style.show(*attention.maps(panels, "Some heads look at their neighbours, some at the first token"))
+title = f"One head gives the first token {found['first']:.0f} % of its attention"
+style.show(*attention.layers(shares, title, found["even"] / 100))
+print(f"most without the begin token in front: {100 * others.max():.0f} %")
+lab.reveal("first", found["first"])
+explorer.explorer(show_layer, {"layer": [f"layer {i}" for i in range(len(maps))]})
+
+# %% [markdown]
+# The share of a head that spreads its attention evenly is the dashed line. In Llama-2-7B the first
+# token takes most of the attention in nearly all heads above the first two layers (Xiao et al.,
+# figure 2); our model has a few layers and a short training, and a few heads that do.
+#
+# **Then write one sentence:** the begin token says nothing about the text. Why is it *this* token
+# that every head can agree on?
+#
+# *Your sentence:*
+#
+# ## 2. Caches of bounded size
+#
+# The obvious cure for memory is a **window**: keep the last L keys and values.
+#
+# ### Exercise 2 · The window
+#
+# **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** a class `WindowCache`. The model calls `append` of one and the same cache once in
+# every layer, layer 0 first, for every token (or for a few tokens together, as a prompt).
+#
+# | call | does |
+# |---|---|
+# | `WindowCache(size)` | an empty cache |
+# | `append(layer, k, v) -> (k, v)` | takes new ones, returns those to attend to |
+# | `length` (a property) | how many tokens have been **seen**: the position of the next one |
+# | `bytes()` | what the kept keys and values of all layers weigh |
+#
+# - `k`, `v` [B, Hkv, T, d] are new; the keys are turned by their position in the text. Returned are
+#   the last `size` of all that came to this layer, in the order of the text, the new ones included.
+#   That is also what is kept.
+# - `ValueError` if T > size: then nothing has changed.
+# - What was returned stays as it is when the cache goes on. Two caches know nothing of each other.
+# - `bytes()` counts numbers times their width, in any dtype. 0 for an empty cache.
+
+
+# %% solution="ex2"
+class WindowCache:
+    """The last `size` keys and values of every layer."""
+
+    def __init__(self, size: int) -> None:
+        ### BEGIN SOLUTION
+        self.size, self.seen = size, 0
+        self.keys, self.values = {}, {}  # by layer [B, Hkv, <= size, d]
+        ### END SOLUTION
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Take k, v [B, Hkv, T, d]; return the last `size` of this layer.
+
+        Raises ValueError for more than `size` new tokens.
+        """
+        ### BEGIN SOLUTION
+        if k.shape[2] > self.size:
+            raise ValueError(f"{k.shape[2]} new tokens, but size is {self.size}")
+        if layer == 0:
+            self.seen += k.shape[2]
+        for kept, new in ((self.keys, k), (self.values, v)):
+            both = torch.cat([kept[layer], new], dim=2) if layer in kept else new
+            kept[layer] = both[:, :, -self.size :]
+        return self.keys[layer], self.values[layer]
+        ### END SOLUTION
+
+    @property
+    def length(self) -> int:
+        """How many tokens have been seen."""
+        ### BEGIN SOLUTION
+        return self.seen
+        ### END SOLUTION
+
+    def bytes(self) -> int:
+        """Bytes of all kept keys and values."""
+        ### BEGIN SOLUTION
+        kept = [*self.keys.values(), *self.values.values()]
+        return sum(x.numel() * x.element_size() for x in kept)
+        ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** Each layer has its own two tensors. Put the new ones behind the old ones along the
+# dimension of tokens, and keep the end of it.
+#
+# **By hand.** size 3, one token at a time, a b c d: returned are a, a b, a b c, b c d. Seen: 4.
+# Then two together, e f: d e f. A model with two layers calls `append` twice for each of
+# these; `length` is 6 and not 12.
+#
+# **The usual errors.** `length` as the number of kept tokens: then every new key is turned as at
+# position `size`, though the older ones are not. `[-size:]` along the wrong dimension. A buffer
+# that is written over, while somebody still holds what was returned.
+# </details>
+#
+# **Reveal.** The model reads eight texts token by token through your cache. The figure has the
+# perplexity over that with everything kept, for the same tokens: the mean over texts and over four
+# neighbouring tokens.
+
+# %% tags=["demo"]
+# about 5 s
+
+
+@torch.no_grad()
+def read(cache, ids: Tensor) -> Tensor:
+    """Losses [B, T] of ids [B, 1 + T], read one token at a time."""
+    logits = torch.cat([model(token, cache=cache) for token in ids[:, :-1].split(1, 1)], dim=1)
+    return F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+
+
+window = WindowCache(SIZE)
+through = read(window, texts)
+worse = (through - losses).mean(0).unfold(0, 4, 1).mean(-1).exp().tolist()
+style.show(*attention.opening(worse, SIZE, f"A window of {SIZE}: what happens when it is full?"))
+print(f"window {through[:, 40:].mean().exp():.2f}, everything kept {found['dense']:.2f}")
+print(f"{window.bytes() / 1024:.0f} KB in place of {held_bytes(cache) / 1024:.0f} KB")
+
+# %% [markdown]
+# A window has less to look at than the whole text, so some of this is no surprise. How much? A
+# fair comparison has the same number of tokens: **recomputation**. For every token the model reads
+# the last L tokens anew, from position 0 on. Nothing is kept but the ids.
+#
+# ### Exercise 3 · Recomputation, and what it costs
+#
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** two functions.
+#
+# - `recomputed(forward, ids, size) -> logits [T, V]`: the logits after each token of `ids` [T],
+#   from the last `size` tokens only (fewer at the beginning). `forward(window)` is the model:
+#   ids [1, n] to logits [1, n, V]. Call it once for each token.
+# - `cost(way, tokens, size) -> (forwarded, scores)`: what reading a text costs, in exact ints.
+#   `forwarded`: how many tokens go through the model, summed over its passes. `scores`: how many
+#   products of a query and a key a head computes, summed as well; a query has one with each key
+#   that it sees, its own included. Ways: `"dense"` (a cache that keeps everything, `size` has no
+#   meaning), `"window"`, `"recompute"`; `ValueError` for others. `tokens` may be 0, smaller than
+#   `size`, or 10^15: so derive a closed form, no loop.
+
+
+# %% solution="ex3"
+def recomputed(forward: Callable[[Tensor], Tensor], ids: Tensor, size: int) -> Tensor:
+    """Logits [T, V] after each of ids [T], each from the last `size` tokens, computed anew."""
+    ### BEGIN SOLUTION
+    rows = []
+    for t in range(len(ids)):
+        window = ids[max(0, t + 1 - size) : t + 1]
+        rows.append(forward(window[None])[0, -1])
+    return torch.stack(rows)
+    ### END SOLUTION
+
+
+def cost(way: str, tokens: int, size: int) -> tuple[int, int]:
+    """(tokens through the model, products of a query and a key) of reading a text.
+
+    Raises ValueError for an unknown way.
+    """
+    ### BEGIN SOLUTION
+    if way == "dense":
+        return tokens, tokens * (tokens + 1) // 2
+    n = min(tokens, size)  # windows of 1, 2, ... n tokens, then all of n
+    seen = n * (n + 1) // 2 + (tokens - n) * n
+    if way == "window":
+        return tokens, seen
+    if way == "recompute":
+        return seen, n * (n + 1) * (n + 2) // 6 + (tokens - n) * (n * (n + 1) // 2)
+    raise ValueError(f"way={way!r} is not known")
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** A text has two parts: while the window fills up, and when it is full. Add up 1 + 2 + ...
+# over the first part; the second is a product. For recomputation each pass is a small dense reading
+# of its own, so its scores are again a sum 1 + 2 + ..., and you add up such sums.
+#
+# **By hand.** Five tokens, size 3: windows of 1, 2, 3, 3, 3 tokens. A window cache sends 5 tokens
+# through the model and computes 1 + 2 + 3 + 3 + 3 = 12 scores. Recomputation sends 12 tokens, and
+# computes 1 + 3 + 6 + 6 + 6 = 22 scores. Dense: 5 tokens, 15 scores.
+#
+# **The usual errors.** `ids[-size:]`, the end of the text for every token. The window without the
+# token itself. T L for the scores of a window, as if it were full from the start. `/` in place of
+# `//`: a float has 53 bits.
+# </details>
+
+# %% tags=["demo"]
+T, L = 4_000_000, 1024  # the paper's longest text, and a cache of its size
+for way in ("dense", "window", "recompute"):
+    forwarded, scores = cost(way, T, L)
+    print(f"{way:10s} {forwarded:15,} tokens through the model, {scores:22,} scores a head")
+found["recompute"] = cost("recompute", T, L)[0] / cost("window", T, L)[0]
+
+# %% [markdown]
+# In the lecture's words: T², T L and T L². But attention is only part of the work. All the rest is
+# done per token: there recomputation pays L times for what a cache pays once, whatever the model.
+#
+# **Then write one sentence:** at which length of text does recomputation send more tokens through
+# the model than dense reading computes scores? Is that a fair comparison?
+#
+# *Your sentence:*
+#
+# ## 3. The repair
+#
+# Keep the first few tokens besides the last ones: **StreamingLLM**. There is one difficulty. After
+# a thousand tokens the text goes on at position 1000, and the first token stands at 0. The model
+# has never seen such a distance. So positions are given **in the cache**, not in the text: the
+# cache keeps keys that are *not turned*, and turns them by their place when they are read.
+#
+# $$ \text{kept: } 0, 1, 2, 3,\; 96, 97, 98, 99 \qquad
+# \text{positions: } 0, 1, 2, 3,\; 4, 5, 6, 7 $$
+
+# %%
+# only distances count: the product of a query and a key, both moved by 50 places
+q, k = torch.randn(2, 1, 1, 1, 8)
+for m, n in ((7, 3), (57, 53), (57, 3)):
+    turned = [rotate(x, torch.tensor([place]), 1e4) for x, place in ((q, m), (k, n))]
+    print(f"query at {m}, key at {n}: {(turned[0] * turned[1]).sum():.4f}")
+lab.predict(
+    "random",
+    "Four early tokens are kept beside the last ones, as four sinks would be, but drawn at "
+    f"random from tokens 4 to 15. A cache of {SIZE}. The perplexity, compared with the window?",
+    options=["lower: any old context helps a little", "not lower"],
+)
+
+# %% [markdown]
+# ### Exercise 4 · StreamingLLM
+#
+# **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** a class `StreamingCache`.
+#
+# | call | does |
+# |---|---|
+# | `StreamingCache(size, pinned, theta)` | an empty cache that will keep the tokens `pinned` |
+# | `keeps_raw_keys = True` | tells the model to hand over keys that are not turned |
+# | `append(layer, k, v) -> (k, v)` | takes new ones, returns those to attend to |
+# | `tokens()` | the numbers in the text of the kept tokens, ascending: a list of ints |
+# | `length` (a property) | how many tokens are **kept** |
+# | `next_position` (a property) | the position of the query of the next single token |
+#
+# - `pinned` is any collection of token numbers: `range(4)` for four sinks, `()` for a window,
+#   `{5, 9}` for a control; a number that comes twice is one token. A pinned token stays for ever
+#   once it has come; until then it takes no place. `ValueError` from the constructor unless `size`
+#   is larger than the number of pinned tokens.
+# - If there is no place for a new token, the oldest one that is not pinned leaves.
+# - Several tokens together (a prompt) must find place without any leaving, or it is a `ValueError`
+#   and nothing has changed.
+# - `append` returns all kept tokens of this layer in the order of the text: keys [B, Hkv, n, d]
+#   turned by their place among those, 0 to n - 1, and values as they came.
+# - `next_position` is not given here. Before a token goes through the layers, the model asks for
+#   it, and turns the new query by it. The query must stand where its own key will stand.
+# - What was returned stays as it is. `tokens()`, `length` and `next_position` say what layer 0 has.
+
+
+# %% solution="ex4"
+class StreamingCache:
+    """The pinned tokens and the most recent others; positions are places in the cache."""
+
+    keeps_raw_keys = True
+
+    def __init__(self, size: int, pinned: Collection[int], theta: float) -> None:
+        ### BEGIN SOLUTION
+        if len(set(pinned)) >= size:
+            raise ValueError(f"size={size} must be larger than the number of pinned {pinned}")
+        self.size, self.pinned, self.theta = size, set(pinned), theta
+        self.numbers, self.keys, self.values = {}, {}, {}  # by layer
+        self.seen = {}
+        ### END SOLUTION
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Take k (not turned) and v [B, Hkv, T, d]; return all that is kept, keys turned.
+
+        Raises ValueError for several tokens that find no place.
+        """
+        ### BEGIN SOLUTION
+        new, numbers = k.shape[2], self.numbers.get(layer, [])
+        if new > 1 and len(numbers) + new > self.size:
+            raise ValueError(f"{new} tokens, but {len(numbers)} of {self.size} places are taken")
+        keep = list(range(len(numbers)))
+        if len(numbers) + new > self.size:
+            keep.remove(next(i for i in keep if numbers[i] not in self.pinned))
+        start = self.seen.get(layer, 0)
+        self.seen[layer] = start + new
+        self.numbers[layer] = [numbers[i] for i in keep] + list(range(start, start + new))
+        for kept, fresh in ((self.keys, k), (self.values, v)):
+            old = kept[layer][:, :, keep] if layer in kept else fresh[:, :, :0]
+            kept[layer] = torch.cat([old, fresh], dim=2)
+        places = torch.arange(len(self.numbers[layer]))
+        return rotate(self.keys[layer], places, self.theta), self.values[layer]
+        ### END SOLUTION
+
+    def tokens(self) -> list[int]:
+        """Numbers of the kept tokens in the text, ascending."""
+        ### BEGIN SOLUTION
+        return list(self.numbers.get(0, []))
+        ### END SOLUTION
+
+    @property
+    def length(self) -> int:
+        """How many tokens are kept."""
+        ### BEGIN SOLUTION
+        return len(self.tokens())
+        ### END SOLUTION
+
+    @property
+    def next_position(self) -> int:
+        """Where the query of the next single token stands."""
+        ### BEGIN SOLUTION
+        return min(self.length, self.size - 1)
+        ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** Keep, for each layer, a list of token numbers beside the keys and values: what leaves is
+# found in the list, and the same places are taken from all three. Turn a copy on return; what you
+# keep stays raw.
+#
+# **By hand.** size 4, pinned 0. Tokens 0 to 3 fill the cache. Token 4: the oldest that is not
+# pinned is 1, so 0 2 3 4 stay, at the places 0 1 2 3. Where was the query of token 4 to stand? Its
+# key is at place 3, so 3; for token 2 it was 2. Then 0 3 4 5, again at 0 1 2 3.
+#
+# **The usual errors.** Turned keys kept and turned again in the next step. `tokens()` used as
+# places. Old keys dropped in layer 0 and not in the others. `next_position` one too far as soon as
+# the cache is full: every distance is then off by one.
+# </details>
+#
+# ### Exercise 5 · A fair ablation
+#
+# **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# A perplexity from eight texts has a large spread: some texts are easy. Two caches on the *same*
+# texts can be compared much better than either can be measured.
+#
+# **Deliver** two functions.
+#
+# - `stream_losses(step, ids) -> losses [B, T - 1]`: `step(token)` takes the next tokens [B, 1] of
+#   all texts and returns logits [B, 1, V], in float32 or bfloat16. Losses are -ln p of every token
+#   of `ids` [B, T] but the first, in float32. No token is read that is not needed: `step` is called
+#   T - 1 times.
+# - `compare(a, b) -> (ratio, low, high)`: losses [n, T] of two caches on the same n texts. `ratio`
+#   is the perplexity of a over that of b, over all tokens together. `low` and `high` say how far to
+#   trust it: the natural logarithm of the ratio has a value for each text alone; take the standard
+#   error of their mean (with n - 1), and go two of them down and up. Three floats. `ValueError` for
+#   other shapes, for fewer than two texts, and where a and b differ in shape.
+#
+# Decide what is averaged before what. With a = b + 1 everywhere the result has no spread at all.
+
+
+# %% solution="ex5"
+def stream_losses(step: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
+    """-ln p of ids[:, 1:], one token read at a time: [B, T - 1] float32."""
+    ### BEGIN SOLUTION
+    losses = []
+    for t in range(ids.shape[1] - 1):
+        logits = step(ids[:, t : t + 1])[:, -1].float()  # [B, V]
+        losses.append(F.cross_entropy(logits, ids[:, t + 1], reduction="none"))
+    return torch.stack(losses, dim=1)
+    ### END SOLUTION
+
+
+def compare(a: Tensor, b: Tensor) -> tuple[float, float, float]:
+    """(ratio of the perplexities of a and b, two standard errors below, two above).
+
+    Losses [n, T] of the same n texts.  Raises ValueError for other shapes and for n < 2.
+    """
+    ### BEGIN SOLUTION
+    if a.ndim != 2 or a.shape != b.shape or len(a) < 2:
+        raise ValueError(f"two losses [n, T] with n >= 2: {tuple(a.shape)}, {tuple(b.shape)}")
+    per_text = (a.double() - b.double()).mean(1)  # [n]
+    middle, error = per_text.mean(), per_text.std() / math.sqrt(len(a))
+    return tuple(float((middle + k * error).exp()) for k in (0, -2, 2))
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** A ratio of perplexities is e to the difference of mean losses. Take the difference token
+# by token, where both caches had the same text; what is left differs from text to text much less
+# than the losses do.
+#
+# **By hand.** Two texts of two tokens, a = (2, 5), (6, 8) and b = (2, 3), (5, 5). Differences: 0, 2
+# and 1, 3. Per text 1 and 2, mean 1.5: the ratio is e^1.5 = 4.48. Their standard deviation is
+# 0.707, the error 0.707 / √2 = 0.5, so from e^0.5 = 1.65 to e^2.5 = 12.18. The losses alone
+# have means 3.5 and 7: nothing could be said from them.
+#
+# **The usual errors.** The mean of ratios in place of the ratio. The standard deviation in place of
+# the error, or over all tokens as if neighbours were independent. `std` in bfloat16. The last token
+# read although nothing follows it.
+# </details>
+#
+# **Reveal.** 0, 1, 2, 4 and 8 first tokens and the most recent ones, always as many in all; four
+# random early tokens, drawn three times. All of it goes through your code. Recomputation stands
+# beside it, for eight texts at once.
+
+# %% tags=["demo"]
+# about 10 s
+FIRST = 40  # losses from here on count: all early tokens have left every window
+
+
+@torch.no_grad()
+def streamed(pinned, ids: Tensor = texts, size: int = SIZE) -> Tensor:
+    """Losses from FIRST on, through your cache."""
+    cache = StreamingCache(size, pinned, theta)
+    return stream_losses(partial(model, cache=cache), ids)[:, FIRST:]
+
+
+runs = {f"{n} + {SIZE - n}": streamed(range(n)) for n in (0, 1, 2, 4, 8)}
+for seed in range(3):
+    early = 4 + torch.randperm(12, generator=torch.Generator().manual_seed(seed))[:4]
+    runs[f"random {seed}"] = streamed(early.tolist())
+
+# %% tags=["demo"]
+# about 10 s: a pass over a window for every token
+at = range(FIRST, texts.shape[1] - 1)
+with torch.no_grad():
+    begin = texts[:, :1]
+    again = [model(torch.cat([begin, texts[:, t + 2 - SIZE : t + 1]], 1))[:, -1] for t in at]
+runs["recompute"] = F.cross_entropy(
+    torch.stack(again, 2), texts[:, FIRST + 1 :], reduction="none"
+)  # the begin token and the last SIZE - 1: the model knows no text without it
+window, one = runs[f"0 + {SIZE}"], runs[f"1 + {SIZE - 1}"]
+for name, run in runs.items():
+    ratio, low, high = compare(run, one)
+    print(f"{name:10s} perplexity {run.mean().exp():6.2f}, ", end="")
+    print(f"{ratio:.2f} times that of one sink ({low:.2f} to {high:.2f})")
+found["collapse"], found["low"], found["high"] = compare(window, one)
+
+# %% tags=["demo"]
+# about 10 s
+means = {name: [run.mean().exp().item()] for name, run in runs.items()}
+bars = {name: row for name, row in means.items() if not name.startswith("random")}
+bars["4 random"] = [means[f"random {seed}"][0] for seed in range(3)]
+title = f"One sink makes a window {found['collapse']:.2f} times better; random early tokens don't"
+style.show(*attention.caches(bars, title, {"everything kept": found["dense"]}, ["4 random"]))
+lab.reveal("collapse", found["collapse"])
+found["random"], _, most = compare(sum(runs[f"random {seed}"] for seed in range(3)) / 3, window)
+lab.reveal("random", "lower: any old context helps a little" if most < 1 else "not lower")
+for size in (8, 16, 32):
+    ratio, low, high = compare(*(streamed(range(n), size=size) for n in (0, 1)))
+    print(f"cache of {size:2d}: window over one sink {ratio:.2f} ({low:.2f} to {high:.2f})")
+
+# %% [markdown]
+# **The control decides.** If *any* old context helped, random early tokens would help too. They
+# take as many places as four sinks. So it is not memory of the beginning that was lost.
+#
+# More sinks do not help here, because in a cache of this size each takes the place of a recent
+# token. The paper's caches are a hundred times as long, and places cost nothing there:
+#
+# | cache | 0 sinks | 1 | 2 | 4 | 8 |
+# |---|---|---|---|---|---|
+# | Llama-2-7B, 4096 | 3359.95 | 11.88 | 10.51 | 9.59 | 9.54 |
+# | Falcon-7B, 2048 | 17.90 | 12.12 | 12.12 | 12.12 | 12.12 |
+# | Pythia-12B, 2048 | 21.62 | 11.95 | 12.09 | 12.09 | 12.02 |
+#
+# (Xiao et al., table 2; Llama-2-13B with 1024 goes from 5158.07 to 5.40 with four sinks.) Two
+# things differ in our model. It is small and saw little text, so the collapse is a factor and not
+# an explosion; the table of sizes above says at which caches it is clear. And every text of its
+# training began with the same token, so one sink is enough.
+#
+# **Then write one sentence:** the values of the first token hardly matter (that is what makes it a
+# sink). What then does its *key* do for the other tokens when it is kept?
+#
+# *Your sentence:*
+#
+# ## 4. Models that need no sink
+#
+# The cause is that probabilities sum to 1. Two changes of the model take it away. Put a token of
+# its own in front of every text and train with it (a **learnable sink token**: our begin token is
+# one). Or let the softmax spend less than 1:
+#
+# $$ p_j = \frac{e^{s_j}}{e^{b} + \sum_i e^{s_i}} $$
+#
+# With b = 0 this is the softmax with an **extra zero**; with a number b for each head that is
+# learned, it is what gpt-oss has in every layer; with b = -∞ it is the plain softmax.
+
+# %%
+# the formula on three scores, for three biases
+s = torch.tensor([1.0, 0.0, 2.0])
+for b in (-math.inf, 0.0, 3.0):
+    p = s.exp() / (math.exp(b) + s.exp().sum())
+    print(f"b = {b}: {[round(x, 3) for x in p.tolist()]}, in all {p.sum():.3f}")
+
+# %% [markdown]
+# ### Exercise 6 · A softmax that may rest
+#
+# **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** two functions.
+#
+# - `sink_softmax(scores, bias) -> p`: the formula for every row. `scores` [B, H, T, S], `bias` [H],
+#   one for each head; `p` [B, H, T, S] of the same dtype. Scores and biases may be as large as 1e4
+#   either way. A masked score is -inf: its p is 0. A row without any key is all 0 (for finite b).
+#   A bias of -inf gives the plain softmax.
+# - `sink_attention(q, k, v, mask, bias) -> out` [B, H, T, d]: attention with it. q [B, H, T, d];
+#   k, v [B, Hkv, S, d]; `mask` [T, S] bool, True where a key is seen. Scores are divided by √d.
+# - Both can be trained: gradients reach scores and bias (q, k, v and bias).
+
+
+# %% solution="ex6"
+def sink_softmax(scores: Tensor, bias: Tensor) -> Tensor:
+    """exp(s_j) / (exp(b) + sum of exp(s_i)); scores [B, H, T, S], bias [H]."""
+    ### BEGIN SOLUTION
+    b = bias.to(scores.dtype)[None, :, None, None].expand(*scores.shape[:3], 1)
+    return torch.cat([b, scores], dim=-1).softmax(-1)[..., 1:]
+    ### END SOLUTION
+
+
+def sink_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
+    """Attention of q [B, H, T, d] over k, v [B, Hkv, S, d] with a bias for each head."""
+    ### BEGIN SOLUTION
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])  # [B, H, T, S]
+    return sink_softmax(scores.masked_fill(~mask, -math.inf), bias) @ v
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** e^b is one more term of the denominator. So it is the plain softmax over a row with one
+# more score, b, of which you throw one column away.
+#
+# **By hand.** Scores ln 1, ln 3 and b = ln 4: the terms are 1, 3 and 4, so p = 1/8, 3/8, and half
+# of the attention goes nowhere. With scores of -inf only: 0 and 0.
+#
+# **The usual errors.** The formula as it stands: e^89 is no float32. The largest *score* taken off
+# and b forgotten: with scores of -1e4 and b = 0, the row must be 0, and e^(b - max) overflows. The
+# same b for all heads, or b in a row for each token. `bias.item()`: no gradient.
+# </details>
+#
+# **Reveal.** A sink that grows while you watch. The task (Guo et al., 2024): tokens follow a chain,
+# but after some *trigger* tokens the token before comes again. One layer with one head: the MLP
+# learns the chain, and the head is needed after triggers only. Elsewhere it has nothing to say.
+# Three models of one size: with a begin token in front (a learnable sink token), without, and
+# without but with your softmax and a learned bias.
+
+# %% tags=["demo", "fold"]
+from efflib.attention import backcopy
+
+task = backcopy.make_task(seed=0)
+chains = backcopy.sample(task, 48, 24, torch.Generator().manual_seed(1000))  # [48, 25]
+late = ~task.is_trigger[chains[:, 13:-1]]  # queries where the head is not needed
+
+
+class Resting(torch.nn.Module):
+    """Your attention with a learned bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return sink_attention(q, k, v, mask, self.bias)
+
+
+@torch.no_grad()
+def first_and_rest(net, ids: Tensor) -> tuple[float, float]:
+    """Where a late, idle query looks: share of the first token, and of no token at all."""
+    attn, x = net.model.layers[0].self_attn, net.model.embed_tokens(ids)
+    x = net.model.layers[0].input_layernorm(x)
+    places, net_theta = torch.arange(ids.shape[1]), net.config.rope_theta
+    q, k = (rotate(w(x)[:, None], places, net_theta) for w in (attn.q_proj, attn.k_proj))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    seen = torch.ones(len(places), len(places), dtype=torch.bool).tril()
+    scores = scores.masked_fill(~seen, -math.inf)
+    resting = isinstance(attn.attention, Resting)
+    p = sink_softmax(scores, attn.attention.bias) if resting else scores.softmax(-1)
+    p = p[:, 0, -late.shape[1] :]  # the same queries for all models
+    return p[..., 0][late].mean().item(), (1 - p.sum(-1))[late].mean().item()
+
+
+# %% tags=["demo"]
+# about 10 s for each of three models
+STEPS = 300
+nets, curves = {}, {}
+
+
+def grow(name: str) -> None:
+    """Train a model of one head, and note how its first token's share grows."""
+    net, begin = backcopy.one_head_model(seed=0), name == "begin token"
+    if name == "learned bias":
+        net.model.layers[0].self_attn.attention = Resting()
+    curves[name] = [], []
+    for step, _ in backcopy.train(net, task, STEPS, begin=begin):
+        if step == 1 or step % 50 == 0:
+            curves[name][0].append(step)
+            curves[name][1].append(first_and_rest(net, chains[:, 0 if begin else 1 : -1])[0])
+    nets[name] = net.eval()
+
+
+grow("begin token")
+
+# %% tags=["demo"]
+grow("no sink")
+grow("learned bias")
+
+# %% tags=["demo"]
+style.show(*attention.training(curves, "A sink grows on the begin token, and only there"))
+for name, net in nets.items():
+    ids = chains if name == "begin token" else chains[:, 1:]
+    first, rest = first_and_rest(net, ids[:, :-1])
+    found[name], excess = first, {}
+    for label, pinned in (("all", range(99)), ("window", ()), ("first", (0,)), ("other", (2,))):
+        cache = StreamingCache(100 if label == "all" else 8, pinned, net.config.rope_theta)
+        with torch.no_grad():
+            read_losses = stream_losses(partial(net, cache=cache), ids)
+        best = backcopy.best_losses(task, ids)
+        excess[label] = (read_losses - best)[:, -late.shape[1] :][late].mean().item()
+    found[f"excess {name}"] = excess["window"] - excess["all"]
+    print(f"{name:12s} first token {first:.2f}, nowhere {rest:.2f}; nats above the best: ", end="")
+    print(", ".join(f"{label} {value:.2f}" for label, value in excess.items()))
+
+# %% [markdown]
+# Idle queries of the first model rest on the begin token: that is a sink, grown in a few
+# hundred steps, because nothing else does so little harm. Evict it, and its loss rises; keeping
+# another early token does not repair that. The others have no such token. The paper trained models
+# of 160 M parameters; perplexities with 1024 places:
+#
+# | model | 0 first tokens | 1 | 2 | 4 |
+# |---|---|---|---|---|
+# | vanilla | 27.87 | 18.49 | 18.05 | 18.05 |
+# | extra zero | 29214 | 19.90 | 18.27 | 18.01 |
+# | learnable sink token | 1235 | 18.01 | 18.01 | 18.02 |
+#
+# (Xiao et al., table 3.) With a token made for it, one is enough. A large model with an extra zero
+# still grew a sink: it *may* rest on the zero, but nothing makes it. The course's own small models
+# with the same three designs:
+
+# %% tags=["demo"]
+# about 10 s
+for name in ("vanilla", "zero_sink", "learnable_sink"):
+    other = zoo.load(name)
+    ids = texts if name == "learnable_sink" else texts[:, 1:]
+    rows = []
+    for pinned in ((), (0,)):
+        cache = StreamingCache(SIZE, pinned, other.config.rope_theta)
+        with torch.no_grad():
+            rows.append(stream_losses(partial(other, cache=cache), ids)[:, -60:])
+    ratio, low, high = compare(*rows)
+    found[f"gain {name}"] = ratio
+    print(f"{name:15s} window over one first token: {ratio:.2f} ({low:.2f} to {high:.2f})")
+
+# %% [markdown]
+# Only the one with a token made for it loses anything with it. In models as small as these, no sink
+# has grown where none was made.
+#
+# **Then write one sentence:** a head could also learn to look at a token whose value is zero. Why
+# does a window hurt such a model, and a model with a learned bias not?
+#
+# *Your sentence:*
+#
+# ## 5. Your code in the live model
+#
+# The model goes on writing past the end of a small cache: with everything kept, with your window,
+# with your StreamingLLM.
+
+# %% tags=["demo"]
+# about 10 s
+
+
+@torch.no_grad()
+def write(cache, tokens: int = 70) -> str:
+    """What the model writes, token by token, at temperature 0.7."""
+    generator, text = torch.Generator().manual_seed(3), [zoo.BEGIN_ID]
+    prompt = tokenizer.encode(zoo.PROMPTS[1]).ids
+    for i in range(len(prompt) + tokens):
+        logits = model(torch.tensor([text[-1:]]), cache=cache)[0, -1]
+        drawn = int(torch.multinomial((logits / 0.7).softmax(-1), 1, generator=generator))
+        text.append(prompt[i] if i < len(prompt) else drawn)
+    return tokenizer.decode(text[1:])
+
+
+kept = {"window": WindowCache(24), "4 sinks": StreamingCache(24, range(4), theta)}
+for name, cache in {"everything": KVCache(), **kept}.items():
+    print(f"--- {name}\n{write(cache)}\n")
+
+# %% [markdown]
+# One text of 100 000 tokens, with the bytes that are held all along, is read by
+# `python benchmarks/lab07_stream.py` in the course's repository.
+#
+# ## 6. Misconceptions
+#
+# **"StreamingLLM gives the model a longer context."** It does not. What has left the cache is
+# forgotten; ask about it, and the model does not know. It only does not break.
+#
+# **"The first tokens matter because they say what the text is about."** Then random early tokens
+# would help a little too. In the paper four line breaks in their place do (5.60 in place of 5.40).
+#
+# **"Keep the positions of the text, they are the true ones."** Then the distance to the sink grows
+# without end, and with it comes what the model has never seen:
+
+# %% tags=["demo"]
+# about 10 s: the same cache, but the sink stands at its place in the text, far away
+
+
+class TruePlaces(StreamingCache):
+    """Keys turned by their numbers in the text."""
+
+    next_position = property(lambda self: max(self.tokens(), default=-1) + 1)
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = super().append(layer, k, v)  # turned by 0, 1, ...
+        farther = torch.tensor(self.tokens()) - torch.arange(keys.shape[2])
+        return rotate(keys, farther, theta), values
+
+
+far = windows("code", True, Scale(4, 1, 0, length=400), seed=1)
+for kind in (StreamingCache, TruePlaces):
+    with torch.no_grad():
+        far_losses = stream_losses(partial(model, cache=kind(SIZE, (0,), theta)), far)
+    parts = [f"{far_losses[:, a : a + 100].mean().exp():.2f}" for a in (0, 100, 200, 300)]
+    print(f"{kind.__name__:15s} perplexity of each 100 tokens: {', '.join(parts)}")
+
+# %% [markdown]
+# Compare the rows from left to right. A text of 400 tokens is not far for a model that was trained
+# on windows of some hundred; beyond the lengths of its training nothing is promised for the second.
+#
+# ### Open task (not graded)
+#
+# **A better cache of the same size.** Which tokens would you keep? The number to beat is that of
+# one sink, printed below. Ideas: pin the tokens that get most attention (H2O, lab 12), line breaks,
+# or definitions; but decide before the token leaves, and from what has been seen.
+
+
+# %% tags=["demo"]
+class Mine(StreamingCache):
+    """Yours. It starts as one sink."""
+
+
+cache = Mine(SIZE, (0,), theta)
+with torch.no_grad():
+    mine = stream_losses(partial(model, cache=cache), texts)[:, FIRST:]
+ratio, low, high = compare(mine, one)
+found["open"] = mine.mean().exp().item()
+print(f"one sink {one.mean().exp():.2f}, yours {found['open']:.2f}: ", end="")
+print(f"{ratio:.3f} times ({low:.3f} to {high:.3f})")
+
+# %% [markdown]
+# ## 7. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1, the one of the title.** A window breaks when its first token leaves. What was in
+# that token, and how can a text without end be read in bounded memory? What is lost all the same?
+# *Rubric:* why softmax needs a place to rest, and why the first token is it, with a share from
+# your run (2); what the window's collapse and the repair are in your numbers, and what the control
+# rules out (2); what is forgotten (1).
+
+# %% [markdown] written="w1"
+# A softmax must spend 1, also in a head that has nothing to look at. Such heads learn to leave it
+# on a token that every query can see and whose value does little: the first. In my run the head
+# that does it most gives it 55 % of its attention, where an even spread would be below 2 %. When it
+# leaves the window, this weight goes to tokens that do have something in their values, and the
+# perplexity is about 1.5 times as high as with a cache of the same size that keeps it. One sink and
+# the last eleven tokens are enough, if keys are turned by their place in the cache. Four random
+# early tokens make it worse than the window, so it is not the memory of the beginning. All that has
+# left the window is forgotten: the context is not longer.
+
+# %% [markdown]
+# **Question 2.** A colleague measures 20.1 for a window on ten texts, 18.9 for sinks on ten others,
+# and writes "sinks are 6 % better". Another uses the same texts for both and reports the standard
+# deviation over all tokens. What is wrong with each, and what would you report? And which further
+# cache must be in the table before anybody may speak of *sinks*?
+# *Rubric:* different texts, spread between texts (1); tokens of a text are not independent, and a
+# deviation is no error (1); paired differences per text, with an error, with a ratio and spread of
+# your run (2); the control with other early tokens (1).
+
+# %% [markdown] written="w2"
+# Texts differ more than caches do: with other texts the 6 % may be the texts. The second has the
+# right texts, but a standard deviation says how far single tokens spread and not how well the mean
+# is known, and tokens of one text are not independent, so their number is not the number of
+# measurements. I take the difference of the losses token by token, average it in each text, and
+# give the mean over texts with two standard errors: in my run the window has 1.5 times the
+# perplexity of one sink (1.3 to 1.6). Before anybody says sinks, four other early tokens must be
+# tried in their place: if they helped as much, any old context would do.
+
+# %% [markdown]
+# ## Stretch (not graded)
+#
+# - **In blocks.** Sinks and paged memory: the first block stays, the others go round.
+#   `efflib.attention.paged_streaming` does it. How many blocks are held at most?
+# - **Long prompts.** Let several tokens push others out in one `append`. What must `next_position`
+#   be then? (`efflib.attention.slots` finds a way out: only distances count.)
+# - **When does it grow?** `efflib.attention.backcopy` with other seeds, or with a value that cannot
+#   become small: does the sink still grow?
+#
+# **Next:** lab 12 chooses what to keep by attention, lab 18 joins caches into an engine.
+#
+# **Sources.** Xiao et al., *Efficient Streaming Language Models with Attention Sinks*, 2023
+# (arXiv:2309.17453). Guo et al., *Active-Dormant Attention Heads*, 2024 (arXiv:2410.13835). Miller,
+# *Attention is off by one*, 2023. OpenAI, *gpt-oss*, 2025. MIT 6.5940, lecture on long contexts.
+#
+# ## Report and takeaways
+#
+# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+lab.report()
+f = found
+takeaways = [
+    f"A head gives the first token {f['first']:.0f} % of its attention; evenly: {f['even']:.1f} %.",
+    f"Window over one sink, of {SIZE}: {f['collapse']:.2f} ({f['low']:.2f} to {f['high']:.2f}).",
+    f"Four random early tokens: {f['random']:.2f} times the window.",
+    f"Recomputation in windows of 1024 sends {f['recompute']:.0f} times the tokens.",
+    f"Idle queries look at a begin token: {f['begin token']:.2f}; without one: {f['no sink']:.2f}.",
+    f"What a window costs them: {f['excess begin token']:.2f}, {f['excess no sink']:.2f} nats; "
+    f"with a learned bias {f['excess learned bias']:.2f}.",
+    f"Open task: {f['open']:.2f}.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
