@@ -134,9 +134,11 @@ def maps() -> None:
     p = attention_maps(model, ids)
     scores = sink_scores(p)
     layer, head = divmod(int(scores.argmax()), scores.shape[1])
-    places = dict.fromkeys([(0, 0), (1, 0), (layer, head), (len(p) - 1, 0)])
+    near = divmod(int(p.diagonal(-1, 2, 3).mean(-1).argmax()), p.shape[1])
+    places = dict.fromkeys([(0, 0), near, (layer, head)])
     panels = {f"layer {i}, head {h}": p[i, h, :48, :48] for i, h in places}
-    save(attention.maps(panels, "Some heads look at neighbours, some at the first token"), "maps")
+    title = "One spreads, one looks at the token before, one at the first"
+    save(attention.maps(panels, title), "maps")
     even = sum(1 / (t + 1) for t in range(32, p.shape[2])) / (p.shape[2] - 32)
     title = f"The head that does it most gives the first token {100 * scores.max():.0f} %"
     save(attention.layers(scores, title, even), "layers")

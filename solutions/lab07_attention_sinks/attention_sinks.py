@@ -235,7 +235,7 @@ layer, head = divmod(int(shares.argmax()), shares.shape[1])
 near = divmod(int(maps.diagonal(-1, 2, 3).mean(-1).argmax()), shares.shape[1])
 places = dict.fromkeys([(0, 0), near, (layer, head)])
 panels = {f"layer {i}, head {h}": maps[i, h, :48, :48] for i, h in places}
-style.show(*attention.maps(panels, "A first head, one for the token before, one for the first token"))
+style.show(*attention.maps(panels, "One spreads, one looks at the token before, one at the first"))
 title = f"One head gives the first token {found['first']:.0f} % of its attention"
 style.show(*attention.layers(shares, title, found["even"] / 100))
 print(f"most without the begin token in front: {100 * others.max():.0f} %")
@@ -340,6 +340,7 @@ lab.check("ex2")
 # **Reveal.** The model reads eight texts token by token through your cache. The figure has the
 # perplexity over that with everything kept, for the same tokens: the mean over texts and over four
 # neighbouring tokens.
+
 
 # %% tags=["demo"]
 @torch.no_grad()
@@ -908,6 +909,7 @@ for name in ("vanilla", "zero_sink", "learnable_sink"):
 #
 # The model goes on writing past the end of a small cache: with everything kept, with your window,
 # with your StreamingLLM.
+
 
 # %% tags=["demo"]
 @torch.no_grad()
