@@ -371,6 +371,7 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
                 f"after {what} (length, tokens()) is {after[1:]}, expected "
                 f"[{len(numbers)}, {numbers}]"
             )
+            assert all(type(t) is int for t in after[2]), f"tokens() is {after[2]}, not ints"
 
 
 @exercise(

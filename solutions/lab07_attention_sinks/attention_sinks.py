@@ -742,7 +742,7 @@ for b in (-math.inf, 0.0, 3.0):
 # **Deliver** two functions.
 #
 # - `sink_softmax(scores, bias) -> p`: the formula for every row. `scores` [B, H, T, S], `bias` [H],
-#   one for each head; `p` [B, H, T, S] of the same dtype. Scores and biases may be as large as 1e4
+#   one for each head; `p` [B, H, T, S]; all of one dtype. Scores and biases may be as large as 1e4
 #   either way. A masked score is -inf: its p is 0. A row without any key is all 0 (for finite b).
 #   A bias of -inf gives the plain softmax.
 # - `sink_attention(q, k, v, mask, bias) -> out` [B, H, T, d]: attention with it. q [B, H, T, d];

@@ -321,6 +321,7 @@ def check_streaming(student, size, pinned, steps, theta=100.0):
         expect_close(given[0], turned, what="keys", atol=1e-4)
         if layer == 0:
             assert after[1:] == [len(old), old], "length or tokens()"
+            assert all(type(t) is int for t in after[2]), "tokens() has other things than ints"
             place = len(old) if len(old) < size else size - 1
             assert type(after[0]) is int and after[0] == place, "next_position"
             assert new > 1 or before[0] == len(old) - 1, "next_position before"
@@ -419,9 +420,14 @@ def test_losses_of_any_texts(student, rng):
     cause="no pairs, the spread over tokens, or n in place of n - 1",
 )
 def test_ratios_against_float64(student, rng):
-    for n, T in ((2, 1), (3, 8), (9, 40)):
+    for n, T, dtype in (
+        (2, 1, torch.float32),
+        (3, 8, torch.float32),
+        (9, 40, torch.float32),
+        (4, 9, torch.float64),
+    ):
         hard = torch.rand(n, 1, generator=rng) * 8  # of a text, for both
-        a, b = (hard + torch.rand(n, T, generator=rng) for _ in range(2))
+        a, b = ((hard + torch.rand(n, T, generator=rng)).to(dtype) for _ in range(2))
         value = student.compare(a, b)
         assert isinstance(value, tuple) and [type(x) for x in value] == [float] * 3, "three floats"
         per_text = [float((x - y).mean()) for x, y in zip(a.double(), b.double(), strict=True)]
