@@ -494,7 +494,10 @@ def test_ratio_by_hand(student, rng):
     cause="a spread of one text, which is NaN, or shapes that are broadcast",
 )
 def test_what_cannot_be_compared(student, rng):
-    compared(student, torch.rand(2, 1, generator=rng), torch.rand(2, 1, generator=rng))
+    one, two = (torch.rand(2, 1, generator=rng) for _ in range(2))
+    right = float((one.double() - two.double()).mean().exp())
+    ratio = compared(student, one, two)[0]
+    expect_close(ratio, right, what="ratio of two texts of one token", rtol=1e-5)
     for a, b in (((1, 5), (1, 5)), ((3, 5), (3, 4)), ((3, 5), (1, 5)), ((6,), (6,))):
         expect_error(
             ValueError,
