@@ -7,6 +7,8 @@ from efflib.zoo.phenomena import STORIES, __main__, module, table
 from efflib.zoo.phenomena.story import QUICK, Claim, Mean, losses, perplexity, windows
 from efflib.zoo.tokenizer import BEGIN_ID
 
+SECTIONS = __main__.SECTIONS
+
 
 class Story:
     """A toy story whose figures are the seed, of two models.
@@ -80,3 +82,13 @@ def test_perplexity_of_a_model_that_knows_nothing_is_the_vocabulary():
     ids = torch.randint(0, 50, (3, 9))
     assert losses(Uniform(), ids, batch=2).shape == (3, 8)
     assert perplexity(Uniform(), ids) == pytest.approx(50)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_chapters_table_is_of_the_shipped_target(name):
+    assert f"Measured on `target` {table.target_hash()}." in (SECTIONS / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_no_claim_of_the_chapters_table_fails(name):
+    assert "**no**" not in (SECTIONS / f"{name}.md").read_text()
