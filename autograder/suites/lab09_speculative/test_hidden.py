@@ -213,7 +213,7 @@ def drive_rounds(student, proposed, q, p, uniform):
             at = torch.searchsorted(sums, next(left) * sums[-1], right=True)
             return min(int(at), len(row) - 1)
 
-        first.append(int(student.verify(guesses, q, p, coin, pick)[0]))
+        first.append(student.verify(guesses, q, p, coin, pick)[0].item())
     return first
 
 
@@ -246,7 +246,8 @@ def test_rounds_of_the_real_pair(student, rng):
     numbers = torch.rand(n, 3, generator=rng, dtype=torch.float64)
     guesses = torch.multinomial(q, n, replacement=True, generator=rng)[:, None]
     first = student.drive(drive_rounds, guesses, q[None], torch.stack([p, p]), numbers)
-    assert len(first) == n and all(0 <= t < len(p) for t in first), "no tokens"
+    ints = len(first) == n and all(isinstance(t, int) for t in first)
+    assert ints and all(0 <= t < len(p) for t in first), "no tokens"
     seen = torch.bincount(torch.tensor(first), minlength=len(p)).double() / n
     top = torch.zeros_like(p, dtype=torch.bool).index_fill(0, (p - q).argmax(), True)
     for tokens in (q > p, q > 2 * p, top, ~top & (q <= p)):
