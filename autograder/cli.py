@@ -108,6 +108,24 @@ def grade(
 
 
 @app.command()
+def report(
+    lab: str,
+    results: Annotated[Path, typer.Argument(help="What `autograder grade --json` wrote.")],
+    names: Annotated[bool, typer.Option("--names", help="Say who is who.")] = False,
+    cells: Annotated[
+        Path | None,
+        typer.Option(help="Also write everyone's code to this new folder, for JPlag and Dolos."),
+    ] = None,
+    course: CourseOption = None,
+) -> None:
+    """Show a graded class on one page: scores, tests, usual causes, who is missing or late."""
+    from autograder.commands.report import report_class
+
+    for line in report_class(course_folder(course), lab, results, named=names, cells=cells):
+        typer.echo(line)
+
+
+@app.command()
 def check(notebook: Path, course: CourseOption = None) -> None:
     """Run a notebook and its public tests on this machine, without a sandbox."""
     from autograder.grading.check import CheckError, as_text, check_notebook

@@ -14,7 +14,8 @@ from autograder.commands.tables import (
 )
 from autograder.errors import StorageError, UsageError, files_told
 from autograder.grading.batch import cache_dir, grade_many, previous_results
-from autograder.grading.results import Result, write_report
+from autograder.grading.judge import plain
+from autograder.grading.results import Report, Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
 from autograder.intake.roster import read_map, read_roster
 from autograder.labs.manifest import LabSpec, load_lab
@@ -59,11 +60,22 @@ def grade_class(
     results = [row.result for row in recorded]
     if json is not None:
         with files_told(json):
-            write_report(json, lab.name, results)
+            write_report(json, report_of(lab, submissions, recorded))
     show_results(lab, [row for row in recorded if row.result.status not in APART])
     show_apart(results, {row.student: row.name for row in submissions})
     complain_of_unrecorded(recorded)
     return results
+
+
+def report_of(
+    lab: LabSpec, submissions: list[Submission | Rejected], recorded: list["Recorded"]
+) -> Report:
+    return Report(
+        lab=lab.name,
+        results=tuple(row.result for row in recorded),
+        names={row.student: plain(row.name) for row in submissions if row.name},
+        late={row.result.student: row.late for row in recorded if row.late is not None},
+    )
 
 
 def complain_of_unrecorded(recorded: list["Recorded"]) -> None:

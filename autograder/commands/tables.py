@@ -8,11 +8,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.grading.changes import differences
-from autograder.grading.results import Result
+from autograder.grading.results import Late, Result
+from autograder.intake.timestamps import duration
 from autograder.labs.manifest import LabSpec
 
 if TYPE_CHECKING:  # importing nbgrader takes a second
-    from autograder.nbgrader.gradebook import Late
     from autograder.nbgrader.recording import Recorded
 
 APART = ("missing", "unclear")  # states of results that are told below the table
@@ -63,11 +63,12 @@ def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
     console().print(table, markup=False)
 
 
-def late_words(late: "Late | None") -> str:
-    """ "90 - 45 = 45": points with those given by hand, what is taken off, what remains."""
+def late_words(late: Late | None) -> str:
+    """ "2 h: 90 - 45 = 45": how late; all points, what is taken off, what remains."""
     if late is None:
         return ""
-    return f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
+    remains = f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
+    return f"{duration(late.seconds)}: {remains if late.taken_off else 'nothing taken off'}"
 
 
 def remarks(row: "Recorded") -> str:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from autograder.grading.results import CellRun, ExerciseResult, TestResult
+from autograder.grading.results import NOT_ATTEMPTED, CellRun, ExerciseResult, TestResult
 from autograder.labs.manifest import HIDDEN_TESTS, LabSpec, TestDecl
 
 if TYPE_CHECKING:  # importing efflib.lab imports torch
@@ -65,7 +65,7 @@ def message_of(test: TestDecl, report: "TestReport | None", call_seconds: float)
     if report is None:
         return NOT_REPORTED
     if report.kind == "NotImplementedError":
-        return "not attempted"
+        return NOT_ATTEMPTED
     if test.kind == "public":
         return plain(report.observed)
     if report.kind == "Timeout":
@@ -124,8 +124,12 @@ def late_notes(cells: Iterable[CellRun], seconds: float, told: Sequence[str]) ->
 
 
 def cell_runs(labels: Sequence[str], reports: Sequence) -> tuple[CellRun, ...]:
-    """What the student reads about each cell that ran: its error in one line, or None."""
+    """What is told about each cell that ran: its error in one line, or None, and its time."""
     return tuple(
-        CellRun(label=label, error=plain(report.error) if report.error else None)
+        CellRun(
+            label=label,
+            error=plain(report.error) if report.error else None,
+            seconds=round(report.seconds, 3),
+        )
         for label, report in zip(labels, reports, strict=False)
     )

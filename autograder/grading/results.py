@@ -1,7 +1,7 @@
 """The result of one submission: what results.json, the gradebook and the feedback are made from.
 
 Points and texts come from the grader's own files.  What comes from a student (`message`, `cells`,
-`notes`, `answers`, `look`) is plain text of limited length: escape it before it becomes HTML.
+`notes`, `answers`, `own`, `look`) is plain text of limited length: escape it before it is HTML.
 """
 
 import math
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 SCHEMA = 2
+NOT_ATTEMPTED = "not attempted"  # message of a test whose function is still the template
 RECORDED = ("graded", "rejected")  # the states that say something about what a student handed in
 SCORE_EPS = 1e-9  # see manifest.POINTS_EPS
 
@@ -40,10 +41,11 @@ class ExerciseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that grading ran; `error` is one line, or None."""
+    """A cell that grading ran; `error` is one line, or None; `seconds` what it cost."""
 
     label: str
     error: str | None = None
+    seconds: float = 0.0  # CPU time, or a tenth of its time where that is more
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exercises: tuple[ExerciseResult, ...] = ()
     written: dict[str, float] = {}  # questions that await a person: grade_id -> points
     answers: dict[str, str] = {}  # grade_id -> what stands in a solution cell or written answer
+    own: str = ""  # code of cells that the student added, or made of others
     look: dict[str, str] = {}  # grade_id of a written question -> why a person should look there
     doubtful: bool = False
     notes: tuple[str, ...] = ()
@@ -90,12 +93,28 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return [(part.points, part.max_points) for part in (*self.exercises, *tests)]
 
 
+def untimed(result: Result) -> Result:
+    """The result without when it was made and what that cost: the same for every run."""
+    cells = tuple(msgspec.structs.replace(cell, seconds=0.0) for cell in result.cells)
+    return msgspec.structs.replace(result, started="", seconds=0.0, cells=cells)
+
+
+class Late(msgspec.Struct, frozen=True):
+    """A submission that came late: all of its points, and how many are taken off for that."""
+
+    points: float
+    taken_off: float
+    seconds: float = 0.0  # after the due date, with the student's extension
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that `autograder grade --json` writes."""
+    """The file that `autograder grade --json` writes; the keys of names and late are students."""
 
     schema: int = SCHEMA
     lab: str
     results: tuple[Result, ...]
+    names: dict[str, str] = {}  # of people, where a roster or a course system told them
+    late: dict[str, Late] = {}
 
 
 def encode(value: Result | Report) -> bytes:
@@ -110,9 +129,13 @@ def decode_result(data: bytes) -> Result:
     return result
 
 
-def write_report(path: Path, lab: str, results: list[Result]) -> None:
-    path.write_bytes(encode(Report(lab=lab, results=tuple(results))) + b"\n")
+def write_report(path: Path, report: Report) -> None:
+    path.write_bytes(encode(report) + b"\n")
 
 
 def read_report(path: Path) -> Report:
-    return msgspec.json.decode(path.read_bytes(), type=Report)
+    """Raises msgspec.DecodeError (or ValidationError) if the bytes are no Report of this schema."""
+    report = msgspec.json.decode(path.read_bytes(), type=Report)
+    if report.schema != SCHEMA:
+        raise msgspec.ValidationError(f"schema {report.schema}, expected {SCHEMA}")
+    return report

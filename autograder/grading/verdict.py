@@ -86,9 +86,11 @@ def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
     return SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
 
 
-def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str]]:
+def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str] | str]:
     """What a person is shown of the student's text, and where that person should look for more."""
+    own = "\n\n".join(cell.source for cell in rebuilt.cells if cell.kind == "own")
     return {
+        "own": kept_answer(own),
         "answers": {name: kept_answer(text) for name, text in rebuilt.answers.items()},
         "look": {name: plain(why) for name, why in rebuilt.look.items()},
     }

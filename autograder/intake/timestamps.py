@@ -50,3 +50,12 @@ def offset(sign: str | None, hours: str | None, minutes: str | None) -> tzinfo:
         return UTC
     delta = timedelta(hours=int(hours), minutes=int(minutes))
     return timezone(-delta if sign == "-" else delta)
+
+
+def duration(seconds: float) -> str:
+    """ "3 d 4 h", "4 h 10 min", "12 min": the two largest units."""
+    minutes = max(1, round(seconds / 60))
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    first = next(index for index, (value, _) in enumerate(parts) if value)
+    return " ".join(f"{value} {unit}" for value, unit in parts[first : first + 2] if value)

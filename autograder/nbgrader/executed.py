@@ -16,7 +16,14 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.grading.results import ExerciseResult, Result, TestResult, encode
+from autograder.grading.results import (
+    NOT_ATTEMPTED,
+    ExerciseResult,
+    Result,
+    TestResult,
+    encode,
+    untimed,
+)
 from autograder.grading.structure import match_cells, role
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import Notebook, notebook_cells, parse_notebook
@@ -32,7 +39,6 @@ from autograder.nbgrader.folders import (
 from autograder.nbgrader.shown import outputs_by_cell, own_cell, own_cells_near
 
 MAX_OUTPUT_CHARS = 20_000
-NOT_ATTEMPTED = "not attempted"  # judge.py's words
 MISSING = "# This cell is missing in the submission."
 NOT_GIVEN = "*No response.*"
 BREAK = "\u200b"  # a space without width: the text looks as it was, and is no syntax any more
@@ -178,9 +184,8 @@ def made_from(
     lab: LabSpec, submission: Submission | Rejected, result: Result, files: dict[str, bytes]
 ) -> str:
     """Hash of everything that the executed notebook shows; when it was graded is not in it."""
-    same = msgspec.structs.replace(result, started="", seconds=0.0)
     digest = hashlib.sha256(f"{lab.suite_hash} {grader_hash()}".encode())
-    digest.update(encode(same))
+    digest.update(encode(untimed(result)))
     shown = [cell.outputs for cell in cells_of(submission)]
     for part in (msgspec.json.encode(shown), repr(sorted(files.items())).encode()):
         digest.update(hashlib.sha256(part).digest())

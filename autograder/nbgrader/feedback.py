@@ -19,9 +19,10 @@ from nbgrader.api import Gradebook, SubmittedNotebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
+from autograder.grading.results import NOT_ATTEMPTED
 from autograder.grading.structure import exercise_name
 from autograder.labs.hashing import efflib_hash, grader_hash
-from autograder.nbgrader.executed import NOT_ATTEMPTED, not_graded
+from autograder.nbgrader.executed import not_graded
 from autograder.nbgrader.harmless import CODE_STYLE, coloured, rendered
 
 PAGE = """<!DOCTYPE html>

@@ -16,7 +16,6 @@ import math
 import warnings
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import nbformat
 from nbformat import NotebookNode
@@ -27,7 +26,7 @@ from nbgrader.utils import is_grade, is_locked, is_solution
 from sqlalchemy.exc import SAWarning
 
 from autograder.errors import StorageError
-from autograder.grading.results import SCORE_EPS, Result
+from autograder.grading.results import SCORE_EPS, Late, Result
 from autograder.intake.archive import EntryError, read_file
 from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
 from autograder.labs.manifest import LabSpec
@@ -41,13 +40,6 @@ NO_RESPONSE = "No response."  # nbgrader's words
 
 class GradebookError(Exception):
     """A result does not fit the gradebook; nothing of it was written."""
-
-
-class Late(NamedTuple):
-    """Points of a submission that came late: all of them, and how many nbgrader took off."""
-
-    points: float
-    taken_off: float
 
 
 # ---- the lab ------------------------------------------------------------------------------------
@@ -156,7 +148,7 @@ def take_off_for_lateness(coursedir: CourseDirectory, notebook: SubmittedNoteboo
             taken_off = penalties._check_late_penalty(notebook, taken_off)
     if notebook.late_submission_penalty != taken_off:
         notebook.late_submission_penalty = taken_off
-    return Late(notebook.score, taken_off) if taken_off else None
+    return Late(notebook.score, taken_off or 0.0, seconds) if seconds > 0 else None
 
 
 def cell_scores(lab: LabSpec, result: Result, empty: set[str]) -> dict[str, float | None]:

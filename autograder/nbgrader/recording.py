@@ -12,13 +12,13 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.errors import StorageError, file_trouble, files_told
-from autograder.grading.results import RECORDED, Result
+from autograder.grading.results import RECORDED, Late, Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import database_told, open_gradebook
 from autograder.nbgrader.executed import write_executed
-from autograder.nbgrader.gradebook import Late, ensure_assignment, write_scores
+from autograder.nbgrader.gradebook import ensure_assignment, write_scores
 from autograder.nbgrader.marking import write_marking_pages
 from autograder.nbgrader.pages import write_page
 

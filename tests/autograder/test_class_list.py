@@ -50,6 +50,9 @@ def test_a_class_with_a_roster(course, capsys):
     }
     assert recorded(course) == {"s01": 90, "s02": 0, "s03": None}
     assert "Nothing handed in (1): s03 (Cleo Li)" in out
+    told = read_report(course / "results.json")
+    assert told.names == {"s01": "Müller, Anna", "s02": "Bo Berg", "s03": "Cleo Li"}
+    assert told.late == {} and any(cell.seconds > 0 for cell in results["s01"].cells)
     assert 'Not graded and not in the gradebook (1):\n  "ghost" fits nobody on the roster' in out
     assert "--map" in out
     assert sorted(path.name for path in (course / "feedback").iterdir()) == ["s01", "s02"]

@@ -13,10 +13,9 @@ from autograder.commands.grade import executor_of
 from autograder.commands.tables import show_results
 from autograder.errors import UsageError
 from autograder.grading.check import CheckError, as_text, check_notebook
-from autograder.grading.results import Result, read_report
+from autograder.grading.results import Late, Result, read_report
 from autograder.grading.ungraded import fault
 from autograder.labs.manifest import load_lab
-from autograder.nbgrader.gradebook import Late
 from autograder.nbgrader.recording import Recorded
 from autograder.sandbox.limits import SandboxUnavailable
 
@@ -41,6 +40,7 @@ WRONG_USAGE = {
     "no folder for json": ["grade", NAME, "in", "--json", "nowhere/r.json"],
     "no such course": ["grade", NAME, "in", "--course", "nowhere"],
     "no notebook": ["check", "nowhere.ipynb"],
+    "no results": ["report", NAME],
     "no such triad": ["triad", "lab99"],
 }
 
@@ -64,7 +64,7 @@ def test_help_is_quick_to_come(capsys):
     code = f"import sys; from autograder.cli import run; run(['--help']); {PRINT_HEAVY}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.endswith("[]\n")
-    for command in ("doctor", "release", "grade", "check", "triad"):
+    for command in ("doctor", "release", "grade", "report", "check", "triad"):
         assert f"\n  {command} " in out.stdout
 
 
@@ -174,6 +174,8 @@ def test_the_table_counts_notes_and_shows_what_was_taken_off(course, capsys):
     show_results(lab, [Recorded(one, late=Late(95.0, 45.0)), Recorded(two)])
     table = capsys.readouterr().out
     assert "95 - 45 = 50" in table
+    show_results(lab, [Recorded(one, late=Late(90.0, 0.0, 7200.0))])
+    assert "2 h: nothing taken off" in capsys.readouterr().out.replace("\n", " ")
     assert "1 note " in table and "2 notes" in table and "1 notes" not in table
     show_results(lab, [Recorded(two)])
     assert "late" not in capsys.readouterr().out

@@ -18,6 +18,7 @@ from toylab import (
     release,
 )
 
+from autograder.grading import verdict
 from autograder.grading.rebuild import bare_check, rebuild
 from autograder.intake.notebook import parse_notebook
 
@@ -241,3 +242,14 @@ def test_an_empty_notebook():
     result = built(notebook([]))
     assert [c.source for c in result.cells] == [SETUP]
     assert len(result.notes) == 3
+
+
+def test_code_of_the_student_s_own_is_kept_beside_the_answers():
+    nb = answered()
+    nb["cells"].insert(2, cell("code", "HELPER = 1"))
+    nb["cells"].append(cell("code", "%time\nLATER = 2"))
+    kept = verdict.answered(built(nb))
+    assert "HELPER = 1" in kept["own"] and "LATER = 2" in kept["own"]
+    assert RIGHT1 not in kept["own"] and kept["answers"]["ex1"] == RIGHT1
+    nb["cells"].append(cell("code", "x = '" + "y" * 200_000 + "'"))
+    assert len(verdict.answered(built(nb))["own"]) < 60_000

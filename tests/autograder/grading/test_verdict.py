@@ -12,6 +12,7 @@ from toylab import NAME, make_course
 from autograder.grading.judge import by_exercise, judge, kept_answer, late_notes, plain, total
 from autograder.grading.results import (
     CellRun,
+    Report,
     Result,
     TestResult,
     decode_result,
@@ -136,7 +137,7 @@ def test_a_result_survives_its_file(lab, tmp_path):
         notes=("Zwölf <b>",),
     )
     assert decode_result(encode(result)) == result
-    write_report(tmp_path / "r.json", NAME, [result])
+    write_report(tmp_path / "r.json", Report(lab=NAME, results=(result,)))
     assert read_report(tmp_path / "r.json").results == (result,)
 
 

@@ -10,7 +10,7 @@ from nbgrader.utils import parse_utc
 from toylab import NAME, write
 
 from autograder.intake.discover import Submission
-from autograder.intake.timestamps import parse_timestamp
+from autograder.intake.timestamps import duration, parse_timestamp
 from autograder.nbgrader.gradebook import read_timestamp
 
 WRITTEN = [  # as nbgrader's exchange and zip_collect write them
@@ -85,3 +85,11 @@ def test_no_bytes_raise(data):
     time, problem = parse_timestamp(data)
     assert time is None or time.tzinfo is None
     assert time is not None or problem
+
+
+@pytest.mark.parametrize(
+    "seconds, told",
+    [(1, "1 min"), (3600, "1 h"), (3660, "1 h 1 min"), (90_000, "1 d 1 h"), (172_801, "2 d")],
+)
+def test_durations(seconds, told):
+    assert duration(seconds) == told

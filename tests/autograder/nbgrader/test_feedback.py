@@ -108,7 +108,8 @@ def test_what_was_taken_off_for_lateness_reads_sensibly(tmp_path):
     assert "ada : 90 points, 90 taken off for handing in late: 0 of 100 points ;" in text
     row = nbcourse.submission(lab, nbcourse.right(lab))
     [recorded] = nbcourse.recorded(root, lab, [nbcourse.graded(lab, row)], [row])
-    assert recorded.late == (90, 90)
+    assert (recorded.late.points, recorded.late.taken_off) == (90, 90)
+    assert recorded.late.seconds > 0
 
 
 @pytest.mark.parametrize("nested", ["> " * 3000, "- " * 3000, "[" * 20_000, "*" * 20_000])

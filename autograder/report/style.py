@@ -1,0 +1,75 @@
+"""Colours and layout of the report, in light and dark."""
+
+LIGHT = {
+    "page": "#ffffff", "text": "#1a1a1a", "quiet": "#555555", "line": "#c9c9c9",
+    "panel": "#f4f5f7", "link": "#0b57b0", "bar": "#3b6ea8", "warn": "#8a4b00",
+    "passed": "#dce9f5", "failed": "#9a3412", "open": "#7a7a7a",
+}  # fmt: skip
+DARK = {
+    "page": "#15181c", "text": "#e8e8e8", "quiet": "#b3b3b3", "line": "#454a52",
+    "panel": "#1f242a", "link": "#8ab8f0", "bar": "#7aa7d9", "warn": "#f0b062",
+    "passed": "#22384d", "failed": "#ff9a6b", "open": "#a0a0a0",
+}  # fmt: skip
+
+
+def variables(colours: dict[str, str]) -> str:
+    return ";".join(f"--{name}:{value}" for name, value in colours.items())
+
+
+CSS = (
+    f":root{{color-scheme:light dark;{variables(LIGHT)}}}\n"
+    f"@media (prefers-color-scheme:dark){{:root{{{variables(DARK)}}}}}\n"
+    """\
+body { font: 16px/1.5 sans-serif; color: var(--text); background: var(--page); margin: 0 auto;
+  max-width: 76rem; padding: 1rem 1.25rem 4rem }
+h1 { font-size: 1.5rem; margin: .5rem 0 }
+h2 { font-size: 1.2rem; border-bottom: 1px solid var(--line); margin: 2.5rem 0 .75rem }
+p { max-width: 50rem }
+a { color: var(--link) }
+nav a { margin-right: 1rem }
+.quiet { color: var(--quiet) }
+.warn { color: var(--warn) }
+.tiles { display: flex; flex-wrap: wrap; gap: .5rem; padding: 0; list-style: none }
+.tiles li { background: var(--panel); padding: .4rem .9rem; min-width: 6rem }
+.tiles b { display: block; font-size: 1.3rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th { text-align: left; font-weight: 600; vertical-align: bottom }
+.wide { overflow-x: auto }
+.list td, .list th { padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top }
+.list .n { text-align: right }
+.list td.n { white-space: nowrap }
+.list td { overflow-wrap: break-word }
+.list .name { min-width: 12rem; overflow-wrap: anywhere }
+.share { display: block; width: 3.5rem; height: .5rem; margin-top: .5rem;
+  background: var(--passed) }
+.share i { display: block; height: 100%; background: var(--bar) }
+svg { display: block; width: 100%; max-width: 44rem; height: auto }
+svg rect { fill: var(--bar) }
+svg text { fill: var(--text); font-size: 12px }
+svg line { stroke: var(--line) }
+.heat { table-layout: fixed; width: 100%; font-size: 11px; line-height: 1 }
+.heat thead { position: sticky; top: 0; background: var(--page) }
+.heat th { font-weight: normal; text-align: center; padding: 2px 0; overflow: hidden }
+.heat thead a { text-decoration: none }
+.heat.narrow thead a { writing-mode: vertical-rl }
+.heat .group { border-left: 2px solid var(--text); padding-left: 2px; text-align: left }
+.heat tbody th { text-align: right; padding: 0 4px 0 0; white-space: nowrap;
+  text-overflow: ellipsis }
+.heat col.who { width: 3.5rem }
+.heat.named col.who { width: 11rem }
+.heat col.sum { width: 2.75rem }
+.heat td { padding: 0; height: 15px; border: 1px solid var(--page); background: var(--passed) }
+.heat.many td { height: 11px; border-width: 0 1px }
+.heat.many tbody th, .heat.many td.s { font-size: 10px }
+.heat td.s { background: none; text-align: right }
+td.f, .key .f { background: var(--failed) !important }
+td.o, .key .o {
+  background: repeating-linear-gradient(135deg, var(--open) 0 2px, var(--page) 2px 4px) !important }
+td.v, .key .v { background: var(--page) !important; outline: 1px solid var(--open);
+  outline-offset: -2px }
+.key span { display: inline-block; width: 1rem; height: .8rem; margin: 0 .3rem 0 1rem;
+  background: var(--passed) }
+@media print { .heat thead { position: static } }
+"""
+)
