@@ -12,6 +12,8 @@ from typing import Annotated
 import typer
 
 import autograder
+from autograder.commands import course
+from autograder.commands.options import CourseOption, MapOption, RosterOption, course_folder
 from autograder.errors import StorageError, UsageError
 
 app = typer.Typer(
@@ -20,9 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-CourseOption = Annotated[
-    Path | None, typer.Option("--course", help="Folder of the course (default: found upwards).")
-]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Worker processes (default: one per core).")
 ]
@@ -35,19 +34,7 @@ UnsafeOption = Annotated[
 ]
 INTERRUPTED = 130  # as shells say it
 LabsArgument = Annotated[list[str] | None, typer.Argument(metavar="[LAB]...")]
-
-
-def course_folder(given: Path | None) -> Path:
-    """--course, else the first folder upwards with labs or solutions in it, else this one."""
-    if given is not None:
-        if not given.is_dir():
-            raise UsageError(f"--course: there is no folder {given}")
-        return given.resolve()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "nbgrader_config.py").is_file() or (folder / "solutions").is_dir():
-            return folder
-    return here
+app.add_typer(course.app, name="course")
 
 
 @app.command()
@@ -75,12 +62,8 @@ def release(labs: LabsArgument = None, course: CourseOption = None) -> None:
 def grade(
     lab: str,
     submissions: Path,
-    roster: Annotated[
-        Path | None, typer.Option(help="CSV of the class: id, and name, email, login, ...")
-    ] = None,
-    map: Annotated[  # the option's name
-        Path | None, typer.Option(help="CSV of folder,id for names that nobody can assign.")
-    ] = None,
+    roster: RosterOption = None,
+    map: MapOption = None,
     jobs: JobsOption = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler to grade on.")

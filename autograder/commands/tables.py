@@ -67,8 +67,12 @@ def late_words(late: Late | None) -> str:
     """ "2 h: 90 - 45 = 45": how late; all points, what is taken off, what remains."""
     if late is None:
         return ""
+    extended = f" (extended to {late.due})" if late.extended else ""
+    if not late.seconds:
+        return f"in time{extended}"
     remains = f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
-    return f"{duration(late.seconds)}: {remains if late.taken_off else 'nothing taken off'}"
+    told = remains if late.taken_off else "nothing taken off"
+    return f"{duration(late.seconds)}: {told}{extended}"
 
 
 def remarks(row: "Recorded") -> str:

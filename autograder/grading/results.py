@@ -100,11 +100,13 @@ def untimed(result: Result) -> Result:
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A submission that came late: all of its points, and how many are taken off for that."""
+    """A submission that came late, or has an extension: all points, and how many are taken off."""
 
     points: float
     taken_off: float
-    seconds: float = 0.0  # after the due date, with the student's extension
+    seconds: float = 0.0  # after the due date; 0: in time
+    due: str = ""  # the student's own date, "2026-10-01 21:59 UTC"
+    extended: bool = False  # it is a later date than that of the class
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ of any of these, one notebook named after its student.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from autograder.intake.archive import (
@@ -44,6 +45,7 @@ class Submission:
     digest: str
     notes: tuple[str, ...] = ()
     name: str = ""  # of the person, if a roster or a course system told it
+    when: datetime | None = None  # it was handed in, in UTC, if anything says so
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,10 @@ def student_row(sent: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
     except (EntryError, NotebookError) as error:
         return Rejected(owner.id, lab.name, str(error), owner.name)
     digest = notebook_digest(best.cells)
-    return Submission(owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name)
+    when = best.when[1] if best.when and best.when[0] == "time" else None
+    return Submission(
+        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when
+    )
 
 
 def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:

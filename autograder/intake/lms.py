@@ -26,7 +26,8 @@ BLACKBOARD = re.compile(
 GRADESCOPE = re.compile(r"submission_(?P<number>\d+)", re.ASCII)
 METADATA = "submission_metadata.yml"  # Gradescope's
 MAX_METADATA = 50_000_000
-Stamp = tuple[str, datetime | int] | None  # ("time", UTC) or ("upload", Canvas's running number)
+# ("time", UTC), ("attempt", time in an unknown zone) or ("upload", Canvas's running number)
+Stamp = tuple[str, datetime | int] | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def upload_number(top: str) -> Stamp:
 def attempt_time(top: str) -> Stamp:
     match = BLACKBOARD.fullmatch(top)
     try:
-        return ("time", datetime.strptime(match["when"], "%Y-%m-%d-%H-%M-%S")) if match else None
+        # in the server's own zone, which nobody tells: good for order only
+        return ("attempt", datetime.strptime(match["when"], "%Y-%m-%d-%H-%M-%S")) if match else None
     except ValueError:
         return None
 

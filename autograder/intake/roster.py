@@ -29,6 +29,7 @@ COLUMNS = {  # heading, in small letters and without punctuation -> what it hold
     "email": "email", "e mail": "email", "email address": "email",
     "name": "name", "full name": "name", "student": "name", "student name": "name",
     "first name": "first", "last name": "last", "surname": "last",
+    "firstname": "first", "lastname": "last",
     "canvas id": "canvas", "canvas user id": "canvas",
     "moodle id": "moodle", "identifier": "moodle",
 }  # fmt: skip

@@ -19,6 +19,7 @@ from nbgrader.coursedir import CourseDirectory
 from autograder.grading.results import (
     NOT_ATTEMPTED,
     ExerciseResult,
+    Late,
     Result,
     TestResult,
     encode,
@@ -27,6 +28,7 @@ from autograder.grading.results import (
 from autograder.grading.structure import match_cells, role
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import Notebook, notebook_cells, parse_notebook
+from autograder.intake.timestamps import duration
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.folders import (
@@ -81,7 +83,9 @@ def released_answers(lab: LabSpec) -> dict[str, str]:
     return {c.grade_id: c.source for c in cells if role(c) in ("solution", "written")}
 
 
-def executed_notebook(lab: LabSpec, result: Result, submitted: Notebook = ()) -> NotebookNode:
+def executed_notebook(
+    lab: LabSpec, result: Result, submitted: Notebook = (), late: Late | None = None
+) -> NotebookNode:
     """The release with the student's answers and outputs, and the grader's messages."""
     nb, answers = release_notebook(lab), result.answers
     exercises = {f"{part.exercise}-check": part for part in result.exercises}
@@ -102,17 +106,28 @@ def executed_notebook(lab: LabSpec, result: Result, submitted: Notebook = ()) ->
             add_messages(cell, exercises.get(plain.grade_id), result)
         cells += [cell, *(own_cell(c, plain.grade_id) for c in own.get(plain.grade_id, ()))]
     nb.cells = cells
-    nb.metadata["autograder"] = nbformat.from_dict(about(lab, result))
+    nb.metadata["autograder"] = nbformat.from_dict(about(lab, result, late))
     return nb
 
 
-def about(lab: LabSpec, result: Result) -> dict:
+def about(lab: LabSpec, result: Result, late: Late | None = None) -> dict:
     """What the feedback page says at its top, and what a regrade compares with."""
     told = msgspec.to_builtins(result)
     kept = ("student", "status", "reason", "score", "max_score", "sandbox", "look")
     kept += ("seed", "submission_hash", "suite_hash", "efflib_hash")
     made = {"lab": lab.name, "title": lab.title, "remarks": remarks(result)}
+    made["late"] = late_sentence(late)
     return made | {key: told[key] for key in kept}
+
+
+def late_sentence(late: Late | None) -> str:
+    """What the student reads about the date; "" if there is nothing to say."""
+    if late is None:
+        return ""
+    own = "your extension" if late.extended else "the due date"
+    if not late.seconds:
+        return f"Handed in in time: {own} was {late.due}."
+    return f"Handed in {duration(late.seconds)} after {own}, {late.due}."
 
 
 def summary_text(result: Result) -> str:
@@ -163,14 +178,18 @@ def test_lines(test: TestResult) -> list[str]:
 
 
 def write_executed(
-    coursedir: CourseDirectory, lab: LabSpec, submission: Submission | Rejected, result: Result
+    coursedir: CourseDirectory,
+    lab: LabSpec,
+    submission: Submission | Rejected,
+    result: Result,
+    late: Late | None = None,
 ) -> None:
     """Writes the executed notebook, unless the one on disk is made from the same."""
     files = to_hand_on(handed_in(coursedir, lab, result.student))
-    made = made_from(lab, submission, result, files)
+    made = made_from(lab, submission, result, files, late)
     if previous(coursedir, lab, result.student).get("made_from") == made:
         return
-    nb = executed_notebook(lab, result, cells_of(submission))
+    nb = executed_notebook(lab, result, cells_of(submission), late)
     nb.metadata["autograder"]["made_from"] = made
     path = executed_path(coursedir, lab, result.student)
     write_folder(path.parent, files | {path.name: nbformat.writes(nb).encode()})
@@ -181,12 +200,16 @@ def cells_of(submission: Submission | Rejected) -> Notebook:
 
 
 def made_from(
-    lab: LabSpec, submission: Submission | Rejected, result: Result, files: dict[str, bytes]
+    lab: LabSpec,
+    submission: Submission | Rejected,
+    result: Result,
+    files: dict[str, bytes],
+    late: Late | None,
 ) -> str:
     """Hash of everything that the executed notebook shows; when it was graded is not in it."""
     digest = hashlib.sha256(f"{lab.suite_hash} {grader_hash()}".encode())
     digest.update(encode(untimed(result)))
-    shown = [cell.outputs for cell in cells_of(submission)]
+    shown = [late_sentence(late), *(cell.outputs for cell in cells_of(submission))]
     for part in (msgspec.json.encode(shown), repr(sorted(files.items())).encode()):
         digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()

@@ -53,6 +53,7 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto; font-size: 14px }
 {% endif -%}
 <b>{{ number(score) }} of {{ number(max_score) }} points</b>
 {%- if awaited %}; {{ awaited | join(", ") }} still to be graded by a person{% endif %}.</p>
+{% if about.late %}<p>{{ about.late }}</p>{% endif %}
 {% if about.status != "graded" -%}
 <p class="comment"><b>Not graded:</b> {{ about.reason }}</p>
 {% for comment in comments %}<div class="comment">{{ comment }}</div>{% endfor %}

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.api import Grade, Gradebook, MissingEntry, SubmittedNotebook
+from nbgrader.api import Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import AssignLatePenalties, SaveCells
+from nbgrader.preprocessors import SaveCells
 from nbgrader.utils import is_grade, is_locked, is_solution
 from sqlalchemy.exc import SAWarning
 
@@ -34,6 +34,7 @@ from autograder.labs.source import build_source
 from autograder.nbgrader.database import database_told, one_commit
 from autograder.nbgrader.executed import not_graded, released_answers, safe_text
 from autograder.nbgrader.folders import handed_in, previous
+from autograder.nbgrader.lateness import set_due, set_extension, take_off_for_lateness, terms_of
 
 NO_RESPONSE = "No response."  # nbgrader's words
 
@@ -52,18 +53,27 @@ def ensure_assignment(gradebook: Gradebook, coursedir: CourseDirectory, lab: Lab
     if not source.is_dir() and (course_root / "solutions" / lab.name).is_dir():
         build_source(course_root, lab.name)  # formgrader lists only labs with a source
     release = nbformat.read(lab.release_notebook, as_version=4)
+    terms = terms_of(coursedir, lab)
     with database_told(coursedir):
-        if known_cells(gradebook, lab) == released_cells(release):
-            return
-        gradebook.update_or_create_assignment(lab.name)
-        try:
-            SaveCells().preprocess(release, nbgrader_resources(coursedir, lab))
-        except RuntimeError:
-            raise StorageError(
-                f"the gradebook of {coursedir.root} holds {lab.name} with other cells, and "
-                "submissions of it: release the lab as it was, or move gradebook.db away"
-            ) from None
-        gradebook.db.expire_all()
+        if known_cells(gradebook, lab) != released_cells(release):
+            save_cells(gradebook, coursedir, lab, release)
+        if set_due(gradebook.find_assignment(lab.name), terms):
+            gradebook.db.commit()
+
+
+def save_cells(
+    gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec, release: NotebookNode
+) -> None:
+    """The rows of the release. Raises StorageError if those of submissions are other ones."""
+    gradebook.update_or_create_assignment(lab.name)
+    try:
+        SaveCells().preprocess(release, nbgrader_resources(coursedir, lab))
+    except RuntimeError:
+        raise StorageError(
+            f"the gradebook of {coursedir.root} holds {lab.name} with other cells, and "
+            "submissions of it: release the lab as it was, or move gradebook.db away"
+        ) from None
+    gradebook.db.expire_all()
 
 
 def known_cells(gradebook: Gradebook, lab: LabSpec) -> dict[str, set]:
@@ -104,12 +114,17 @@ def nbgrader_resources(coursedir: CourseDirectory, lab: LabSpec) -> dict:
 
 
 def write_scores(
-    gradebook: Gradebook, coursedir: CourseDirectory, lab: LabSpec, result: Result
+    gradebook: Gradebook,
+    coursedir: CourseDirectory,
+    lab: LabSpec,
+    result: Result,
+    when: datetime | None = None,
 ) -> Late | None:
     """All grades and comments of one submission, in one commit; what was taken off as late.
 
-    What stands there already is not written again.  Raises GradebookError for a score outside
-    0..max or a cell that the gradebook does not know.
+    when: the course system says that it was handed in, if it does.  What stands there already is
+    not written again.  Raises GradebookError for a score outside 0..max or a cell that the
+    gradebook does not know, UsageError for a course.toml that cannot be read.
     """
     student = result.student
     empty = unanswered(lab, result)
@@ -117,6 +132,7 @@ def write_scores(
     before = previous(coursedir, lab, student).get("submission_hash")
     same = before == result.submission_hash != ""
     timestamp = read_timestamp(handed_in(coursedir, lab, student) / "timestamp.txt")
+    terms = terms_of(coursedir, lab)
     with one_commit(gradebook):
         gradebook.update_or_create_student(student)
         with warnings.catch_warnings():  # nbgrader's way of making rows; one warning per student
@@ -125,6 +141,7 @@ def write_scores(
         notebook = gradebook.find_submission_notebook(lab.notebook, lab.name, student)
         if {grade.name for grade in notebook.grades} != scores.keys():
             raise GradebookError(f"{student}: results for {sorted(scores)} only")
+        set_extension(notebook.assignment, terms)
         for grade in notebook.grades:
             set_score(grade, scores[grade.name], same)
         refused = not_graded(result.reason) if result.status == "rejected" else None
@@ -133,22 +150,7 @@ def write_scores(
             comment.auto_comment = refused or (safe_text(own) if own else None)
         gradebook.db.flush()
         gradebook.db.expire_all()  # sums are the database's, from what was set
-        return take_off_for_lateness(coursedir, notebook)
-
-
-def take_off_for_lateness(coursedir: CourseDirectory, notebook: SubmittedNotebook) -> Late | None:
-    """What nbgrader's preprocessor AssignLatePenalties does, inside our commit."""
-    penalties, submission = AssignLatePenalties(config=coursedir.config), notebook.assignment
-    seconds, taken_off = submission.total_seconds_late, None
-    if seconds > 0:
-        penalties.init_plugin()
-        plugin, student = penalties.plugin_inst, submission.student.id
-        taken_off = plugin.late_submission_penalty(student, notebook.score, seconds)
-        if taken_off is not None:
-            taken_off = penalties._check_late_penalty(notebook, taken_off)
-    if notebook.late_submission_penalty != taken_off:
-        notebook.late_submission_penalty = taken_off
-    return Late(notebook.score, taken_off or 0.0, seconds) if seconds > 0 else None
+        return take_off_for_lateness(coursedir, notebook, terms, timestamp or when)
 
 
 def cell_scores(lab: LabSpec, result: Result, empty: set[str]) -> dict[str, float | None]:

@@ -98,8 +98,9 @@ def record_one(
             if result.status == "missing":
                 gradebook.update_or_create_student(result.student)
                 return Recorded(result)
-            late = write_scores(gradebook, coursedir, lab, result)
-            write_executed(coursedir, lab, submission, result)
+            when = getattr(submission, "when", None)
+            late = write_scores(gradebook, coursedir, lab, result, when)
+            write_executed(coursedir, lab, submission, result, late)
             if feedback:
                 write_page(coursedir, gradebook, lab, result.student)
     except StorageError as error:

@@ -57,7 +57,8 @@ def label(report: Report, number: int, result: Result, named: bool) -> str:
 
 
 def late_of(report: Report, result: Result) -> Late | None:
-    return report.late.get(result.student)
+    late = report.late.get(result.student)
+    return late if late is not None and late.seconds else None
 
 
 def who(report: Report, student: str) -> str:

@@ -20,10 +20,10 @@ from autograder.grading.results import Result
 from autograder.intake.names import STUDENT_ID
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import LabSpec
+from autograder.lms.sheet import inert
 from autograder.report.rows import Row
 
 SHELL_LINE = re.compile(r"^([ \t]*)([%!])", re.MULTILINE)  # IPython's, which is no Python
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 README = """\
 {count} submissions of {lab}, and the code that all of them started from.
 
@@ -89,8 +89,3 @@ def own_code(result: Result) -> Iterator[str]:
 def write(path: Path, sources: Iterator[str] | list[str]) -> None:
     text = "\n\n".join(SHELL_LINE.sub(r"\1# \2", source) for source in sources)
     path.write_text(text + "\n", encoding="utf-8", errors="replace")
-
-
-def inert(text: str) -> str:
-    """A cell of a CSV file that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text

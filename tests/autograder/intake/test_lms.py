@@ -1,6 +1,7 @@
 """Downloads of course systems, as they come: who sent what, and which of several counts."""
 
 import json
+from datetime import datetime
 
 import pytest
 from handed_in import GOOD, LAB, reason, rows, zipped
@@ -237,3 +238,12 @@ def test_an_entry_that_leaves_its_folder_is_nobody_s(tmp_path):
     assert isinstance(row, Rejected) and row.status == "unclear"
     assert isinstance(rows(path)["bob"], Submission)
     assert reason(path, row.student).startswith('".." is no name')
+
+
+def test_when_it_was_handed_in_is_kept_where_it_is_told_in_a_known_zone(tmp_path):
+    write(tmp_path / "submission_metadata.yml", METADATA.encode())
+    write(tmp_path / "submission_11/toy.ipynb", GOOD)
+    assert rows(tmp_path)["s01"].when == datetime(2026, 10, 1, 15, 36, 26, 354374)
+    for name in ("Lab 1_amueller_attempt_2026-10-03-23-59-00_toy.ipynb", "b_2_50_toy.ipynb"):
+        write(tmp_path / "other" / name, GOOD)
+    assert {row.when for row in rows(tmp_path / "other").values()} == {None}

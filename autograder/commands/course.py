@@ -1,0 +1,90 @@
+"""`autograder course ...`: dates, and what goes back to a course system."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autograder.commands.options import CourseOption, MapOption, RosterOption, course_folder
+
+app = typer.Typer(
+    help="Due dates, extensions and penalties; grades and feedback for a course system.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+TimeArgument = Annotated[
+    str, typer.Argument(help="For example '2026-10-01 23:59 Europe/Berlin', or none.")
+]
+
+
+@app.command()
+def show(course: CourseOption = None) -> None:
+    """Due dates, penalties and extensions of all labs."""
+    from autograder.commands.dates import shown
+
+    for line in shown(course_folder(course)):
+        typer.echo(line)
+
+
+@app.command()
+def due(lab: str, time: TimeArgument, course: CourseOption = None) -> None:
+    """Set the due date of a lab; "none" removes it, with the extensions."""
+    from autograder.commands.dates import set_due
+
+    typer.echo(set_due(course_folder(course), lab, time))
+
+
+@app.command()
+def extend(lab: str, student: str, time: TimeArgument, course: CourseOption = None) -> None:
+    """Give one student another due date; "none" takes it back."""
+    from autograder.commands.dates import extend as extend_date
+
+    typer.echo(extend_date(course_folder(course), lab, student, time))
+
+
+@app.command()
+def late(
+    lab: str,
+    points: Annotated[
+        float, typer.Argument(help="Taken off for each day that has begun; 0: none.")
+    ],
+    course: CourseOption = None,
+) -> None:
+    """Set what late work loses; at most all its points."""
+    from autograder.commands.dates import set_penalty
+
+    typer.echo(set_penalty(course_folder(course), lab, points))
+
+
+@app.command()
+def grades(
+    lab: str,
+    export: Annotated[Path, typer.Argument(help="CSV that Canvas, Moodle or Gradescope exported.")],
+    out: Annotated[Path, typer.Argument(help="New CSV file, to be uploaded there.")],
+    column: Annotated[
+        str | None, typer.Option(help="Heading of the assignment in Canvas's gradebook.")
+    ] = None,
+    course: CourseOption = None,
+) -> None:
+    """Fill the grades of a lab into the columns of a course system."""
+    from autograder.commands.send_back import write_grades
+
+    for line in write_grades(course_folder(course), lab, export, out, column):
+        typer.echo(line)
+
+
+@app.command()
+def feedback(
+    lab: str,
+    submissions: Annotated[Path, typer.Argument(help="The download that was graded.")],
+    out: Annotated[Path, typer.Argument(help="New zip, to be uploaded there.")],
+    roster: RosterOption = None,
+    map: MapOption = None,
+    course: CourseOption = None,
+) -> None:
+    """Pack everyone's feedback as the course system takes it back."""
+    from autograder.commands.send_back import write_feedback
+
+    for line in write_feedback(course_folder(course), lab, submissions, out, roster, map):
+        typer.echo(line)

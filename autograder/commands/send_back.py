@@ -1,0 +1,67 @@
+"""`autograder course grades` and `autograder course feedback`."""
+
+from pathlib import Path
+
+from autograder.intake.discover import IntakeError, found_at
+from autograder.intake.lms import parcels_of
+from autograder.intake.owners import Owner, owners_of
+from autograder.intake.roster import read_map, read_roster
+from autograder.labs.manifest import load_lab
+from autograder.lms.feedback import Desk, collect, write_zip
+from autograder.lms.grades import fill_in
+from autograder.lms.scores import read_scores
+from autograder.lms.sheet import read_sheet, write_sheet
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.database import database_told, open_gradebook
+
+MAX_NAMES = 10  # of students in one sentence
+
+
+def write_grades(
+    root: Path, lab_name: str, export: Path, out: Path, column: str | None
+) -> list[str]:
+    """Writes the file; sentences on what is in it, and on who is not. Raises UsageError, ..."""
+    lab, coursedir = load_lab(lab_name, root), course_directory(root)
+    with open_gradebook(coursedir) as gradebook, database_told(coursedir):
+        scores = read_scores(gradebook, lab)
+    sheet = read_sheet(export, scores.names)
+    filled = fill_in(sheet, scores, (lab.name, lab.title), column)
+    write_sheet(out, sheet, filled.rows, filled.heading)
+    listed = set(sheet.students.values())
+    graded = sorted(listed & scores.by_student.keys())
+    left = sorted(scores.by_student.keys() - listed)
+    awaited = [student for student in graded if scores.by_student[student].awaits]
+    told = [f"{out}: points of {len(graded)} students, in the columns of {filled.system}"]
+    if awaited:
+        told.append(f"a person has still to grade answers of {len(awaited)}: {some(awaited)}")
+    if left:
+        told.append(f"graded, and not in {export} ({len(left)}): {some(left)}")
+    return told
+
+
+def write_feedback(
+    root: Path, lab_name: str, path: Path, out: Path, roster: Path | None, mapping: Path | None
+) -> list[str]:
+    """Writes the zip; sentences on what is in it, and on who is not. Raises UsageError, ..."""
+    lab, coursedir = load_lab(lab_name, root), course_directory(root)
+    people = read_roster(roster) if roster else None
+    mapped = read_map(mapping, people) if mapping else {}
+    owned, unclear = [], []
+    for parcel in parcels_of(found_at(path, lab)):
+        owners = owners_of(parcel, people, mapped)
+        known = [(s, o.id) for s, o in zip(parcel.senders, owners, strict=False)
+                 if isinstance(o, Owner)]  # fmt: skip
+        owned.append((parcel, known))
+        unclear += [owner for owner in owners if not isinstance(owner, Owner)]
+    with open_gradebook(coursedir) as gradebook, database_told(coursedir):
+        made = collect(Desk(coursedir, gradebook, lab), owned)
+    if not made.files:
+        why = "; ".join([*made.without, *unclear][:MAX_NAMES]) or "it is empty"
+        raise IntakeError(f"there is no feedback for anything in {path}: {why}")
+    write_zip(out, made.files)
+    told = [f"{out}: feedback of {len(set(made.students))} students, in {len(made.files)} files"]
+    return told + [f"left out: {why}" for why in [*made.without, *unclear]]
+
+
+def some(students: list[str]) -> str:
+    return ", ".join(students[:MAX_NAMES]) + (", ..." if len(students) > MAX_NAMES else "")

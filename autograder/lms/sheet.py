@@ -1,0 +1,97 @@
+"""A CSV file of a course system, to be filled in: its lines as they are, and whose each one is."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from autograder.errors import UsageError, files_told
+from autograder.intake.names import canonical, safe_id
+from autograder.intake.roster import (
+    COLUMNS,
+    IDENTIFYING,
+    csv_rows,
+    csv_text,
+    no_student,
+    plain_heading,
+)
+
+NAMES = ("name", "first", "last")  # columns of text that people chose
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
+
+
+class Sheet(NamedTuple):
+    path: Path
+    delimiter: str
+    heading: list[str]
+    lines: list[tuple[int, list[str]]]  # number in the file, cells; as many as the heading has
+    students: dict[int, str]  # number of a line -> id in the gradebook
+
+    def column(self, heading: str) -> int | None:
+        return self.heading.index(heading) if heading in self.heading else None
+
+
+def read_sheet(path: Path, known: Iterable[str]) -> Sheet:
+    """Raises UsageError: no CSV, no heading, or a line that may be two students'."""
+    text = csv_text(path)
+    delimiter = max(",;\t", key=text.lstrip().partition("\n")[0].count)
+    about = dict(csv_rows(path))  # raises for what is no CSV
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    if len(lines) < 2:
+        raise UsageError(f"{path}: no student stands in it")
+    (_, heading), *rest = lines
+    width = len(heading)
+    filled = [(line, (row + [""] * width)[:width]) for line, row in rest]
+    return Sheet(path, delimiter, heading, filled, whose(path, about, list(known)))
+
+
+def whose(path: Path, about: dict[int, dict[str, str]], known: list[str]) -> dict[int, str]:
+    """The student of each line whose id, login, address or name is one of the gradebook's ids."""
+    by_key = {canonical(student): student for student in known}
+    students, taken = {}, {}
+    for line, row in about.items():
+        if no_student(row):
+            continue
+        fitting = {by_key[key] for key in keys(row) if key in by_key}
+        if not fitting and row.get("canvas"):  # ids made of Canvas's names of files end in it
+            ending = re.compile(rf".+_{re.escape(row['canvas'])}(-[0-9a-f]{{10}})?")
+            fitting = {student for student in known if ending.fullmatch(student)}
+        if len(fitting) > 1:
+            raise UsageError(f"{path}, line {line} fits several: {', '.join(sorted(fitting))}")
+        for student in fitting:
+            if student in taken:
+                first = taken[student]
+                raise UsageError(f"{path}, lines {first} and {line} are both {student}'s")
+            students[line], taken[student] = student, line
+    return students
+
+
+def keys(row: dict[str, str]) -> set[str]:
+    """By what a student of this line may be called in the gradebook."""
+    name = row.get("name") or " ".join(filter(None, (row.get("first"), row.get("last"))))
+    found = {canonical(row[column]) for column in IDENTIFYING if row.get(column)}
+    return found | ({canonical(safe_id(name))} if name else set())
+
+
+def inert(text: str) -> str:
+    """A cell of a CSV file that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def write_sheet(path: Path, sheet: Sheet, rows: list[list[str]], heading: list[str]) -> None:
+    """Writes heading and rows; what people chose as their names computes nothing.
+
+    Raises UsageError if the file is there already: it may hold grades.
+    """
+    if path.exists():
+        raise UsageError(f"{path} is there already: name a new file")
+    chosen = [COLUMNS.get(plain_heading(title)) in NAMES for title in heading]
+    with files_told(path), path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=sheet.delimiter)
+        writer.writerow(heading)
+        for row in rows:
+            cells = zip(row, chosen, strict=True)
+            writer.writerow([inert(cell) if is_name else cell for cell, is_name in cells])

@@ -1,0 +1,129 @@
+"""Due dates, extensions and penalties of course.toml, in gradebook, table and feedback."""
+
+import re
+import shutil
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import nbcourse
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.commands.tables import late_words
+from autograder.errors import UsageError
+from autograder.labs.terms import Terms, write_terms
+from autograder.nbgrader.release import release
+
+DUE = datetime(2026, 10, 1, 21, 59)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    root = nbcourse.make_course(tmp_path_factory.mktemp("course"))
+    release(root)
+    return root
+
+
+@pytest.fixture
+def course(released, tmp_path):
+    root = tmp_path / "course"
+    shutil.copytree(released, root)
+    return root
+
+
+def handed_in(root, student, when):
+    """The record of right work that a course system dated."""
+    lab = nbcourse.load(root)
+    row = replace(nbcourse.submission(lab, nbcourse.right(lab), student), when=when)
+    [recorded] = nbcourse.recorded(root, lab, [nbcourse.graded(lab, row)], [row])
+    assert recorded.trouble == ""
+    return recorded
+
+
+def book(root):
+    return Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm")
+
+
+def page(root, student):
+    text = (root / "feedback" / student / nbcourse.LAB / "toy.html").read_text()
+    text = re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+
+
+CASES = {
+    "in time": (timedelta(0), None, None, "", ""),
+    "a second": (timedelta(seconds=1), None, 10, "1 min: 90 - 10 = 80",
+                 "Handed in 1 min after the due date, 2026-10-01 21:59 UTC."),
+    "two days": (timedelta(days=1, hours=3), None, 20, "1 d 3 h: 90 - 20 = 70",
+                 "Handed in 1 d 3 h after the due date, 2026-10-01 21:59 UTC."),
+    "months": (timedelta(days=60), None, 90, "60 d: 90 - 90 = 0", "Handed in 60 d after"),
+    "extended": (timedelta(days=3), timedelta(days=7), None,
+                 "in time (extended to 2026-10-08 21:59 UTC)",
+                 "Handed in in time: your extension was 2026-10-08 21:59 UTC."),
+    "after the extension": (timedelta(days=8), timedelta(days=7), 10,
+                            "1 d: 90 - 10 = 80 (extended to 2026-10-08 21:59 UTC)",
+                            "Handed in 1 d after your extension, 2026-10-08 21:59 UTC."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("after, extension, penalty, table, told", CASES.values(), ids=CASES)
+def test_late_work_by_course_toml(course, after, extension, penalty, table, told):
+    extensions = {"ada": DUE + extension} if extension else {}
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0, extensions)})
+    recorded = handed_in(course, "ada", DUE + after)
+    assert late_words(recorded.late) == table
+    with book(course) as gradebook:
+        notebook = gradebook.find_submission_notebook("toy", nbcourse.LAB, "ada")
+        assert notebook.late_submission_penalty == penalty
+        assert notebook.assignment.assignment.duedate == DUE, "formgrader shows another date"
+        assert notebook.assignment.extension == extension
+    shown = page(course, "ada")
+    assert told in shown and ("Handed in" in shown) == bool(told)
+    if penalty:
+        assert f"90 points, {penalty} taken off for handing in late: {90 - penalty} of" in shown
+
+
+def test_changed_terms_hold_from_the_next_run(course):
+    late = DUE + timedelta(hours=2)
+    assert handed_in(course, "ada", late).late is None, "there is no due date yet"
+    write_terms(course, {nbcourse.LAB: Terms(DUE)})
+    recorded = handed_in(course, "ada", late)
+    assert late_words(recorded.late) == "2 h: nothing taken off"
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 5.0)})
+    assert handed_in(course, "ada", late).late.taken_off == 5
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 5.0, {"ada": DUE + timedelta(days=1)})})
+    assert handed_in(course, "ada", late).late.taken_off == 0
+    assert "in time: your extension" in page(course, "ada")
+    write_terms(course, {nbcourse.LAB: Terms(DUE)})
+    assert not handed_in(course, "ada", late).late.extended, "the extension was not taken back"
+    pages = (course / "feedback").rglob("*.html")
+    before = {path: path.stat().st_mtime_ns for path in pages}
+    handed_in(course, "ada", late)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_date_that_nobody_knows_costs_nothing(course):
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0)})
+    assert handed_in(course, "ada", None).late is None
+
+
+def test_timestamp_txt_comes_before_the_course_system(course):
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0)})
+    lab = nbcourse.load(course)
+    stamp = nbcourse.submit(course, "ada", nbcourse.right(lab)).parent / "timestamp.txt"
+    stamp.write_text("2026-10-02 00:00:00 UTC")
+    assert handed_in(course, "ada", DUE - timedelta(days=1)).late.seconds == 2 * 3600 + 60
+
+
+def test_without_course_toml_the_date_of_formgrader_holds(course):
+    handed_in(course, "ada", None)
+    with book(course) as gradebook:
+        gradebook.update_or_create_assignment(nbcourse.LAB, duedate=DUE)
+    late = handed_in(course, "ada", DUE + timedelta(hours=5)).late
+    assert late.seconds == 5 * 3600 and late.taken_off == 0
+
+
+def test_a_course_toml_that_cannot_be_read_stops_before_anything_is_recorded(course):
+    (course / "course.toml").write_text("[lab00_toy]\ndue = 2026-10-01T00:00:00\n")
+    with pytest.raises(UsageError, match="has no zone"):
+        handed_in(course, "ada", DUE)
