@@ -75,6 +75,7 @@ def report_of(
         results=tuple(row.result for row in recorded),
         names={row.student: plain(row.name) for row in submissions if row.name},
         late={row.result.student: row.late for row in recorded if row.late is not None},
+        hand_ins={row.result.student: row.hand_ins for row in recorded if row.hand_ins > 1},
     )
 
 

@@ -79,6 +79,7 @@ def remarks(row: "Recorded") -> str:
     """Why there is no grade, or how many notes; and what else one should know."""
     result, count = row.result, len(row.result.notes)
     said = result.reason or (f"{count} note{'s' * (count > 1)}" if count else "")
+    said += f" (hand-in {row.hand_ins})" if row.hand_ins > 1 else ""
     said += " (no sandbox)" if result.sandbox == "none" else ""
     said += " (doubtful: its process was killed; run this again)" if result.doubtful else ""
     return f"not recorded: {row.trouble} {said}".strip() if row.trouble else said

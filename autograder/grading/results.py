@@ -110,13 +110,14 @@ class Late(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that `autograder grade --json` writes; the keys of names and late are students."""
+    """The file that `autograder grade --json` writes; the keys of its dicts are students."""
 
     schema: int = SCHEMA
     lab: str
     results: tuple[Result, ...]
     names: dict[str, str] = {}  # of people, where a roster or a course system told them
     late: dict[str, Late] = {}
+    hand_ins: dict[str, int] = {}  # graded so far, where it is more than one
 
 
 def encode(value: Result | Report) -> bytes:

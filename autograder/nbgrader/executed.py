@@ -183,16 +183,31 @@ def write_executed(
     submission: Submission | Rejected,
     result: Result,
     late: Late | None = None,
-) -> None:
-    """Writes the executed notebook, unless the one on disk is made from the same."""
+) -> int:
+    """Writes the executed notebook, unless the one on disk is made from the same.
+
+    Returns how many different hand-ins of the student were graded, this one with them.
+    """
     files = to_hand_on(handed_in(coursedir, lab, result.student))
     made = made_from(lab, submission, result, files, late)
-    if previous(coursedir, lab, result.student).get("made_from") == made:
-        return
+    before = previous(coursedir, lab, result.student)
+    hand_ins = hand_ins_of(before, result.submission_hash)
+    if before.get("made_from") == made and before.get("hand_ins") == hand_ins:
+        return len(hand_ins)
     nb = executed_notebook(lab, result, cells_of(submission), late)
-    nb.metadata["autograder"]["made_from"] = made
+    nb.metadata["autograder"] |= {"made_from": made, "hand_ins": hand_ins}
     path = executed_path(coursedir, lab, result.student)
     write_folder(path.parent, files | {path.name: nbformat.writes(nb).encode()})
+    return len(hand_ins)
+
+
+def hand_ins_of(before: dict, digest: str) -> list[str]:
+    """Hashes of a student's hand-ins that were graded, in order; one that is no notebook has none.
+
+    before: what the last executed notebook says of itself.
+    """
+    known = before.get("hand_ins") or list(filter(None, [before.get("submission_hash")]))
+    return known if not digest or digest in known[-1:] else [*known, digest]
 
 
 def cells_of(submission: Submission | Rejected) -> Notebook:

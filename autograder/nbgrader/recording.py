@@ -26,11 +26,12 @@ MARKUP = '<>&"`'
 
 
 class Recorded(NamedTuple):
-    """A result, why it is not recorded ("" if it is), and what was taken off for lateness."""
+    """A result, why it is not recorded ("" if it is), its lateness, and hand-ins graded so far."""
 
     result: Result
     trouble: str = ""
     late: Late | None = None
+    hand_ins: int = 0
 
 
 def record(
@@ -100,7 +101,7 @@ def record_one(
                 return Recorded(result)
             when = getattr(submission, "when", None)
             late = write_scores(gradebook, coursedir, lab, result, when)
-            write_executed(coursedir, lab, submission, result, late)
+            hand_ins = write_executed(coursedir, lab, submission, result, late)
             if feedback:
                 write_page(coursedir, gradebook, lab, result.student)
     except StorageError as error:
@@ -109,4 +110,4 @@ def record_one(
         return Recorded(result, file_trouble(error))
     except Exception as error:  # a bug of ours, or an input nobody thought of: one student's row
         return Recorded(result, f"{type(error).__name__}: {error}")
-    return Recorded(result, late=late)
+    return Recorded(result, late=late, hand_ins=hand_ins)

@@ -1,4 +1,4 @@
-"""Due dates, extensions and penalties of course.toml, in gradebook, table and feedback."""
+"""Due dates, extensions, penalties and repeated hand-ins, in gradebook, table and feedback."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ import nbcourse
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.commands.tables import late_words
+from autograder.commands.tables import late_words, remarks
 from autograder.errors import UsageError
 from autograder.labs.terms import Terms, write_terms
 from autograder.nbgrader.release import release
@@ -127,3 +127,26 @@ def test_a_course_toml_that_cannot_be_read_stops_before_anything_is_recorded(cou
     (course / "course.toml").write_text("[lab00_toy]\ndue = 2026-10-01T00:00:00\n")
     with pytest.raises(UsageError, match="has no zone"):
         handed_in(course, "ada", DUE)
+
+
+# ---- several hand-ins ---------------------------------------------------------------------------
+
+
+def test_hand_ins_are_counted_and_told(course):
+    lab = nbcourse.load(course)
+
+    def hand_in(**answers):
+        row = nbcourse.submission(lab, nbcourse.answered(lab, **answers), "ada")
+        [recorded] = nbcourse.recorded(course, lab, [nbcourse.graded(lab, row)], [row])
+        return recorded
+
+    first = hand_in(ex1="x = 1")
+    assert first.hand_ins == 1 and "hand-in" not in remarks(first) + page(course, "ada")
+    assert hand_in(ex1="x = 1").hand_ins == 1, "the same one counts twice"
+    second = hand_in(ex1="x = 2")
+    assert second.hand_ins == 2 and "(hand-in 2)" in remarks(second)
+    assert "This is the 2. of your hand-ins that was graded" in page(course, "ada")
+    row, refused = nbcourse.rejected(lab, "ada", "the file is empty")
+    [recorded] = nbcourse.recorded(course, lab, [refused], [row])
+    assert recorded.hand_ins == 2, "what is no notebook counts"
+    assert hand_in(ex1="x = 1").hand_ins == 3
