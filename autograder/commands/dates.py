@@ -28,16 +28,31 @@ def terms_of(root: Path, lab: str) -> Terms:
 
 
 def set_due(root: Path, lab: str, time: str) -> str:
+    before = terms_of(root, lab)
     if time == NONE:
         change(root, lab, due=None, extensions={})
+        forget_due(root, lab, before)
         return f"{lab}: no due date (one that is set in formgrader holds)"
-    due, before = parse_when(time), terms_of(root, lab)
+    due = parse_when(time)
     early = sorted(student for student, until in before.extensions.items() if until <= due)
     if early:
         names = ", ".join(early)
         raise UsageError(f"{lab}: the extensions of {names} would end before: change them first")
     change(root, lab, due=due)
     return f"{lab}: due {shown_time(due)}"
+
+
+def forget_due(root: Path, lab: str, terms: Terms) -> None:
+    """The gradebook must not go on with a date that it has from course.toml."""
+    if terms.due is None:
+        return
+    from autograder.nbgrader.course import course_directory  # takes a second
+    from autograder.nbgrader.database import database_told, open_gradebook
+    from autograder.nbgrader.lateness import clear_due
+
+    coursedir = course_directory(root)
+    with open_gradebook(coursedir) as gradebook, database_told(coursedir):
+        clear_due(gradebook, lab, terms.due)
 
 
 def extend(root: Path, lab: str, student: str, time: str) -> str:

@@ -69,7 +69,7 @@ def late_words(late: Late | None) -> str:
         return ""
     extended = f" (extended to {late.due})" if late.extended else ""
     if not late.seconds:
-        return f"in time{extended}"
+        return f"on time{extended}"
     remains = f"{late.points:g} - {late.taken_off:g} = {late.points - late.taken_off:g}"
     told = remains if late.taken_off else "nothing taken off"
     return f"{duration(late.seconds)}: {told}{extended}"

@@ -104,7 +104,7 @@ class Late(msgspec.Struct, frozen=True):
 
     points: float
     taken_off: float
-    seconds: float = 0.0  # after the due date; 0: in time
+    seconds: float = 0.0  # after the due date; 0: on time
     due: str = ""  # the student's own date, "2026-10-01 21:59 UTC"
     extended: bool = False  # it is a later date than that of the class
 

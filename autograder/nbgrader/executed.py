@@ -126,7 +126,7 @@ def late_sentence(late: Late | None) -> str:
         return ""
     own = "your extension" if late.extended else "the due date"
     if not late.seconds:
-        return f"Handed in in time: {own} was {late.due}."
+        return f"Handed in on time: {own} was {late.due}."
     return f"Handed in {duration(late.seconds)} after {own}, {late.due}."
 
 

@@ -54,8 +54,8 @@ pre { background: #f6f6f6; padding: .6em; overflow-x: auto; font-size: 14px }
 <b>{{ number(score) }} of {{ number(max_score) }} points</b>
 {%- if awaited %}; {{ awaited | join(", ") }} still to be graded by a person{% endif %}.</p>
 {% if about.late %}<p>{{ about.late }}</p>{% endif %}
-{% if about.hand_ins | length > 1 %}<p>This is the {{ about.hand_ins | length }}. of your hand-ins
-that was graded; it replaces the others.</p>{% endif %}
+{% if about.hand_ins | length > 1 %}<p>Hand-in {{ about.hand_ins | length }}: it replaces those that
+were graded before.</p>{% endif %}
 {% if about.status != "graded" -%}
 <p class="comment"><b>Not graded:</b> {{ about.reason }}</p>
 {% for comment in comments %}<div class="comment">{{ comment }}</div>{% endfor %}

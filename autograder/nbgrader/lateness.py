@@ -8,18 +8,30 @@ LateSubmissionPlugin.
 from datetime import datetime
 from pathlib import Path
 
-from nbgrader.api import Assignment, SubmittedAssignment, SubmittedNotebook
+from nbgrader.api import (
+    Assignment,
+    Gradebook,
+    MissingEntry,
+    SubmittedAssignment,
+    SubmittedNotebook,
+)
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 
+from autograder.errors import UsageError
 from autograder.grading.results import Late
-from autograder.labs.manifest import LabSpec
-from autograder.labs.terms import Terms, read_terms, shown_time
+from autograder.labs.manifest import LabSpec, lab_names
+from autograder.labs.terms import FILE, Terms, read_terms, shown_time
 
 
 def terms_of(coursedir: CourseDirectory, lab: LabSpec) -> Terms:
-    """Raises UsageError: course.toml holds what cannot be."""
-    return read_terms(Path(coursedir.root)).get(lab.name, Terms())
+    """Raises UsageError: course.toml holds what cannot be, or a lab that there is not."""
+    root = Path(coursedir.root)
+    terms = read_terms(root)
+    unknown = sorted(terms.keys() - set(lab_names(root)))
+    if unknown:  # a slip of the pen there would let a due date pass unseen
+        raise UsageError(f"{root / FILE}: there is no lab {', '.join(unknown)}")
+    return terms.get(lab.name, Terms())
 
 
 def set_due(assignment: Assignment, terms: Terms) -> bool:
@@ -28,6 +40,19 @@ def set_due(assignment: Assignment, terms: Terms) -> bool:
         return False
     assignment.duedate = terms.due
     return True
+
+
+def clear_due(gradebook: Gradebook, lab: str, due: datetime) -> None:
+    """Takes a due date of course.toml, and the extensions of it, out of the gradebook."""
+    try:
+        assignment = gradebook.find_assignment(lab)
+    except MissingEntry:
+        return
+    if assignment.duedate == due:
+        assignment.duedate = None
+        for submission in assignment.submissions:
+            submission.extension = None
+        gradebook.db.commit()
 
 
 def set_extension(submission: SubmittedAssignment, terms: Terms) -> None:
@@ -44,7 +69,8 @@ def take_off_for_lateness(
     when: it was handed in; None if nobody knows, so that nothing is taken off.
     """
     submission = notebook.assignment
-    due, extended = submission.duedate, submission.extension is not None
+    extended = submission.extension is not None
+    due = submission.duedate if submission.assignment.duedate else None  # nbgrader adds the two
     seconds = max(0.0, (when - due).total_seconds()) if when and due else 0.0
     if terms.points_per_day:
         taken_off = terms.penalty(seconds, notebook.score) or None
@@ -52,7 +78,7 @@ def take_off_for_lateness(
         taken_off = nbgraders_penalty(coursedir, notebook, seconds) if seconds else None
     if notebook.late_submission_penalty != taken_off:
         notebook.late_submission_penalty = taken_off
-    if not (seconds or extended):
+    if not seconds and not (extended and due):
         return None
     date = shown_time(due) if due else ""
     return Late(notebook.score, taken_off or 0.0, seconds, due=date, extended=extended)

@@ -9,6 +9,7 @@ import nbcourse
 import pytest
 from nbgrader.api import Gradebook
 
+from autograder import cli
 from autograder.commands.tables import late_words, remarks
 from autograder.errors import UsageError
 from autograder.labs.terms import Terms, write_terms
@@ -51,15 +52,15 @@ def page(root, student):
 
 
 CASES = {
-    "in time": (timedelta(0), None, None, "", ""),
+    "on time": (timedelta(0), None, None, "", ""),
     "a second": (timedelta(seconds=1), None, 10, "1 min: 90 - 10 = 80",
                  "Handed in 1 min after the due date, 2026-10-01 21:59 UTC."),
     "two days": (timedelta(days=1, hours=3), None, 20, "1 d 3 h: 90 - 20 = 70",
                  "Handed in 1 d 3 h after the due date, 2026-10-01 21:59 UTC."),
     "months": (timedelta(days=60), None, 90, "60 d: 90 - 90 = 0", "Handed in 60 d after"),
     "extended": (timedelta(days=3), timedelta(days=7), None,
-                 "in time (extended to 2026-10-08 21:59 UTC)",
-                 "Handed in in time: your extension was 2026-10-08 21:59 UTC."),
+                 "on time (extended to 2026-10-08 21:59 UTC)",
+                 "Handed in on time: your extension was 2026-10-08 21:59 UTC."),
     "after the extension": (timedelta(days=8), timedelta(days=7), 10,
                             "1 d: 90 - 10 = 80 (extended to 2026-10-08 21:59 UTC)",
                             "Handed in 1 d after your extension, 2026-10-08 21:59 UTC."),
@@ -93,11 +94,12 @@ def test_changed_terms_hold_from_the_next_run(course):
     assert handed_in(course, "ada", late).late.taken_off == 5
     write_terms(course, {nbcourse.LAB: Terms(DUE, 5.0, {"ada": DUE + timedelta(days=1)})})
     assert handed_in(course, "ada", late).late.taken_off == 0
-    assert "in time: your extension" in page(course, "ada")
+    assert "on time: your extension" in page(course, "ada")
     write_terms(course, {nbcourse.LAB: Terms(DUE)})
     assert not handed_in(course, "ada", late).late.extended, "the extension was not taken back"
     pages = (course / "feedback").rglob("*.html")
     before = {path: path.stat().st_mtime_ns for path in pages}
+    assert before
     handed_in(course, "ada", late)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -129,6 +131,26 @@ def test_a_course_toml_that_cannot_be_read_stops_before_anything_is_recorded(cou
         handed_in(course, "ada", DUE)
 
 
+def test_a_due_date_that_is_taken_back_leaves_the_gradebook(course):
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 5.0, {"ada": DUE + timedelta(days=1)})})
+    late = DUE + timedelta(days=2)
+    assert handed_in(course, "ada", late).late.extended
+    assert cli.run(["course", "due", nbcourse.LAB, "none", "--course", str(course)]) == 0
+    assert handed_in(course, "ada", late).late is None
+    with book(course) as gradebook:
+        gradebook.update_or_create_assignment(nbcourse.LAB, duedate=DUE)
+        gradebook.grant_extension(nbcourse.LAB, "ada", hours=1)
+    assert handed_in(course, "ada", late).late.extended, "nbgrader's own extensions hold as well"
+    assert cli.run(["course", "due", nbcourse.LAB, "none", "--course", str(course)]) == 0
+    assert handed_in(course, "ada", late).late.extended, "a date of formgrader's was taken back"
+
+
+def test_a_lab_that_is_not_there_is_told(course):
+    write_terms(course, {"lab00_tyo": Terms(DUE)})
+    with pytest.raises(UsageError, match="there is no lab lab00_tyo"):
+        handed_in(course, "ada", DUE)
+
+
 # ---- several hand-ins ---------------------------------------------------------------------------
 
 
@@ -145,7 +167,7 @@ def test_hand_ins_are_counted_and_told(course):
     assert hand_in(ex1="x = 1").hand_ins == 1, "the same one counts twice"
     second = hand_in(ex1="x = 2")
     assert second.hand_ins == 2 and "(hand-in 2)" in remarks(second)
-    assert "This is the 2. of your hand-ins that was graded" in page(course, "ada")
+    assert "Hand-in 2: it replaces those that were graded before." in page(course, "ada")
     row, refused = nbcourse.rejected(lab, "ada", "the file is empty")
     [recorded] = nbcourse.recorded(course, lab, [refused], [row])
     assert recorded.hand_ins == 2, "what is no notebook counts"
