@@ -63,11 +63,13 @@ class Desk(NamedTuple):
         )
         late = submission.late_submission_penalty or 0.0
         lines = [f"# {submission.score - late:g} of {submission.max_score:g} points", ""]
-        lines += [f"{late:g} points are taken off for handing in late."] * bool(late)
+        told = nb.metadata.get("autograder", {}).get("late")
+        lines += [told, ""] * bool(told)
+        lines += [f"{late:g} points are taken off for handing in late.", ""] * bool(late)
         for grade in submission.grades:
             awaits = grade.auto_score is None and grade.manual_score is None
-            told = "to be graded" if awaits else f"{grade.score:g} of {grade.max_score:g}"
-            lines.append(f"- {grade.name.removesuffix('-check')}: {told}")
+            points = "to be graded" if awaits else f"{grade.score:g} of {grade.max_score:g}"
+            lines.append(f"- {grade.name.removesuffix('-check')}: {points}")
         said = [comment.comment for comment in submission.comments if comment.comment]
         cells = ["\n".join(lines), *said]
         nb.cells[:0] = [nbformat.v4.new_markdown_cell(text, id=f"feedback-{number}")

@@ -38,6 +38,11 @@ class Item(NamedTuple):
         return self.passed / self.answers if self.answers else math.nan
 
     @property
+    def wrong_way(self) -> bool:
+        """Who passes it has fewer points elsewhere: mostly a fault of the test."""
+        return self.discrimination is not None and self.discrimination < 0
+
+    @property
     def remark(self) -> str:
         if not self.answers:
             return ""
@@ -45,7 +50,7 @@ class Item(NamedTuple):
             return "everybody passes" if self.passed else "nobody passes"
         if self.discrimination is None:
             return ""
-        if self.discrimination < 0:
+        if self.wrong_way:
             return "who passes has fewer points elsewhere"
         return "discriminates little" if self.discrimination < LOW_DISCRIMINATION else ""
 

@@ -52,7 +52,8 @@ svg line { stroke: var(--line) }
 .heat thead { position: sticky; top: 0; background: var(--page) }
 .heat th { font-weight: normal; text-align: center; padding: 2px 0; overflow: hidden }
 .heat thead a { text-decoration: none }
-.heat.narrow thead a { writing-mode: vertical-rl }
+.heat.narrow thead th { overflow: visible; white-space: nowrap }
+.heat.narrow thead a { display: block; width: 0; margin: 0 auto }
 .heat .group { border-left: 2px solid var(--text); padding-left: 2px; text-align: left }
 .heat tbody th { text-align: right; padding: 0 4px 0 0; white-space: nowrap;
   text-overflow: ellipsis }

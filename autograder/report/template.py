@@ -50,7 +50,9 @@ attempted<span class="v"></span>not verified here</p>
 <thead><tr><th></th><th></th>{% for name, count in groups %}<th class="group"
 colspan="{{ count }}">{{ name }}</th>{% endfor %}</tr>
 <tr><th></th><th>points</th>{% for item in items %}<th><a href="#t{{ item.number }}"
-title="{{ item.test.exercise }} {{ item.test.title }}">{{ item.number }}</a></th>{% endfor %}</tr>
+title="{{ item.number }}, {{ item.test.exercise }}: {{ item.test.title }}">
+{{- item.number if items | length <= narrow or item.number % 5 == 0 else "&middot;" | safe -}}
+</a></th>{% endfor %}</tr>
 </thead>
 <tbody>
 {% for row in rows %}<tr><th>{{ row.label }}</th><td class="s">{{ one(row.result.score) }}</td>
@@ -74,7 +76,8 @@ other tests: near 0, who knows the lab passes no more often than others.
 <tbody>
 {% for item in items %}<tr id="t{{ item.number }}"><td class="n">{{ item.number }}</td>
 <td class="name">{{ item.test.exercise }}, {{ item.test.kind }}: {{ item.test.title }}
-{%- if item.remark %}<br><span class="warn">{{ item.remark }}</span>{% endif %}</td>
+{%- if item.remark %}<br><span class="{{ "warn" if item.wrong_way else "quiet" }}">
+{{- item.remark }}</span>{% endif %}</td>
 <td class="n">{{ number(item.test.max_points) }}</td><td class="n">{{ share(item.difficulty) }}</td>
 <td><span class="share"><i style="width:{{ share(item.difficulty) }}"></i></span></td>
 <td class="n">{{ item.not_attempted }}</td>
