@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from autograder.errors import UsageError
 from autograder.intake.names import ID_RULE, STUDENT_ID
+from autograder.intake.terms import Terms, parse_when, read_terms, shown_time, write_terms
 from autograder.labs.manifest import LabError, lab_names
-from autograder.labs.terms import Terms, parse_when, read_terms, shown_time, write_terms
 
 NONE = "none"
 

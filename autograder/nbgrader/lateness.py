@@ -20,8 +20,8 @@ from nbgrader.preprocessors import AssignLatePenalties
 
 from autograder.errors import UsageError
 from autograder.grading.results import Late
+from autograder.intake.terms import FILE, Terms, read_terms, shown_time
 from autograder.labs.manifest import LabSpec, lab_names
-from autograder.labs.terms import FILE, Terms, read_terms, shown_time
 
 
 def terms_of(coursedir: CourseDirectory, lab: LabSpec) -> Terms:

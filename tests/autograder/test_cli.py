@@ -171,7 +171,7 @@ def test_the_table_counts_notes_and_shows_what_was_taken_off(course, capsys):
     lab = load_lab(NAME, course)
     one = Result(student="eve", lab=NAME, status="graded", max_score=90, notes=("x",), score=90)
     two = Result(student="fay", lab=NAME, status="graded", max_score=90, notes=("x", "y"))
-    show_results(lab, [Recorded(one, late=Late(95.0, 45.0)), Recorded(two)])
+    show_results(lab, [Recorded(one, late=Late(95.0, 45.0, 60.0)), Recorded(two)])
     table = capsys.readouterr().out
     assert "95 - 45 = 50" in table
     show_results(lab, [Recorded(one, late=Late(90.0, 0.0, 7200.0))])

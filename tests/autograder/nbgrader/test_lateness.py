@@ -12,7 +12,7 @@ from nbgrader.api import Gradebook
 from autograder import cli
 from autograder.commands.tables import late_words, remarks
 from autograder.errors import UsageError
-from autograder.labs.terms import Terms, write_terms
+from autograder.intake.terms import Terms, write_terms
 from autograder.nbgrader.release import release
 
 DUE = datetime(2026, 10, 1, 21, 59)

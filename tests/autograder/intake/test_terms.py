@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autograder import cli
 from autograder.errors import UsageError
-from autograder.labs.terms import DAY, Terms, parse_when, read_terms, write_terms
+from autograder.intake.terms import DAY, Terms, parse_when, read_terms, write_terms
 
 IDS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,10}", fullmatch=True)
 TIMES = st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)).map(
