@@ -2,7 +2,7 @@
 
 import pytest
 from nbgrader.api import Gradebook
-from toylab import NAME, answered, make_course, write
+from toylab import NAME, RIGHT1, answered, make_course, write
 
 from autograder import cli
 from autograder.grading.results import read_report
@@ -37,7 +37,9 @@ def recorded(root):
 
 @pytest.mark.slow
 def test_a_class_with_a_roster(course, capsys):
-    write(course / "in/Anna Müller/toy.ipynb", answered())
+    # work of a hundredth of a second at least: times are kept to a thousandth
+    slow = f"{RIGHT1}\nwork = sum(range(3 * 10**6))\n"
+    write(course / "in/Anna Müller/toy.ipynb", answered(ex1=slow))
     write(course / "in/bergbo_LATE_12_901_toy.ipynb", b"<html>")
     write(course / "in/ghost/toy.ipynb", answered())
     code, results = grade(course, "in", "--roster", course / "roster.csv")
