@@ -13,8 +13,15 @@ KEPT = 1_000  # texts
 CODE_STYLE = HtmlFormatter(style="default", cssclass="highlight")
 TAGS = "a abbr blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre span strong"
 TAGS += " sub sup table tbody td th thead tr ul"
-CLASSES = {"div": ["class"], "span": ["class"], "a": ["href"]}
-SANITIZER = SanitizeHTML(tags=TAGS.split(), attributes=CLASSES, strip=True)
+
+
+def is_web_link(tag: str, name: str, value: str) -> bool:
+    """Other addresses lead from a feedback page to files that nobody has, or further."""
+    return name == "href" and value.lower().startswith(("http://", "https://", "#"))
+
+
+ATTRIBUTES = {"div": ["class"], "span": ["class"], "a": is_web_link}
+SANITIZER = SanitizeHTML(tags=TAGS.split(), attributes=ATTRIBUTES, strip=True)
 
 
 @functools.lru_cache(maxsize=KEPT)  # many hand in the same; questions and set-up are on every page

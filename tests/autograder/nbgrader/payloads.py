@@ -22,6 +22,8 @@ PAYLOADS = [
     "<javascript:alert(1)>",
     "![x](http://evil.example/pixel.png)",
     '![x" onerror="alert(1)](x)',
+    '\\![x" onerror="alert(1)](x)',
+    "[x](file.html)",
     '[x](http://e.example "t\\" onmouseover=\\"alert(1)")',
     "```mermaid\n<img src=x onerror=alert(1)>\n```",
     "~~~ mermaid\ngraph TD\n~~~",
@@ -53,6 +55,6 @@ def dangers(html: str) -> list[str]:
         for name, value in element.attrib.items():
             if name.startswith("on") or name in ("src", "srcdoc", "style", "formaction"):
                 found.append(f"{element.tag} {name}")
-            if name == "href" and not value.startswith(("http://", "https://", "#")):
+            if name == "href" and not value.lower().startswith(("http://", "https://", "#")):
                 found.append(f"{element.tag} href={value}")
     return found
