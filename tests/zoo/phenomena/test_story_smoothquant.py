@@ -55,7 +55,7 @@ def test_the_outliers_do_not_change_the_function(figures):
 
 def test_claims_and_plot(figures):
     claims = smoothquant.claims(figures)
-    assert len({c.text for c in claims}) == 8 and all(c.value > 0 for c in claims)
+    assert len({c.text for c in claims}) == 9 and all(c.value > 0 for c in claims)
     _, axes = figure(2)
     smoothquant.plot(Mean.of([figures, {k: 2 * v for k, v in figures.items()}]), axes)
     assert all(ax.has_data() and ax.get_legend() for ax in axes)
