@@ -64,7 +64,11 @@ def main() -> None:
         print(row(name, held[name], perplexity[name], piece), end="", flush=True)
     head = "| cache | tokens | KB after two pieces | KB, most | perplexity, first half "
     table = head + "| second half |\n|---|---|---|---|---|---|\n"
-    table += "".join(row(name, held[name], perplexity[name], piece) for name in WAYS)
+    table += row("sinks", held["sinks"], perplexity["sinks"], piece)
+    start = PIECES // SHORT  # the same text as the others read
+    table += row("sinks, its start", held["sinks"][:start], perplexity["sinks"][:start], piece)
+    rest = [name for name in WAYS if name != "sinks"]
+    table += "".join(row(name, held[name], perplexity[name], piece) for name in rest)
     TABLE.write_text(table)
     at = [piece * (i + 1) for i in range(PIECES)]
     shown = {name: perplexity[name] for name in ("window", "sinks")}
