@@ -13,7 +13,13 @@ import typer
 
 import autograder
 from autograder.commands import course
-from autograder.commands.options import CourseOption, MapOption, RosterOption, course_folder
+from autograder.commands.options import (
+    CourseOption,
+    MapOption,
+    RosterOption,
+    SuitesOption,
+    course_folder,
+)
 from autograder.errors import StorageError, UsageError
 
 app = typer.Typer(
@@ -38,7 +44,7 @@ app.add_typer(course.app, name="course")
 
 
 @app.command()
-def doctor(course: CourseOption = None) -> None:
+def doctor(course: CourseOption = None, suites: SuitesOption = None) -> None:
     """Say whether labs can be released and graded here, and what to do if not."""
     from autograder.doctor import examine
 
@@ -50,12 +56,36 @@ def doctor(course: CourseOption = None) -> None:
 
 
 @app.command()
-def release(labs: LabsArgument = None, course: CourseOption = None) -> None:
+def release(
+    labs: LabsArgument = None, course: CourseOption = None, suites: SuitesOption = None
+) -> None:
     """Generate what students get (labs/) from solutions/; all labs if none is named."""
     from autograder.nbgrader.release import release as release_labs
 
     for path in release_labs(course_folder(course), labs or None):
         typer.echo(path)
+
+
+@app.command()
+def bundle(
+    labs: LabsArgument = None,
+    released: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="LAB", help="Give out what this lab builds (repeatable)."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Withhold also what the labs' own cells run on.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder (default: build/bundle).")] = None,
+    course: CourseOption = None,
+    suites: SuitesOption = None,
+) -> None:
+    """Make what students get instead of the repository: a zip and a wheel, without answers."""
+    from autograder.commands.bundle import bundle_labs
+
+    root = course_folder(course)
+    for line in bundle_labs(root, labs or [], released or [], out, strict=strict):
+        typer.echo(line)
 
 
 @app.command()
@@ -74,6 +104,7 @@ def grade(
     ] = False,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Grade a folder or zip of submissions; write gradebook, feedback and a table of results."""
     from autograder.commands.grade import grade_class
@@ -100,6 +131,7 @@ def report(
         typer.Option(help="Also write everyone's code to this new folder, for JPlag and Dolos."),
     ] = None,
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Show a graded class on one page: scores, tests, usual causes, who is missing or late."""
     from autograder.commands.report import report_class
@@ -134,6 +166,7 @@ def triad(
     jobs: JobsOption = None,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
     from autograder.commands.triads import mutants_of_labs, triad_labs

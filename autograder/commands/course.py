@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-from autograder.commands.options import CourseOption, MapOption, RosterOption, course_folder
+from autograder.commands.options import (
+    CourseOption,
+    MapOption,
+    RosterOption,
+    SuitesOption,
+    course_folder,
+)
 
 app = typer.Typer(
     help="Due dates, extensions and penalties; grades and feedback for a course system.",
@@ -19,7 +25,7 @@ TimeArgument = Annotated[
 
 
 @app.command()
-def show(course: CourseOption = None) -> None:
+def show(course: CourseOption = None, suites: SuitesOption = None) -> None:
     """Due dates, penalties and extensions of all labs."""
     from autograder.commands.dates import shown
 
@@ -28,7 +34,9 @@ def show(course: CourseOption = None) -> None:
 
 
 @app.command()
-def due(lab: str, time: TimeArgument, course: CourseOption = None) -> None:
+def due(
+    lab: str, time: TimeArgument, course: CourseOption = None, suites: SuitesOption = None
+) -> None:
     """Set the due date of a lab; "none" removes it, with the extensions."""
     from autograder.commands.dates import set_due
 
@@ -36,7 +44,13 @@ def due(lab: str, time: TimeArgument, course: CourseOption = None) -> None:
 
 
 @app.command()
-def extend(lab: str, student: str, time: TimeArgument, course: CourseOption = None) -> None:
+def extend(
+    lab: str,
+    student: str,
+    time: TimeArgument,
+    course: CourseOption = None,
+    suites: SuitesOption = None,
+) -> None:
     """Give one student another due date; "none" takes it back."""
     from autograder.commands.dates import extend as extend_date
 
@@ -50,6 +64,7 @@ def late(
         float, typer.Argument(help="Taken off for each day that has begun; 0: none.")
     ],
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Set what late work loses; at most all its points."""
     from autograder.commands.dates import set_penalty
@@ -66,6 +81,7 @@ def grades(
         str | None, typer.Option(help="Heading of the assignment in Canvas's gradebook.")
     ] = None,
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Fill the grades of a lab into the columns of a course system."""
     from autograder.commands.send_back import write_grades
@@ -82,6 +98,7 @@ def feedback(
     roster: RosterOption = None,
     map: MapOption = None,
     course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Pack everyone's feedback as the course system takes it back."""
     from autograder.commands.send_back import write_feedback

@@ -1,11 +1,13 @@
 """Options that several commands have. Imports nothing heavy: --help is quick to come."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from autograder.errors import UsageError
+from autograder.labs.suites import VARIABLE
 
 CourseOption = Annotated[
     Path | None, typer.Option("--course", help="Folder of the course (default: found upwards).")
@@ -15,6 +17,25 @@ RosterOption = Annotated[
 ]
 MapOption = Annotated[
     Path | None, typer.Option("--map", help="CSV of folder,id for names that nobody can assign.")
+]
+
+
+def use_suites(context: typer.Context, given: Path | None) -> Path | None:
+    """For the time of the command and its processes, hidden suites are those in this folder."""
+    if given is None:
+        return None
+    if not any(given.glob("*/manifest.toml")):
+        raise UsageError(f"--suites: no <lab>/manifest.toml in {given}")
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(given.resolve())
+    restored = {} if before is None else {VARIABLE: before}
+    context.call_on_close(lambda: (os.environ.pop(VARIABLE, None), os.environ.update(restored)))
+    return given
+
+
+SuitesOption = Annotated[
+    Path | None,
+    typer.Option("--suites", help="Folder of private suites.", callback=use_suites),
 ]
 
 

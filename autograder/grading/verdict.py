@@ -45,13 +45,14 @@ def grade_one(
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
 
-    seed: by default of student and lab; each test derives its own from it and its name, so that
-    nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's own files.
+    seed: by default of student, lab and suite; each test derives its own from it and its name, so
+    that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
     """
     if isinstance(submission, Rejected):
         return rejected(lab, submission)
     started, clock = datetime.now(UTC), time.monotonic()
-    seed = derived_seed(submission.student, lab.name) if seed is None else seed
+    if seed is None:  # a suite's own seed, if it has one, is known to nobody but its owner
+        seed = derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
     remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
     try:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from autograder.labs.hashing import efflib_hash, grader_hash, suite_hash
+from autograder.labs.suites import lab_names, suites_root
 
 TOTAL_POINTS = 100
 POINTS_EPS = 1e-9  # points are small decimal numbers: their sums differ by less than this
@@ -53,10 +54,16 @@ class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What students do not see (manifest.toml)."""
+    """What students do not see (manifest.toml).
+
+    withhold: modules that grading hides; builds: those of them that are this lab's own, which a
+    bundle holds as stubs until the lab is released; seed: mixed into the seeds of all tests.
+    """
 
     notebook: str
     withhold: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
+    seed: str = ""
     written: dict[str, float] = {}
     budget: Budget = Budget()
 
@@ -95,6 +102,7 @@ class LabSpec:
     suite_dir: Path
     suite_hash: str
     efflib_hash: str
+    seed: str = ""
     tests: tuple[TestDecl, ...] = field(default=(), repr=False)
 
     @property
@@ -113,17 +121,6 @@ class LabSpec:
     def max_score(self) -> float:
         """Points that tests give; written questions come on top."""
         return math.fsum(exercise.points for exercise in self.exercises.values())
-
-
-def suites_root(course_root: Path) -> Path:
-    """The course's own autograder/suites, else the suites of the installed package."""
-    own = course_root / "autograder" / "suites"
-    return own if own.is_dir() else Path(__file__).parents[1] / "suites"
-
-
-def lab_names(course_root: Path) -> list[str]:
-    """Labs that have a hidden suite."""
-    return sorted(path.parent.name for path in suites_root(course_root).glob("*/manifest.toml"))
 
 
 def load_lab(name: str, course_root: Path) -> LabSpec:
@@ -150,6 +147,7 @@ def load_lab(name: str, course_root: Path) -> LabSpec:
         suite_dir=suite_dir,
         suite_hash=suite_hash(suite_dir, release_dir),
         efflib_hash=efflib_hash(),
+        seed=manifest.seed,
     )
     lab = replace(lab, tests=known_tests(lab, course_root / "build" / "declared"))
     check_points(lab)

@@ -58,18 +58,20 @@ def lab_sources(course_root: Path) -> list[str]:
 
 def build_source(course_root: Path, lab: str, out_root: Path | None = None) -> Path:
     """Writes build/source/<lab>/ (below out_root) and returns the path of the notebook in it."""
-    manifest = read_toml(suites_root(course_root) / lab / "manifest.toml", Manifest)
-    source = course_root / "solutions" / lab
-    _, exercises = read_exercises(source / EXERCISES)
+    suite, source = suites_root(course_root) / lab, course_root / "solutions" / lab
+    manifest = read_toml(suite / "manifest.toml", Manifest)
+    # a private suite may have its own points and public tests
+    told = {n: suite / n if (suite / n).is_file() else source / n for n in (PUBLIC_TESTS, EXERCISES)}
+    _, exercises = read_exercises(told[EXERCISES])
     nb = read_percent(source / f"{manifest.notebook}.py")
     expand(nb, exercises, manifest.written)
     folder = (out_root or course_root) / "build" / "source" / lab
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name in (PUBLIC_TESTS, EXERCISES):
-        if not (source / name).is_file():
-            raise ReleaseError(f"{source / name} is missing")
-        shutil.copyfile(source / name, folder / name)
+    for name, path in told.items():
+        if not path.is_file():
+            raise ReleaseError(f"{path} is missing")
+        shutil.copyfile(path, folder / name)
     carry_pictures(nb, course_root, folder)
     path = folder / f"{manifest.notebook}.ipynb"
     nbformat.write(nb, path)

@@ -1,12 +1,14 @@
 """The files of a lab that students have: where they are, and what exercises.toml says."""
 
 import os
+import sysconfig
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 TESTS, EXERCISES = "test_public.py", "exercises.toml"
 REPOSITORY = Path(__file__).parents[2]
+SHARED = Path(sysconfig.get_path("data")) / "share" / "efficient-llm-course"  # put by the wheel
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,12 @@ def find_folder(name: str, notebook: str | None = None) -> Path | None:
     """The folder with the lab's tests and exercises.
 
     It is looked for in the working folder, beside the notebook (a path, where the front end tells
-    it), and in a folder labs/<name> of the course, upwards from the working folder.
+    it), in a folder labs/<name> of the course, upwards from the working folder, and among the files
+    that an installed wheel brought along.
     """
     here = Path.cwd()
     beside = [Path(p).parent for p in (notebook, os.environ.get("JPY_SESSION_NAME")) if p]
-    courses = [here, *here.parents, REPOSITORY]
+    courses = [here, *here.parents, REPOSITORY, SHARED]
     for folder in (here, *beside, *(course / "labs" / name for course in courses)):
         if (folder / TESTS).is_file() and (folder / EXERCISES).is_file():
             return folder.resolve()

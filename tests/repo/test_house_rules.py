@@ -68,7 +68,18 @@ def test_importing_the_package_loads_no_technique():
 
 
 # The rooms of autograder/, each of which may import the ones before it, and errors.py.
-ROOMS = ["errors", "sandbox", "labs", "intake", "grading", "nbgrader", "lms", "report", "triad"]
+ROOMS = [
+    "errors",
+    "sandbox",
+    "labs",
+    "bundle",
+    "intake",
+    "grading",
+    "nbgrader",
+    "lms",
+    "report",
+    "triad",
+]
 ROOMS += ["commands", "doctor", "demo", "cli"]
 AUTOGRADER = [path for path in SOURCES if path.is_relative_to(ROOT / "autograder")]
 

@@ -1,0 +1,1 @@
+"""What students get where they must not have the repository: labs, chapters and efflib in part."""

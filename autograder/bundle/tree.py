@@ -1,0 +1,156 @@
+"""The folder that a bundle is made of: efflib in part, labs, chapters, figures, set-up."""
+
+import ast
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import efflib
+from autograder.bundle.chapters import plain
+from autograder.bundle.parts import Need, Sources, closure, needs, read_sources
+from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
+from autograder.errors import UsageError
+from autograder.labs.manifest import LabSpec, load_lab
+from autograder.labs.suites import lab_names
+
+FILES = Path(__file__).parent / "files"
+COPIED = ("LICENSE", "constraints.txt")
+CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md")  # of course/
+NOT_COPIED = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
+SHARE = "share/efficient-llm-course"  # where a wheel puts what is no module
+MEGABYTES = 560  # loaded by set-up on Linux: tests/nightly/bundle_setup.py prints it
+STUDENT = {  # of pyproject's dependencies, what efflib and the labs use
+    "torch", "triton", "tokenizers", "safetensors", "numpy", "jupyterlab", "ipywidgets",
+    "matplotlib", "pytest", "msgpack",
+}  # fmt: skip
+
+
+def hidden_parts(
+    course_root: Path, labs: Collection[LabSpec], released: Collection[str], strict: bool
+) -> Hidden:
+    """What is withheld while only these labs are released, and what is kept of it.
+
+    Kept is what the rest of efflib needs and, unless strict, what the labs' cells and tests name.
+    """
+    sources = read_sources(efflib_dir())
+    withheld = still_withheld(owners(course_root, sources), released)
+    roots = needed_by_rest(sources, withheld)
+    if not strict:
+        roots |= set().union(*(needed_by_lab(lab, sources) for lab in labs))
+    return Hidden(withheld, closure(roots, sources, withheld))
+
+
+def needed_by_rest(sources: Sources, withheld: Collection[str]) -> set[Need]:
+    """What modules that are not withheld import."""
+    rest = (ast.parse(text) for module, text in sources.items() if module not in withheld)
+    return set().union(*(needs(tree, sources) for tree in rest))
+
+
+def needed_by_lab(lab: LabSpec, sources: Sources) -> set[Need]:
+    """What the cells of a lab and its public tests import."""
+    cells = json.loads(lab.release_notebook.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    tests = lab.test_files["public"].read_text(encoding="utf-8")
+    return needs(ast.parse(code), sources) | needs(ast.parse(tests), sources)
+
+
+def efflib_dir() -> Path:
+    return Path(efflib.__file__).parent
+
+
+def chosen_labs(course_root: Path, names: Iterable[str], released: Iterable[str]) -> list[LabSpec]:
+    """The labs of these names (default: all). Raises LabError, UsageError for unknown ones."""
+    known = lab_names(course_root)
+    unknown = sorted(set(released) - set(known))
+    if unknown:
+        raise UsageError(f"--with: there is no lab {unknown[0]!r} (found: {', '.join(known)})")
+    return [load_lab(name, course_root) for name in names or known]
+
+
+def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path) -> None:
+    """Writes everything below `out`. Raises UsageError where the course lacks a file."""
+    missing = [n for n in (*COPIED, "pyproject.toml", "course") if not (course_root / n).exists()]
+    if missing:
+        raise UsageError(f"a bundle is made from the course's repository: {missing[0]} is missing")
+    for name in COPIED:
+        shutil.copyfile(course_root / name, out / name)
+    shutil.copyfile(FILES / "course.py", out / "course.py")
+    write_efflib(hidden, out / "efflib")
+    for lab in labs:
+        shutil.copytree(
+            lab.release_dir, out / "labs" / lab.name, ignore=shutil.ignore_patterns(*NOT_COPIED)
+        )
+    write_chapters(course_root / "course", out / "course")
+    (out / "README.md").write_text(readme(labs, hidden), encoding="utf-8")
+    (out / "pyproject.toml").write_text(pyproject(course_root, out), encoding="utf-8")
+
+
+def write_efflib(hidden: Hidden, out: Path) -> None:
+    package = efflib_dir()
+    for path in sorted(p for p in package.rglob("*") if p.is_file()):
+        relative = path.relative_to(package)
+        if NOT_COPIED & set(relative.parts):
+            continue
+        copy = out / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        module = ".".join(("efflib", *relative.with_suffix("").parts))
+        if path.suffix == ".py" and module in hidden.withheld:
+            source, kept = path.read_text(encoding="utf-8"), hidden.parts.get(module, ())
+            text = stand_in(module, source, hidden.withheld[module], kept)
+            copy.write_text(text, encoding="utf-8")
+        else:
+            shutil.copyfile(path, copy)
+
+
+def write_chapters(course: Path, out: Path) -> None:
+    for pattern in CHAPTERS:
+        for path in sorted(course.glob(pattern)):
+            copy = out / path.relative_to(course)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(plain(path), encoding="utf-8")
+    shutil.copytree(course / "figures", out / "figures")
+
+
+def readme(labs: list[LabSpec], hidden: Hidden) -> str:
+    rows = [f"- `labs/{lab.name}/{lab.notebook}.ipynb`: {lab.title}" for lab in labs]
+    by_labs: dict[str, list[str]] = {}
+    for module, owned in sorted(hidden.withheld.items()):
+        by_labs.setdefault(", ".join(owned), []).append(f"`{module}`")
+    told = [f"- after {names}: {', '.join(modules)}" for names, modules in sorted(by_labs.items())]
+    withheld = "All of `efflib` is here."
+    if told:
+        withheld = "Modules of `efflib` that hold answers come from your instructor later; until "
+        withheld += "then each says so, or holds the part that the labs run on:\n\n"
+        withheld += "\n".join(told)
+    text = (FILES / "README.md").read_text(encoding="utf-8")
+    return text.format(labs="\n".join(rows), withheld=withheld, megabytes=MEGABYTES)
+
+
+def pyproject(course_root: Path, out: Path) -> str:
+    """The student's pyproject.toml: of the course's own, what efflib needs, and uv's settings."""
+    project = tomllib.loads((course_root / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [
+        text for text in project["project"]["dependencies"] if Requirement(text).name in STUDENT
+    ]
+    pins = re.findall(r"^[\w.-]+==\S+$", (out / "constraints.txt").read_text("utf-8"), re.M)
+    folders = sorted({p.parent for top in ("labs", "course") for p in (out / top).rglob("*.*")})
+    data = {
+        f"{SHARE}/{folder.relative_to(out).as_posix()}": [
+            path.relative_to(out).as_posix() for path in sorted(folder.iterdir()) if path.is_file()
+        ]
+        for folder in folders
+    }
+    files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in data.items() if v)
+    return (FILES / "pyproject.in").read_text(encoding="utf-8").format(
+        description=json.dumps(project["project"]["description"].partition(", and")[0]),
+        python=json.dumps(project["project"]["requires-python"]),
+        dependencies=json.dumps(wanted, indent=4),
+        package_data=json.dumps(project["tool"]["setuptools"]["package-data"]["efflib"]),
+        files=files,
+        pins=json.dumps(pins, indent=4),
+    )  # fmt: skip
