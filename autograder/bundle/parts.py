@@ -77,7 +77,8 @@ def chosen_statements(tree: ast.Module, names: Collection[str]) -> list[ast.stmt
     """The top-level statements that bind these names, and those that they use, in their order."""
     if ALL in names:
         return tree.body
-    wanted, chosen = set(names), set()
+    chosen = {i for i, s in enumerate(tree.body) if getattr(s, "module", "") == "__future__"}
+    wanted = set(names).union(*(bound(tree.body[i]) for i in chosen))
     while True:
         more = {i for i, s in enumerate(tree.body) if i not in chosen and bound(s) & wanted}
         if not more:

@@ -30,6 +30,7 @@ def decorated():
     return scaled(1)
 '''
 HELPER = "def helper(x):\n    return other(x)\n\n\ndef other(x):\n    return x"
+FUTURE = "from __future__ import annotations\n"
 B = f"{HELPER}\n\n\ndef unused(x):\n    pass\n"
 SOURCES = {"efflib": "", "efflib.a": A, "efflib.b": B}
 
@@ -65,6 +66,7 @@ def test_the_text_has_no_words_and_no_code_of_the_rest():
         assert gone not in text
     assert part_text(B, {"helper"}).strip() == HELPER
     assert part_text(A, {ALL}) == A
+    assert part_text(FUTURE + B, {"helper"}).startswith(FUTURE)
 
 
 def test_a_part_runs():
