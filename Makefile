@@ -9,12 +9,12 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 
-.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader test-setup lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,3s/^# //p' Makefile
-	@echo "also: lint release test-nightly test-all mutants test-soak test-nbgrader test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: lint release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -42,7 +42,7 @@ test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
 
 # everything there is
-test-all: test-nightly test-oracles test-oldest test-browser test-postgres
+test-all: test-nightly test-setup test-oracles test-oldest test-browser test-postgres
 
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
@@ -57,6 +57,10 @@ test-soak: setup
 # nbgrader's own tests, with our plug-in configured
 test-nbgrader: setup
 	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
+
+# a bundle for students, set up from the network in every way that its README names
+test-setup: setup
+	$(BIN)/python -m pytest tests/bundle_setup -s
 
 # course/jupyter leaves out the menus that only teachers need
 lab: setup

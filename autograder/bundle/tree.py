@@ -2,32 +2,28 @@
 
 import ast
 import json
-import re
 import shutil
-import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-
-from packaging.requirements import Requirement
 
 import efflib
 from autograder.bundle.chapters import plain
 from autograder.bundle.parts import Need, Sources, closure, needs, read_sources
+from autograder.bundle.project import FILES, pyproject
 from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
 from autograder.errors import UsageError
 from autograder.labs.manifest import LabSpec, load_lab
 from autograder.labs.suites import lab_names
 
-FILES = Path(__file__).parent / "files"
 COPIED = ("LICENSE", "constraints.txt")
 CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md")  # of course/
 NOT_COPIED = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
-SHARE = "share/efficient-llm-course"  # where a wheel puts what is no module
-MEGABYTES = 560  # loaded by set-up on Linux: tests/nightly/bundle_setup.py prints it
-STUDENT = {  # of pyproject's dependencies, what efflib and the labs use
-    "torch", "triton", "tokenizers", "safetensors", "numpy", "jupyterlab", "ipywidgets",
-    "matplotlib", "pytest", "msgpack",
-}  # fmt: skip
+TRITON = ("efflib.kernels", "efflib.meter")
+GIGABYTES = 1.3  # of disk that set-up takes on Linux, as `make test-setup` measures
+NEEDED = """Kernels in Triton run on Linux only: elsewhere,
+cells with kernels say that they are not verified there."""
+NOT_NEEDED = """Triton is not installed, because no lab
+here needs it: `efflib.kernels` and `efflib.meter` say so when they are imported."""
 
 
 def hidden_parts(
@@ -59,6 +55,13 @@ def needed_by_lab(lab: LabSpec, sources: Sources) -> set[Need]:
     return needs(ast.parse(code), sources) | needs(ast.parse(tests), sources)
 
 
+def uses_triton(labs: list[LabSpec]) -> bool:
+    """Whether a lab runs kernels; the package takes 1 GB of disk, so others go without."""
+    sources = read_sources(efflib_dir())
+    named = {module for lab in labs for module, _ in needed_by_lab(lab, sources)}
+    return any(module.startswith(TRITON) for module in named)
+
+
 def efflib_dir() -> Path:
     return Path(efflib.__file__).parent
 
@@ -87,7 +90,8 @@ def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path
         )
     write_chapters(course_root / "course", out / "course")
     (out / "README.md").write_text(readme(labs, hidden), encoding="utf-8")
-    (out / "pyproject.toml").write_text(pyproject(course_root, out), encoding="utf-8")
+    text = pyproject(course_root, out, triton=uses_triton(labs))
+    (out / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
 def write_efflib(hidden: Hidden, out: Path) -> None:
@@ -128,29 +132,5 @@ def readme(labs: list[LabSpec], hidden: Hidden) -> str:
         withheld += "then each says so, or holds the part that the labs run on:\n\n"
         withheld += "\n".join(told)
     text = (FILES / "README.md").read_text(encoding="utf-8")
-    return text.format(labs="\n".join(rows), withheld=withheld, megabytes=MEGABYTES)
-
-
-def pyproject(course_root: Path, out: Path) -> str:
-    """The student's pyproject.toml: of the course's own, what efflib needs, and uv's settings."""
-    project = tomllib.loads((course_root / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [
-        text for text in project["project"]["dependencies"] if Requirement(text).name in STUDENT
-    ]
-    pins = re.findall(r"^[\w.-]+==\S+$", (out / "constraints.txt").read_text("utf-8"), re.M)
-    folders = sorted({p.parent for top in ("labs", "course") for p in (out / top).rglob("*.*")})
-    data = {
-        f"{SHARE}/{folder.relative_to(out).as_posix()}": [
-            path.relative_to(out).as_posix() for path in sorted(folder.iterdir()) if path.is_file()
-        ]
-        for folder in folders
-    }
-    files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in data.items() if v)
-    return (FILES / "pyproject.in").read_text(encoding="utf-8").format(
-        description=json.dumps(project["project"]["description"].partition(", and")[0]),
-        python=json.dumps(project["project"]["requires-python"]),
-        dependencies=json.dumps(wanted, indent=4),
-        package_data=json.dumps(project["tool"]["setuptools"]["package-data"]["efflib"]),
-        files=files,
-        pins=json.dumps(pins, indent=4),
-    )  # fmt: skip
+    triton = NEEDED if uses_triton(labs) else NOT_NEEDED
+    return text.format(labs="\n".join(rows), withheld=withheld, gigabytes=GIGABYTES, triton=triton)

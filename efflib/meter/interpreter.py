@@ -37,8 +37,8 @@ def use_interpreter() -> None:
         import triton
     except ImportError as error:
         raise ImportError(
-            "triton is not installed: its packages exist for Linux only (elsewhere use WSL, "
-            "a container or a hosted notebook)"
+            "triton is not installed, so kernels are not verified here: on Linux, pip install "
+            "triton; elsewhere it has no packages (use WSL, a container or a hosted notebook)"
         ) from error
     from triton.runtime.interpreter import InterpretedFunction
 

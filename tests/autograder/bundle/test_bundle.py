@@ -1,6 +1,6 @@
 """A bundle as a student has it: it works in an empty folder, and gives nothing away.
 
-`python -m pytest tests/bundle_setup` sets one up from the network; here the packages that are
+`make test-setup` sets one up from the network; here the packages that are
 installed already serve.
 """
 
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ from packaging.requirements import Requirement
 from autograder import cli
 from autograder.bundle.chapters import dead_links
 from autograder.bundle.parts import read_sources
-from autograder.bundle.tree import STUDENT, chosen_labs, hidden_parts, write_tree
+from autograder.bundle.project import STUDENT
+from autograder.bundle.tree import chosen_labs, hidden_parts, uses_triton, write_tree
 from autograder.bundle.withheld import owners
-from autograder.labs.manifest import lab_names
+from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import read_percent
 
 ROOT = Path(__file__).parents[3]
@@ -288,7 +290,16 @@ def test_its_packages_are_those_that_efflib_and_the_labs_import(one):
     names = re.findall(r"^\s*(?:import|from) (\w+)", "\n".join(map(code_of, files)), re.MULTILINE)
     asked_for = {"transformers"}  # zoo.load("owner/name") says so
     outside = set(names) - sys.stdlib_module_names - {"efflib", "IPython"} - asked_for
-    assert outside <= STUDENT, "add it to STUDENT"
+    assert outside <= STUDENT | {"triton"}, "add it to STUDENT"
+
+
+def test_triton_is_asked_for_where_a_lab_runs_kernels(tmp_path):
+    lab = replace(load_lab(LAB, ROOT), release_dir=tmp_path, notebook="x")
+    (tmp_path / "test_public.py").write_text("")
+    for name, wanted in (("efflib.meter", True), ("efflib.zoo", False)):
+        cell = {"cell_type": "code", "source": [f"from {name} import anything"]}
+        (tmp_path / "x.ipynb").write_text(json.dumps({"cells": [cell]}))
+        assert uses_triton([lab]) == wanted
 
 
 def test_set_up_needs_no_more_than_two_commands(one):
