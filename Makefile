@@ -128,7 +128,7 @@ train: setup
 constraints: setup
 	$(PIP) --editable '.[cluster,postgres,docs,browser,oracles,dev]'
 	@{ echo "# Every version the course was tested with (Python 3.11, Linux). Made by: make constraints"; \
-	   $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+cpu//'; } > constraints.txt
+	   $(BIN)/python -m pip freeze --all --exclude-editable | sed '/^pip==/d; s/+cpu//; s/^soupsieve==.*/&; python_full_version >= "3.11.5"/'; } > constraints.txt
 
 clean:
 	rm -rf build submitted autograded feedback gradebook.db

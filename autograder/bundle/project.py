@@ -20,7 +20,7 @@ def pyproject(course_root: Path, out: Path, *, triton: bool) -> str:
     project = tomllib.loads((course_root / "pyproject.toml").read_text(encoding="utf-8"))
     names = STUDENT | ({"triton"} if triton else set())
     wanted = [t for t in project["project"]["dependencies"] if Requirement(t).name in names]
-    pins = re.findall(r"^[\w.-]+==\S+$", (out / "constraints.txt").read_text("utf-8"), re.M)
+    pins = re.findall(r"^[\w.-]+==.+$", (out / "constraints.txt").read_text("utf-8"), re.M)
     folders = sorted({p.parent for top in ("labs", "course") for p in (out / top).rglob("*.*")})
     data = {
         f"{SHARE}/{folder.relative_to(out).as_posix()}": [

@@ -1,5 +1,6 @@
 """pyproject.toml is the one list of dependencies: the other two files must agree with it."""
 
+import importlib.metadata
 import re
 import tomllib
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -28,6 +30,17 @@ def test_every_dependency_is_pinned_to_a_version_it_admits(line):
     name = canonicalize_name(requirement.name)
     assert name in PINS, f"{name} is missing from constraints.txt (make constraints)"
     assert requirement.specifier.contains(PINS[name], prereleases=True)
+
+
+def test_no_pin_refuses_a_python_that_the_project_admits():
+    """Debian 12 has 3.11.2; a pin that needs a later one has a marker and is free below."""
+    oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    for name in PINS:
+        try:
+            needed = importlib.metadata.metadata(name)["Requires-Python"]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        assert needed is None or SpecifierSet(needed).contains(oldest), f"{name} needs {needed}"
 
 
 def test_the_conda_environment_installs_the_project_with_the_same_pins():
