@@ -48,7 +48,8 @@ mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
 
 # a class of 200, damaged and hostile, and a coordinator that is killed five times; a class of 60
-# and ten kills of each kind of process, at other moments each time (SEED=number: the same again)
+# and ten kills of each kind of process, at other moments each time (SEED=number: the same again);
+# and the target's card on all of its text
 test-soak: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/soak
 	STUDENTS=60 KILLS=10 OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
