@@ -15,12 +15,17 @@ STUDENT = {  # of the course's dependencies, what efflib and the labs use
 }  # fmt: skip
 
 
+def pins(course_root: Path) -> list[str]:
+    """The versions that the course was tested with; but Triton's is chosen by the build of torch."""
+    text = (course_root / "constraints.txt").read_text(encoding="utf-8")
+    return re.findall(r"^(?!triton==)[\w.-]+==.+$", text, re.MULTILINE)
+
+
 def pyproject(course_root: Path, out: Path, *, triton: bool) -> str:
     """The student's pyproject.toml: of the course's own, what efflib needs, and uv's settings."""
     project = tomllib.loads((course_root / "pyproject.toml").read_text(encoding="utf-8"))
     names = STUDENT | ({"triton"} if triton else set())
     wanted = [t for t in project["project"]["dependencies"] if Requirement(t).name in names]
-    pins = re.findall(r"^[\w.-]+==.+$", (out / "constraints.txt").read_text("utf-8"), re.M)
     folders = sorted({p.parent for top in ("labs", "course") for p in (out / top).rglob("*.*")})
     data = {
         f"{SHARE}/{folder.relative_to(out).as_posix()}": [
@@ -35,5 +40,5 @@ def pyproject(course_root: Path, out: Path, *, triton: bool) -> str:
         dependencies=json.dumps(wanted, indent=4),
         package_data=json.dumps(project["tool"]["setuptools"]["package-data"]["efflib"]),
         files=files,
-        pins=json.dumps(pins, indent=4),
+        pins=json.dumps(pins(course_root), indent=4),
     )  # fmt: skip

@@ -9,13 +9,13 @@ from pathlib import Path
 import efflib
 from autograder.bundle.chapters import plain
 from autograder.bundle.parts import Need, Sources, closure, needs, read_sources
-from autograder.bundle.project import FILES, pyproject
+from autograder.bundle.project import FILES, pins, pyproject
 from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
 from autograder.errors import UsageError
 from autograder.labs.manifest import LabSpec, load_lab
 from autograder.labs.suites import lab_names
 
-COPIED = ("LICENSE", "constraints.txt")
+NEEDS = ("LICENSE", "constraints.txt", "pyproject.toml", "course")  # of the course's folder
 CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md")  # of course/
 NOT_COPIED = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
 TRITON = ("efflib.kernels", "efflib.meter")
@@ -77,11 +77,11 @@ def chosen_labs(course_root: Path, names: Iterable[str], released: Iterable[str]
 
 def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path) -> None:
     """Writes everything below `out`. Raises UsageError where the course lacks a file."""
-    missing = [n for n in (*COPIED, "pyproject.toml", "course") if not (course_root / n).exists()]
+    missing = [name for name in NEEDS if not (course_root / name).exists()]
     if missing:
         raise UsageError(f"a bundle is made from the course's repository: {missing[0]} is missing")
-    for name in COPIED:
-        shutil.copyfile(course_root / name, out / name)
+    shutil.copyfile(course_root / "LICENSE", out / "LICENSE")
+    (out / "constraints.txt").write_text("\n".join(pins(course_root)) + "\n", encoding="utf-8")
     shutil.copyfile(FILES / "course.py", out / "course.py")
     write_efflib(hidden, out / "efflib")
     for lab in labs:
