@@ -16,7 +16,7 @@ STUDENT = {  # of the course's dependencies, what efflib and the labs use
 
 
 def pins(course_root: Path) -> list[str]:
-    """The versions that the course was tested with; but Triton's is chosen by the build of torch."""
+    """The versions that the course was tested with; torch brings the Triton that it needs."""
     text = (course_root / "constraints.txt").read_text(encoding="utf-8")
     return re.findall(r"^(?!triton==)[\w.-]+==.+$", text, re.MULTILINE)
 
