@@ -141,6 +141,19 @@ def report(
 
 
 @app.command()
+def gradescope(
+    lab: str,
+    out: Annotated[Path, typer.Argument(help="New zip, for Gradescope's Configure Autograder.")],
+    course: CourseOption = None,
+    suites: SuitesOption = None,
+) -> None:
+    """Make a zip with which Gradescope grades a lab in its own containers."""
+    from autograder.commands.gradescope import write_autograder
+
+    typer.echo(write_autograder(course_folder(course), lab, out))
+
+
+@app.command()
 def check(notebook: Path, course: CourseOption = None) -> None:
     """Run a notebook and its public tests on this machine, without a sandbox."""
     from autograder.grading.check import CheckError, as_text, check_notebook

@@ -7,6 +7,7 @@ SandboxUnavailable says what to do.
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "USER": "student",
 }
+STUDENT_USER = "AUTOGRADER_STUDENT_USER"
 PYTHON_OPTIONS = ("-s", "-P", "-B")  # as isolated as -I, but for the environment above
 # A zygote may make namespaces, for its children.  They mount a /proc of their own, which the kernel
 # allows where one is seen whole: here the host's, which the zygote does not use.
@@ -109,16 +111,37 @@ def in_bwrap(
 
 
 def start_unsafe(spec: SandboxSpec) -> Process:
-    """No isolation: the worker is a child process with this user's rights."""
+    """No isolation: the worker is a child process with this user's rights.
+
+    With AUTOGRADER_STUDENT_USER (for root, where no sandbox can be made) it has the rights of that
+    user: it cannot read what only root may, and nothing else is promised.
+    """
     staged = image.staged(spec.withhold)
     settings = {"path": [str(staged)], "limits": limits.worker_limits(spec.memory_mb, None, False)}
     folder = tempfile.mkdtemp(prefix="unsafe-")
+    as_user = other_user(folder)
 
     def command(read: int, write: int) -> list[str]:
         all_settings = json.dumps(settings | {"read": read, "write": write})
-        return [sys.executable, *PYTHON_OPTIONS, str(staged / "worker.py"), all_settings]
+        return [*as_user, sys.executable, *PYTHON_OPTIONS, str(staged / "worker.py"), all_settings]
 
     return Process(command, ENVIRONMENT | {"HOME": folder}, scratch=folder)
+
+
+def other_user(folder: str) -> list[str]:
+    """What starts a command as the user of AUTOGRADER_STUDENT_USER, to whom the folder is given."""
+    name, program = os.environ.get(STUDENT_USER), shutil.which("setpriv")
+    if not name:
+        return []
+    if program is None:
+        raise SandboxUnavailable(f"{STUDENT_USER} needs setpriv (package util-linux)")
+    try:
+        user = pwd.getpwnam(name)
+        os.chown(folder, user.pw_uid, user.pw_gid)
+    except (KeyError, PermissionError) as error:
+        raise SandboxUnavailable(f"{STUDENT_USER}={name}: {error}") from None
+    ids = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}"]
+    return [program, *ids, "--clear-groups", "--no-new-privs", "--inh-caps=-all", "--"]
 
 
 def memory_file(content: bytes) -> int:
