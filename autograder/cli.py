@@ -76,6 +76,9 @@ def bundle(
     strict: Annotated[
         bool, typer.Option("--strict", help="Withhold also what the labs' own cells run on.")
     ] = False,
+    colab: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also notebooks that load the wheel from it.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder (default: build/bundle).")] = None,
     course: CourseOption = None,
     suites: SuitesOption = None,
@@ -84,7 +87,8 @@ def bundle(
     from autograder.commands.bundle import bundle_labs
 
     root = course_folder(course)
-    for line in bundle_labs(root, labs or [], released or [], out, strict=strict):
+    told = bundle_labs(root, labs or [], released or [], out, strict=strict, colab=colab)
+    for line in told:
         typer.echo(line)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import efflib
 from autograder.bundle.chapters import plain
+from autograder.bundle.hosted import write_hosted
 from autograder.bundle.parts import Need, Sources, closure, needs, read_sources
 from autograder.bundle.project import FILES, pins, pyproject
 from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
@@ -83,6 +84,7 @@ def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path
     shutil.copyfile(course_root / "LICENSE", out / "LICENSE")
     (out / "constraints.txt").write_text("\n".join(pins(course_root)) + "\n", encoding="utf-8")
     shutil.copyfile(FILES / "course.py", out / "course.py")
+    write_hosted(out)
     write_efflib(hidden, out / "efflib")
     for lab in labs:
         shutil.copytree(

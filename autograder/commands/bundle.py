@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import efflib
+from autograder.bundle.hosted import write_colab
 from autograder.bundle.pack import write_wheel, write_zip
 from autograder.bundle.parts import ALL
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
@@ -15,7 +16,13 @@ NAME = f"efficient-llm-course-{efflib.__version__}"
 
 
 def bundle_labs(
-    root: Path, names: Sequence[str], released: Sequence[str], out: Path | None, *, strict: bool
+    root: Path,
+    names: Sequence[str],
+    released: Sequence[str],
+    out: Path | None,
+    *,
+    strict: bool = False,
+    colab: str | None = None,
 ) -> Iterator[str]:
     """Writes the zip and the wheel; says what they are and what they give away.
 
@@ -24,12 +31,15 @@ def bundle_labs(
     out = out or root / "build" / "bundle"
     labs = chosen_labs(root, names, released)
     hidden = hidden_parts(root, labs, released, strict)
+    notebooks = [] if colab is None else write_colab(labs, colab, out / "colab")
     with tempfile.TemporaryDirectory() as folder, files_told(out):
         out.mkdir(parents=True, exist_ok=True)
         write_tree(root, labs, hidden, Path(folder))
         made = [write_zip(Path(folder), out / f"{NAME}.zip"), write_wheel(Path(folder), out)]
     for path in made:
         yield f"{path}: {path.stat().st_size / 1e6:.1f} MB"
+    if notebooks:
+        yield f"{out / 'colab'}: {len(notebooks)} notebooks that install {colab}"
     yield f"labs: {', '.join(lab.name for lab in labs)}"
     yield from told(hidden)
 

@@ -78,7 +78,11 @@ def student_python(root: Path, code: str, folder: str = ".") -> subprocess.Compl
 def test_it_holds_what_students_need_and_nothing_else(one, whole):
     top = {"LICENSE", "README.md", "constraints.txt", "course", "course.py", "efflib", "labs"}
     for root, labs in ((one, [LAB]), (whole, LABS)):
-        assert {path.name for path in root.iterdir()} == top | {"pyproject.toml"}
+        assert {path.name for path in root.iterdir()} == top | {
+            "pyproject.toml",
+            ".binder",
+            ".devcontainer",
+        }
         assert sorted(path.name for path in (root / "labs").iterdir()) == labs
         assert {path.name for path in (root / "course").iterdir()} == {
             "chapters", "figures", "glossary.md", "syllabus.md",
