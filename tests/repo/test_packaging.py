@@ -12,6 +12,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import efflib
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PINS = {
@@ -54,3 +56,19 @@ def test_the_conda_environment_installs_the_project_with_the_same_pins():
 
 def test_extras_of_the_design_exist():
     assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev", "train"}
+
+
+def test_the_version_stands_in_one_place_and_all_others_agree():
+    assert PROJECT["dynamic"] == ["version"] and "version" not in PROJECT
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == efflib.__version__
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    [newest, *_] = re.findall(r"^## (\S+?),? ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest == efflib.__version__
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "course" / "chapters").glob("*.md")), ids=str)
+def test_every_figure_of_a_chapter_has_an_alternative_text(path):
+    figures = re.findall(r"```\{figure\} (\S+)\n(.*)", path.read_text())
+    for name, below in figures:
+        assert re.fullmatch(r":alt: .{20,}", below), name
