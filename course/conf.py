@@ -12,6 +12,6 @@ html_theme = "furo"
 html_title = project
 # formulas without a network: MathJax in one file that the site serves itself
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
-html_static_path = [str(MATHJAX)]
+html_static_path = [str(MATHJAX), "_static"]
 mathjax_path = MATHJAX.name
 exclude_patterns = ["_build", "chapters/_generated"]

@@ -1,0 +1,283 @@
+"""Every formula of the site's calculators against efflib's, over random inputs, in Chromium."""
+
+import math
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from efflib.decoding.speculative import expected_tokens
+from efflib.decoding.speed import best_gamma, speedup
+from efflib.meter.roofline import GPUS
+from efflib.quantization.nf4 import nf4_bits
+from efflib.quantization.size import codebook_bits, weight_bits
+from efflib.serving import memory, roofline
+from efflib.serving.blocks import OutOfBlocks
+from efflib.serving.decoder import MODELS, Decoder, from_config
+from efflib.serving.paged import PagedSequences
+from efflib.sparsity.nm import compressed_bits
+
+pytestmark = pytest.mark.browser
+
+SCRIPTS = Path(__file__).parents[2] / "course" / "_static" / "calculators"
+FORMULAS = ("decoder", "memory", "roofline", "speculation", "formats", "paged", "tables")
+CASES = 300
+CLOSE = 1e-12  # both sides add the same float64 numbers, in another order
+FORMATS = [memory.Format(), memory.Format(8), memory.W4, memory.Format(2, 32), memory.Format(3, 7)]
+
+
+@pytest.fixture(scope="module")
+def page():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page()
+        for name in FORMULAS:
+            page.add_script_tag(path=SCRIPTS / f"{name}.js")
+        yield page
+        browser.close()
+
+
+def config(draw: random.Random) -> dict:
+    """A config.json of a random family."""
+    kv, group = draw.choice([1, 2, 4, 8]), draw.choice([1, 2, 7, 8])
+    family = draw.choice(["llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "deepseek_v3"])
+    raw = {
+        "model_type": family,
+        "num_hidden_layers": draw.randint(1, 90),
+        "hidden_size": kv * group * draw.choice([16, 64, 80, 128]),
+        "num_attention_heads": kv * group,
+        "num_key_value_heads": kv,
+        "intermediate_size": draw.randint(64, 30000),
+        "vocab_size": draw.randint(100, 260000),
+    }
+    optional = {
+        "head_dim": draw.choice([None, 64, 256]),
+        "tie_word_embeddings": draw.choice([True, False]),
+        "attention_bias": draw.choice([True, False]),
+        "sliding_window": draw.choice([None, 128, 4096]),
+        "use_sliding_window": draw.choice([True, False]),
+    }
+    raw |= {name: value for name, value in optional.items() if draw.random() < 0.5}
+    raw |= {"num_local_experts": 8, "num_experts_per_tok": draw.randint(1, 8)}
+    if family == "deepseek_v3":
+        raw |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 96}
+        raw |= {"v_head_dim": 128, "q_lora_rank": draw.choice([None, 1536])}
+        raw |= {"n_routed_experts": draw.choice([0, 16]), "n_shared_experts": draw.randint(0, 2)}
+        raw |= {"moe_intermediate_size": 512, "first_k_dense_replace": draw.randint(0, 3)}
+    return raw
+
+
+def shared(f: memory.Format) -> dict:
+    """A format as the page writes it."""
+    if f.group_size is None:
+        return {"bits": f.bits, "group": 1, "metadata": 0}
+    return {"bits": f.bits, "group": f.group_size, "metadata": f.metadata}
+
+
+def models(seed: int) -> Iterator[tuple[random.Random, dict, Decoder]]:
+    draw = random.Random(seed)
+    for _ in range(CASES):
+        raw = config(draw)
+        yield draw, raw, from_config(raw)
+
+
+def answers(page, function: str, arguments: list) -> list:
+    return page.evaluate(f"all => all.map(({function}))", arguments)
+
+
+def agree(found: list, wanted: list) -> None:
+    assert len(found) == len(wanted) >= CASES
+    for i, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+        assert ours == pytest.approx(theirs, rel=CLOSE, abs=0), f"case {i}"
+
+
+def test_memory(page):
+    asked, wanted = [], []
+    for draw, raw, m in models(1):
+        w, c = draw.choice(FORMATS), draw.choice(FORMATS)
+        tokens, batch = draw.randint(1, 200000), draw.randint(1, 500)
+        size, reserve = draw.randint(1, 200) * memory.GiB, draw.randint(0, 90)
+        asked.append([raw, tokens, batch, size, shared(w), shared(c), reserve])
+        share = Fraction(reserve, 100)
+        longest = memory.longest_context(m, size, batch, w, c, share)
+        row = [m.parameters(), m.parameters(active=True), memory.weight_bytes(m, w)]
+        row += [memory.kv_bytes(m, tokens, batch, c), memory.activation_bytes(m, tokens)]
+        row += [memory.plan(m, size, tokens, w, c, share).batch, longest]
+        wanted.append([float(x) for x in row])
+    found = answers(
+        page,
+        """([raw, tokens, batch, size, w, c, reserve]) => {
+            const [m, M] = [calc.decoder.fromConfig(raw), calc.memory];
+            return [calc.decoder.parameters(m), calc.decoder.parameters(m, true),
+                M.weightBytes(m, w), M.kvBytes(m, tokens, batch, c),
+                M.activationBytes(m, tokens, 1), M.sequences(m, size, tokens, w, c, reserve),
+                M.longestContext(m, size, batch, w, c, reserve)] }""",
+        asked,
+    )
+    agree(found, wanted)
+    assert [row[5] for row in found] == [row[5] for row in wanted]  # floors to the last one
+    assert len({row[5] for row in wanted}) > 20
+
+
+def test_roofline(page):
+    asked, wanted = [], []
+    for draw, raw, m in models(2):
+        w, c = draw.choice(FORMATS), draw.choice(FORMATS)
+        machine = roofline.Machine(draw.uniform(1e11, 1e13), draw.uniform(1e13, 3e15))
+        prompt, new, batch = draw.randint(1, 9000), draw.randint(1, 20), draw.randint(1, 300)
+        asked.append([raw, machine._asdict(), prompt, new, batch, shared(w), shared(c)])
+        step = roofline.decode(m, prompt, w, c)
+        row = [*roofline.latency(m, machine, prompt, new, batch, w, c)]
+        row += [roofline.tokens_per_second(step, machine, batch)]
+        wanted.append([*row, roofline.ridge_batch(step, machine)])
+    found = answers(
+        page,
+        """([raw, machine, prompt, fresh, batch, w, c]) => {
+            const [m, R] = [calc.decoder.fromConfig(raw), calc.roofline];
+            const times = R.latency(m, machine, prompt, fresh, batch, w, c);
+            const step = R.decode(m, prompt, w, c);
+            return [times.ttft, times.tpot, times.total, R.tokensPerSecond(step, machine, batch),
+                R.ridge(step, machine)] }""",
+        asked,
+    )
+    ridges, wanted_ridges = [row.pop() for row in found], [row.pop() for row in wanted]
+    agree(found, wanted)
+    for ridge, other in zip(ridges, wanted_ridges, strict=True):
+        # a difference of two times: relative to it nothing can be promised where they are close
+        assert ridge == pytest.approx(other, rel=1e-6)
+    assert {math.isinf(ridge) for ridge in ridges} == {True, False}
+
+
+def test_speculation(page):
+    draw = random.Random(3)
+    asked = [[draw.random(), draw.uniform(0, 1.5), draw.uniform(0, 0.3)] for _ in range(CASES)]
+    asked += [[a, c, w] for a in (0, 1) for c in (0, 0.1, 1) for w in (0, 0.05)]
+    lengths = [[*case, draw.randint(0, 40)] for case in asked]
+    found = answers(
+        page,
+        """([a, c, w, g]) => [calc.speculation.expectedTokens(a, g),
+            calc.speculation.speedup(a, g, c, w), calc.speculation.best(a, c, w)]""",
+        lengths,
+    )
+    best = [row.pop() for row in found]
+    agree(found, [[expected_tokens(a, g), speedup(a, g, c, w)] for a, c, w, g in lengths])
+    for g, (a, c, w) in zip(best, asked, strict=True):  # of lengths that tie up to rounding, any
+        assert speedup(a, g, c, w) == pytest.approx(
+            speedup(a, best_gamma(a, c, w), c, w), rel=CLOSE
+        )
+    assert sum(g == best_gamma(*case) for g, case in zip(best, asked, strict=True)) >= CASES
+
+
+def test_formats(page):
+    draw = random.Random(4)
+    asked, wanted = [], []
+    for _ in range(CASES):
+        shape, bits = (draw.randint(1, 5000), draw.randint(1, 5000)), draw.randint(2, 8)
+        kind, symmetric = draw.choice(["tensor", "channel", 32, 128, 77]), draw.random() < 0.5
+        asked.append([*shape, bits, kind, symmetric])
+        row = [weight_bits(shape, bits, kind, symmetric), codebook_bits(shape, bits, kind)]
+        row += [nf4_bits(shape, double=False), nf4_bits(shape)]
+        wanted.append([*row, None if shape[1] % 4 else compressed_bits(shape, bits)])
+    found = answers(
+        page,
+        """([n, k, bits, kind, symmetric]) => [calc.formats.linear(n, k, bits, kind, symmetric),
+            calc.formats.codebook(n, k, bits, kind), calc.formats.nf4(n, k, false),
+            calc.formats.nf4(n, k, true), calc.formats.twoOfFour(n, k, bits)]""",
+        asked,
+    )
+    assert found == wanted
+
+
+def walk(draw: random.Random, blocks: int, size: int) -> tuple[list, list]:
+    """Random steps, and what efflib's memory looks like behind each of them."""
+    kept, steps, states = PagedSequences(blocks, size), [], []
+    for _ in range(40):
+        what, name, other = draw.choice(["append"] * 3 + ["fork", "free"]), *draw.sample("ABCD", 2)
+        step = [what, name, draw.randint(0, 7) if what == "append" else other]
+        copies, failed = [], False
+        try:
+            copies = getattr(kept, what)(*(step[1:2] if what == "free" else step[1:]))
+        except (OutOfBlocks, ValueError):
+            failed = True
+        tables = {n: [kept.table(n), kept.length(n)] for n in sorted(kept.names)}
+        steps.append(step)
+        states.append([failed, list(copies[0]) if copies else None, tables, kept.pool.queue])
+    return steps, states
+
+
+def test_paged_attention(page):
+    draw = random.Random(5)
+    cases = [(draw.randint(1, 12), draw.randint(1, 5)) for _ in range(CASES)]
+    walks = [walk(draw, *case) for case in cases]
+    asked = [[*case, steps] for case, (steps, _) in zip(cases, walks, strict=True)]
+    found = answers(
+        page,
+        """([blocks, size, steps]) => {
+            const kept = new calc.Paged(blocks, size);
+            return steps.map(([what, name, more]) => {
+                let [failed, copy] = [false, null];
+                try { copy = kept[what](name, more) ?? null; }
+                catch (error) { if (!(error instanceof calc.Fault)) throw error; failed = true; }
+                const names = [...kept.tables.keys()].sort();
+                const tables = names.map(n => [n, [[...kept.tables.get(n)], kept.lengths.get(n)]]);
+                return [failed, copy, Object.fromEntries(tables), [...kept.queue]]; }) }""",
+        asked,
+    )
+    assert found == [states for _, states in walks]
+    every = [state for _, states in walks for state in states]
+    assert any(failed for failed, *_ in every) and any(copy for _, copy, *_ in every)
+
+
+def test_tables_are_efflib_s(page):
+    models_here = page.evaluate("calc.tables.MODELS")
+    assert {name: from_config(raw) for name, raw in models_here.items()} == {
+        name: m for name, m in MODELS.items() if name != "llama-2-70b-mha"  # no such model
+    }
+    gpus = page.evaluate("calc.tables.GPUS")
+    for name, row in gpus.items():
+        assert row["memory"] * memory.GiB == memory.gpu_memory(name)
+        assert (row["bandwidth"], row["peak"]) == (GPUS[name].bandwidth, GPUS[name].tensor["fp16"])
+    assert set(gpus) == set(memory.GPU_MEMORY)
+    formats = page.evaluate("calc.tables.FORMATS")
+    assert formats["4 bits, groups of 128"] == shared(memory.W4)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model_type": "bert"}, "bert"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers"),
+        ({"num_key_value_heads": 3}, "multiple of 3"),
+        ({"head_dim": "64"}, "head_dim"),
+    ],
+)
+def test_a_bad_config_is_named(page, change, named):
+    raw = {**config(random.Random(0)), "model_type": "llama", **change}
+    said = page.evaluate(
+        "raw => { try { calc.decoder.fromConfig(raw); return ''; } catch (e) { return e.message } }",
+        raw,
+    )
+    assert named in said
+
+
+def test_config_needs_its_fields(page):
+    said = page.evaluate(
+        "() => { try { calc.decoder.fromConfig({}); return ''; } catch (e) { return e.message } }"
+    )
+    assert said == "the config lacks hidden_size"
+
+
+def test_decoders_have_no_field_that_the_page_does_not_know(page):
+    raw = config(random.Random(0))
+    assert len(page.evaluate("raw => calc.decoder.fromConfig(raw)", raw)) == len(
+        asdict(from_config(raw))
+    )
