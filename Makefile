@@ -119,6 +119,7 @@ figures: setup
 site: setup
 	$(PIP) --editable '.[docs]'
 	$(BIN)/sphinx-build -W -b html course course/_build/html
+	$(BIN)/python scripts/check_site.py course/_build/html
 
 train: setup
 	$(PIP) --editable '.[train]'

@@ -1,11 +1,14 @@
 """Sphinx configuration of the course text (make site)."""
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
 project = "Efficient LLM inference"
 author = "The course authors"
-extensions = ["myst_nb", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.mathjax", "front_page"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"]
 nb_execution_mode = "off"  # figures and tables are made by commands that stand beside them
 html_theme = "furo"
@@ -13,5 +16,6 @@ html_title = project
 # formulas without a network: MathJax in one file that the site serves itself
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
 html_static_path = [str(MATHJAX), "_static"]
+html_css_files = ["course.css"]
 mathjax_path = MATHJAX.name
 exclude_patterns = ["_build", "chapters/_generated"]

@@ -239,7 +239,9 @@ def test_paged_attention(page):
 def test_tables_are_efflib_s(page):
     models_here = page.evaluate("calc.tables.MODELS")
     assert {name: from_config(raw) for name, raw in models_here.items()} == {
-        name: m for name, m in MODELS.items() if name != "llama-2-70b-mha"  # no such model
+        name: m
+        for name, m in MODELS.items()
+        if name != "llama-2-70b-mha"  # no such model
     }
     gpus = page.evaluate("calc.tables.GPUS")
     for name, row in gpus.items():

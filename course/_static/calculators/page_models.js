@@ -9,7 +9,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const formats = Object.keys(FORMATS);
   const gpu = { name: "gpu", label: "GPU", options: Object.keys(GPUS), value: "RTX 4090",
     parse: (name) => GPUS[name] };
-  const format = (name, label) => ({ name, label, options: formats, value: formats[0],
+  const format = (name, label, value = formats[0]) => ({ name, label, options: formats, value,
     parse: (chosen) => FORMATS[chosen] });
   const whole = (name, label, value, most, least = 1) => ({ name, label, value, least, most });
 
@@ -62,7 +62,7 @@ document.addEventListener("DOMContentLoaded", () => {
         [`${count(calc.decoder.parameters(v.model))} parameters`, bytes(weights)],
         ["cache of one token", bytes(memory.kvBytes(v.model, 1, 1, v.cache))],
         [`cache of ${count(v.tokens)} tokens`, bytes(one)],
-        [`cache of ${count(v.batch)} such sequences`, bytes(v.batch * one)],
+        [`cache of all sequences, ${count(v.batch)}`, bytes(v.batch * one)],
         ["activations, one prompt at a time", bytes(memory.activationBytes(v.model, v.tokens, 1))],
         ["weights and cache", bytes(weights + v.batch * one)],
         ["usable on this GPU", bytes(usable)],
@@ -85,7 +85,7 @@ document.addEventListener("DOMContentLoaded", () => {
     whole("prompt", "Prompt, tokens", 512, 1e6),
     whole("fresh", "New tokens", 128, 1e4),
     whole("batch", "Sequences", 1, 1e4),
-    format("weights", "Weights"),
+    format("weights", "Weights", "4 bits, groups of 128"),
     format("cache", "KV cache"),
   ], (v) => {
     const times = roofline.latency(v.model, v.gpu, v.prompt, v.fresh, v.batch, v.weights, v.cache);
@@ -96,7 +96,7 @@ document.addEventListener("DOMContentLoaded", () => {
         ? "reading" : "computing";
     const ridge = roofline.ridge(step, v.gpu);
     const first = roofline.prefill(v.model, v.prompt, v.weights, v.cache);
-    const most = Math.max(16, 2 * v.batch, Math.min(2 * ridge, 4096));
+    const most = Math.max(16, 2 * v.batch, Math.min(2 * ridge, 256));
     const rates = (one) => Array.from({ length: 65 }, (_, i) => 1 + (i / 64) * (most - 1))
       .map((batch) => [batch, roofline.tokensPerSecond(one, v.gpu, batch)]);
     const here = roofline.tokensPerSecond(step, v.gpu, v.batch);

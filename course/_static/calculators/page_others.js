@@ -9,10 +9,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const whole = (name, label, value, most) => ({ name, label, value, least: 1, most });
 
   calculator("calc-speculation", [
-    real("a", "a: proposals accepted, 0 to 1", 0.8, 1),
-    real("c", "c: a draft pass, in passes of the target", 0.1, 10),
-    real("w", "w: each further checked token, in passes", 0, 10),
-    whole("most", "Longest draft to consider", 16, 64),
+    real("a", "a: share of accepted guesses", 0.8, 1),
+    real("c", "c: cost of a draft pass", 0.1, 10),
+    real("w", "w: cost of a checked token", 0, 10),
+    whole("most", "Longest draft", 16, 64),
   ], ({ a, c, w, most }) => {
     const best = speculation.best(a, c, w, most);
     const all = Array.from({ length: most + 1 }, (_, g) => g);

@@ -1,0 +1,86 @@
+"""The site's first page, its map of the labs and the gallery say what the course's files say."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from efflib.zoo.phenomena import STORIES
+
+ROOT = Path(__file__).parents[2]
+COURSE = ROOT / "course"
+GENERATED = COURSE / "chapters" / "_generated"
+sys.path.insert(0, str(COURSE / "_ext"))
+import lab_map  # noqa: E402
+import stories  # noqa: E402
+
+INDEX = (COURSE / "index.md").read_text()
+
+
+def test_the_first_page_s_numbers_are_the_measured_ones():
+    table = (GENERATED / "lab07_ablation.md").read_text()
+    measured = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|", table, re.MULTILINE))
+    rows = {name: f"{float(value):.1f}" for name, value in measured.items()}
+    said = f"**{rows['0 + 12']} or {rows['1 + 11']}** is the perplexity"
+    assert said in INDEX and f"({rows['4 random']})" in INDEX
+    alt = f"The last 12, {rows['0 + 12']}; the first and the last 11, {rows['1 + 11']}; four"
+    assert alt in INDEX and f"last 8, {rows['4 random']}; everything kept, {rows['everything']}."
+
+
+def test_every_chapter_of_a_lab_is_on_the_map_and_in_the_table_of_contents():
+    chapters = {path.stem for path in (COURSE / "chapters").glob("lab*.md")}
+    here = {lab.name for lab in lab_map.labs().values() if lab.available}
+    assert chapters == here
+    drawing = lab_map.drawing()
+    for name in chapters:
+        assert f"\nchapters/{name}\n" in INDEX and f'href="chapters/{name}.html"' in drawing
+
+
+def test_every_page_is_in_the_table_of_contents():
+    pages = {p.relative_to(COURSE).with_suffix("") for p in COURSE.glob("*.md")}
+    pages |= {p.relative_to(COURSE).with_suffix("") for p in COURSE.glob("chapters/*.md")}
+    for page in pages - {Path("index")}:
+        assert f"\n{page.as_posix()}\n" in INDEX
+
+
+def test_the_map_says_what_the_syllabus_plans():
+    text = (COURSE / "syllabus.md").read_text()
+    planned = re.findall(r"^\| (lab\d\d_\w+) \|.*\| ([\d, ]*)\|$", text, re.MULTILINE)
+    by_name = {lab.name: lab for lab in lab_map.labs().values()}
+    for name, numbers in planned:
+        assert by_name[name].builds_on == tuple(re.findall(r"\d\d", numbers)), name
+    available = set(re.findall(r"^\| \[(lab\d\d_\w+)\]", text, re.MULTILINE))
+    assert available | {name for name, _ in planned} == set(by_name)
+
+
+def test_boxes_do_not_overlap_and_arrows_lead_to_the_right():
+    labs = lab_map.labs()
+    places = lab_map.place(labs)
+    assert len(set(places.values())) == len(labs)
+    for a, b in lab_map.arrows(labs):
+        assert places[a][0] < places[b][0]
+    assert ("06", "14") in lab_map.arrows(labs)
+    assert ("05", "14") not in lab_map.arrows(labs), "it follows from 05 -> 06 -> 14"
+
+
+def test_a_lab_without_a_card_is_refused():
+    lab = lab_map.Lab("lab99_none", "None", (), 0)
+    with pytest.raises(ValueError, match="lab99_none has a card with a time"):
+        lab_map.hours(lab)
+
+
+def test_the_gallery_has_every_story_with_its_figure_and_command():
+    found = stories.stories()
+    assert [one.name for one in found] == list(STORIES)
+    for one in found:
+        assert (COURSE / "figures" / "phenomena" / f"{one.name}.svg").is_file()
+        assert f"-m efflib.zoo.phenomena {one.name}`" in stories.text(one)
+        assert 0 < one.hold <= one.claims
+
+
+def test_a_story_of_another_form_is_refused(tmp_path):
+    path = tmp_path / "odd.md"
+    path.write_text("## odd\n\nno sentence with its title\n")
+    with pytest.raises(ValueError, match="no heading, no sentence or no figure"):
+        stories.story(path)
