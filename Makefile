@@ -95,7 +95,7 @@ test-oldest:
 	OMP_NUM_THREADS=1 PYTHONPATH=. $(OLDEST)/bin/python -m pytest tests/meter tests/kernels tests/benchmarks
 
 test-browser: setup
-	$(PIP) --editable '.[browser]'
+	$(PIP) --editable '.[browser,docs]'
 	$(BIN)/python -m pytest tests/browser
 
 bench: setup

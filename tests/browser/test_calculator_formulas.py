@@ -30,6 +30,8 @@ CASES = 300
 CLOSE = 1e-12  # both sides add the same float64 numbers, in another order
 FORMATS = [memory.Format(), memory.Format(8), memory.W4, memory.Format(2, 32), memory.Format(3, 7)]
 
+FAULT = "raw => { try { calc.decoder.fromConfig(raw); return ''; } catch (e) { return e.message } }"
+
 
 @pytest.fixture(scope="module")
 def page():
@@ -264,18 +266,11 @@ def test_tables_are_efflib_s(page):
 )
 def test_a_bad_config_is_named(page, change, named):
     raw = {**config(random.Random(0)), "model_type": "llama", **change}
-    said = page.evaluate(
-        "raw => { try { calc.decoder.fromConfig(raw); return ''; } catch (e) { return e.message } }",
-        raw,
-    )
-    assert named in said
+    assert named in page.evaluate(FAULT, raw)
 
 
 def test_config_needs_its_fields(page):
-    said = page.evaluate(
-        "() => { try { calc.decoder.fromConfig({}); return ''; } catch (e) { return e.message } }"
-    )
-    assert said == "the config lacks hidden_size"
+    assert page.evaluate(FAULT, {}) == "the config lacks hidden_size"
 
 
 def test_decoders_have_no_field_that_the_page_does_not_know(page):

@@ -1,0 +1,164 @@
+"""Builds the site and opens it in headless Chromium from the disk, on a phone's width too."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SHOTS = ROOT / "build" / "screenshots"
+PAGES = ["index", "calculators", "gallery", "syllabus", "chapters/lab09_speculative"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", ROOT / "course", folder]
+    subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield browser
+        browser.close()
+
+
+def opened(
+    browser, path: Path, width: int = 1280, scheme: str = "light"
+) -> tuple[Page, list, list]:
+    """The page, the addresses that it asked for, and what went wrong in it."""
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    asked, wrong = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(path.as_uri())
+    return page, asked, wrong
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_the_window_and_asks_only_its_own_site(site, browser, name, width, scheme):
+    page, asked, wrong = opened(browser, site / f"{name}.html", width, scheme)
+    page.wait_for_timeout(500)  # formulas are set
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    shot = f"site_{Path(name).name}_{width}_{scheme}.png"
+    page.screenshot(path=SHOTS / shot, full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [url for url in asked if not url.startswith((site.as_uri(), "data:"))] == []
+    assert wrong == []
+    page.close()
+
+
+@pytest.fixture
+def calculators(site, browser):
+    page, _, wrong = opened(browser, site / "calculators.html")
+    yield page
+    assert wrong == []
+    page.close()
+
+
+def row(page: Page, calculator: str, name: str):
+    return page.locator(f"#{calculator} tr").filter(has_text=name).first
+
+
+def test_memory_answers_for_the_config_that_is_pasted(calculators):
+    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("512 KiB")
+    expect(row(calculators, "calc-memory", "sequences of 4,096")).to_contain_text("4")
+    calculators.locator("#calc-memory-preset").select_option("llama-3.1-70b")
+    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("320 KiB")
+    expect(row(calculators, "calc-memory", "sequences of 4,096")).to_contain_text("0")
+    text = calculators.locator("#calc-memory-model").input_value()
+    calculators.locator("#calc-memory-model").fill(text.replace('heads": 8', 'heads": 64'))
+    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("2.5 MiB")
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "said"),
+    [
+        ("memory-model", "{", "this is no JSON"),
+        ("memory-model", '{"model_type": "bert"}', 'model_type "bert" is not known'),
+        ("memory-model", "[1]", "a config is an object"),
+        ("memory-model", "{}", "the config lacks hidden_size"),
+        ("memory-tokens", "", "nothing: it must be a whole number from 1 to 10,000,000"),
+        ("memory-tokens", "1.5", "1.5: it must be a whole number"),
+        ("memory-batch", "-3", "-3: it must be a whole number from 1"),
+        ("memory-reserve", "95", "from 0 to 90"),
+        ("roofline-prompt", "many", "many: it must be a whole number"),
+        ("speculation-a", "2", "2: it must be a number from 0 to 1"),
+        ("formats-bits", "9", "9: it must be a whole number from 2 to 8"),
+    ],
+)
+def test_bad_input_is_named_beside_its_field(calculators, field, text, said):
+    place = calculators.locator(f"#calc-{field}")
+    output = calculators.locator(f"#calc-{field.partition('-')[0]} .calc-output")
+    before = place.input_value()
+    place.fill(text)
+    expect(calculators.locator(f"#calc-{field}-fault")).to_contain_text(said)
+    expect(place).to_have_attribute("aria-invalid", "true")
+    expect(output).to_have_class("calc-output calc-stale")
+    place.fill(before)
+    expect(calculators.locator(f"#calc-{field}-fault")).to_be_empty()
+    expect(output).to_have_class("calc-output")
+
+
+def test_charts_follow_the_fields(calculators):
+    chart = calculators.locator("#calc-speculation svg")
+    expect(chart).to_have_attribute(
+        "aria-label", "Speed-up against the draft length, best 2.47 at 6"
+    )
+    calculators.locator("#calc-speculation-c").fill("1")
+    expect(chart).to_have_attribute("aria-label", "Speed-up against the draft length, best 1 at 0")
+    expect(row(calculators, "calc-formats", "NF4, doubly quantized")).to_contain_text("4.127")
+    expect(row(calculators, "calc-formats", "scale and zero point for 128")).to_contain_text(
+        "4.156"
+    )
+
+
+def click(page: Page, name: str, times: int = 1) -> None:
+    for _ in range(times):
+        page.locator("#calc-paged").get_by_role("button", name=name, exact=True).click()
+
+
+def test_paged_attention_plays_the_example(calculators):
+    paged = calculators.locator("#calc-paged")
+    click(calculators, "Next", 4)
+    expect(paged).to_contain_text("A writes “renowned”: its blocks were full, so it takes block 4.")
+    expect(paged).to_contain_text("A: table 7 1 4, 9 tokens")
+    click(calculators, "Next", 2)
+    expect(paged).to_contain_text("block 4 had two owners, so it was copied to 2 first")
+    expect(paged).to_contain_text("B: table 7 1 2, 10 tokens")
+    click(calculators, "Next")
+    expect(paged).to_contain_text("A writes “for” in place: block 4 has no other owner")
+    expect(paged.get_by_role("button", name="Next", exact=True)).to_be_disabled()
+    click(calculators, "Back", 3)
+    expect(paged.locator("li")).to_have_count(2)  # A, and what is free
+
+
+def test_paged_attention_goes_on_by_hand_until_the_blocks_are_gone(calculators):
+    paged = calculators.locator("#calc-paged")
+    click(calculators, "A begins")
+    click(calculators, "A writes a word", 13)
+    expect(paged).to_contain_text("A: table 7 1 4 2, 16 tokens")
+    click(calculators, "A writes a word")
+    expect(paged.get_by_role("alert")).to_contain_text("1 blocks are needed, 0 are free")
+    expect(paged).to_contain_text("A: table 7 1 4 2, 16 tokens")
+    click(calculators, "A ends")
+    expect(paged).to_contain_text("free, next one first: 2 4 1 7")
+
+
+def test_the_map_leads_to_a_chapter(site, browser):
+    page, _, _ = opened(browser, site / "index.html", 390)
+    page.locator(".lab-map a").filter(has_text="05 KV cache").click()
+    expect(page.locator("h1")).to_contain_text("The key-value cache")
+    page.close()
