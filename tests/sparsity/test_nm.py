@@ -8,7 +8,7 @@ from torch.sparse import _semi_structured_conversions as conversions
 
 from efflib.sparsity.magnitude import magnitude_mask
 from efflib.sparsity.masks import apply_mask
-from efflib.sparsity.nm import compress, compressed_bits, decompress
+from efflib.sparsity.nm import compress, compressed_bits, decompress, multiply
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8]
 
@@ -63,6 +63,25 @@ def test_values_and_bits_are_those_of_torchs_format(dtype):
     bits = 8 * w.element_size()
     assert theirs == ours == compressed_bits(w.shape, bits)
     assert ours / (8 * w.nbytes) == {16: 9 / 16, 8: 5 / 8}[bits]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@given(st.integers(0, 10**6))
+def test_the_product_is_that_of_the_weight_with_its_zeros(dtype, seed):
+    w = sparse(seed, n=5, k=16, dtype=dtype)
+    x = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    exact = x.double() @ w.double().T
+    y = multiply(compress(w), x)
+    assert y.dtype == dtype
+    # 8 products summed in float32, and one rounding to the dtype
+    bound = 16 * 2**-24 * (x.double().abs() @ w.double().abs().T)
+    bound = bound + exact.abs() * torch.finfo(dtype).eps
+    assert ((y.double() - exact).abs() <= bound).all()
+
+
+def test_a_product_that_does_not_fit_is_named():
+    with pytest.raises(ValueError, match=r"x \(2, 8\) must end in K = 16"):
+        multiply(compress(sparse(0, n=2, k=16)), torch.zeros(2, 8))
 
 
 def test_four_16_bit_weights_take_36_bits():

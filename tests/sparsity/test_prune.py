@@ -8,9 +8,10 @@ from transformers import LlamaConfig as HFConfig
 from transformers import LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
 from efflib.models.llama import Llama, LlamaConfig
+from efflib.sequential import block_linears
 from efflib.sparsity.magnitude import magnitude_mask, prune_magnitude
 from efflib.sparsity.masks import apply_mask, sparsity
-from efflib.sparsity.prune import block_linears, prune_sequentially
+from efflib.sparsity.prune import prune_sequentially
 from efflib.sparsity.wanda import input_norms, prune_wanda, wanda_mask
 
 SIZES = dict(
