@@ -109,6 +109,7 @@ figures: setup
 	$(BIN)/python benchmarks/lab01_qat.py
 	$(BIN)/python benchmarks/lab02_tables.py
 	$(BIN)/python benchmarks/lab03_tables.py
+	$(BIN)/python benchmarks/lab04_tables.py
 	$(BIN)/python benchmarks/lab05_tables.py
 	$(BIN)/python benchmarks/lab06_tables.py
 	$(BIN)/python benchmarks/lab07_tables.py

@@ -1,0 +1,655 @@
+"""Hidden tests of lab04: brute force in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission.  Where a rounding could decide about a mask, they are
+drawn until it does not.
+"""
+
+import math
+
+import torch
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+
+
+def lowest(scores, zeros):
+    """For each list: which places go, one after the other, with distinct scores."""
+    masks = []
+    for row in scores.tolist():
+        order = sorted(range(len(row)), key=row.__getitem__)
+        masks.append([i not in order[:zeros] for i in range(len(row))])
+    return torch.tensor(masks)
+
+
+def distinct(rng, *shape):
+    """Scores no two of which are equal, also in bfloat16: 1 to 255, signs at random."""
+    n = math.prod(shape)
+    values = (torch.randperm(255, generator=rng)[:n] + 1).float()
+    return (values * (2 * torch.randint(2, (n,), generator=rng) - 1)).reshape(shape)
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="those that go are the lowest int(n * sparsity) of the row or of the layer",
+    cause="a share that is rounded otherwise, columns, or an order that fits one shape only",
+)
+def test_masks_against_sorting(student, rng):
+    for shape in ((4, 7), (1, 11), (9, 1), (6, 20)):
+        s = distinct(rng, *shape)
+        for sparsity in (0.07, 0.29, 0.5, 0.6, 0.99):
+            row = student.keep_share(s, sparsity, "row")
+            right = lowest(s, int(shape[1] * sparsity))
+            expect_same(row, right, f"by row, {sparsity}")
+            layer = student.keep_share(s, sparsity, "layer")
+            right = lowest(s.reshape(1, -1), int(s.numel() * sparsity)).reshape(shape)
+            expect_same(layer, right, f"by layer, {sparsity}")
+            right = lowest(s.abs(), int(shape[1] * sparsity))
+            expect_same(student.magnitude_mask(s, sparsity, "row"), right, "magnitude")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="never more than int(n * sparsity) scores go, however many are equal",
+    cause="a threshold: all equal scores go, or none",
+)
+def test_equal_scores(student, rng):
+    for levels in (1, 2, 4):
+        s = torch.randint(levels, (5, 16), generator=rng).float()
+        for sparsity in (0.25, 0.5, 0.7):
+            for scope, n in (("row", 16), ("layer", 80)):
+                mask = expect_tensor(student.keep_share(s, sparsity, scope), "mask", torch.bool)
+                gone = (~mask.reshape(-1, n)).sum(1)
+                assert (gone == int(n * sparsity)).all(), f"{gone.tolist()} went"
+                kept = s.reshape(-1, n).masked_fill(~mask.reshape(-1, n), math.inf).amin(1)
+                lost = s.reshape(-1, n).masked_fill(mask.reshape(-1, n), -math.inf).amax(1)
+                assert (lost <= kept).all(), "a higher score went"
+
+
+def drive_views(student, w, sparsity, scope):
+    """Runs beside the student's code: a weight that is not contiguous."""
+    mask = student.magnitude_mask(w.T, sparsity, scope)
+    return mask, student.apply_mask(w.T, mask)
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="bfloat16 weights and views are masked like others, in their own dtype",
+    cause="view on a transposed weight, or a result in float32",
+)
+def test_bfloat16_and_views(student, rng):
+    w = distinct(rng, 12, 5)
+    for case in (w, w.bfloat16()):
+        for scope in ("row", "layer"):
+            flat = case.T.abs().double() if scope == "row" else case.T.abs().double().reshape(1, -1)
+            right = lowest(flat, int(flat.shape[1] * 0.5)).reshape(5, 12)
+            value = student.drive(drive_views, case, 0.5, scope)
+            mask, new = expect_tuple(value, (torch.Tensor, torch.Tensor), "drive_views")
+            expect_same(mask, right, f"the mask by {scope}")
+            expect_same(new, torch.where(right, case.T, 0.0), "the masked weight")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="what a mask keeps is kept bit by bit, what it does not is 0, in either dtype",
+    cause="a product, arithmetic that rounds, or weights that are scaled",
+)
+def test_what_a_mask_keeps(student, rng):
+    w = torch.randn(6, 8, generator=rng) * torch.logspace(-30, 30, 8)
+    mask = torch.rand(6, 8, generator=rng) < 0.5
+    for dtype in (torch.float32, torch.bfloat16):
+        bad = w.to(dtype).masked_fill(~mask & (w > 0), math.nan)
+        bad = bad.masked_fill(~mask & (w < -1), -math.inf)
+        new = student.apply_mask(bad, mask)
+        expect_same(new, torch.where(mask, w.to(dtype), 0.0), "apply_mask")
+    for all_of in (torch.ones(2, 3).bool(), torch.zeros(2, 3).bool()):
+        w = torch.randn(2, 3, generator=rng)
+        expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="a score is what zeroing one weight changes in the output",
+    cause="another power of the norm or of the weight, or a factor that depends on the row",
+)
+def test_scores_against_layers(student, rng):
+    for n, k, tokens in ((4, 6, 9), (1, 5, 1), (7, 1, 30)):
+        w, x = torch.randn(n, k, generator=rng), torch.randn(tokens, k, generator=rng)
+        x = x * torch.logspace(-2, 2, k)
+        norms = expect_tensor(student.input_norms(x), "input_norms", torch.float32, (k,))
+        s = expect_tensor(student.scores(w, norms), "scores", torch.float32, (n, k))
+        # zeroing w_ij changes output i by w_ij x_j, and no other
+        change = (w.double()[:, None, :] * x.double()[None]).norm(dim=1)
+        expect_close(s, change, what="the scores", rtol=(2 * tokens + 8) * FLOAT32)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="norms do not depend on how tokens are arranged, and are exact for long texts",
+    cause="the first dimension alone summed, the mean of norms of texts, or sums in bfloat16",
+)
+def test_norms_of_any_arrangement(student, rng):
+    x = torch.randn(3, 4, 5, 6, generator=rng)
+    right = x.double().reshape(-1, 6).norm(dim=0)
+    for case in (x, x.reshape(12, 5, 6), x.reshape(60, 6), x.transpose(0, 1)):
+        norms = expect_tensor(student.input_norms(case), "input_norms", torch.float32, (6,))
+        expect_close(norms, right, what="the norms", rtol=64 * FLOAT32)
+    long = torch.randn(20000, 3, generator=rng).bfloat16()
+    norms = expect_tensor(student.input_norms(long), "input_norms", torch.float32, (3,))
+    expect_close(norms, long.double().norm(dim=0), what="20000 tokens", rtol=20000 * FLOAT32)
+    silent = torch.zeros(4, 2)
+    silent[:, 1] = 2.0
+    expect_close(student.input_norms(silent), torch.tensor([0.0, 4.0]), what="a silent channel")
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="each row is compared alone: as many go in each, and a silent channel goes first",
+    cause="rows compared with each other, the magnitude's order, or norms that are not used",
+)
+def test_rows_compared_alone(student, rng):
+    for dtype in (torch.float32, torch.bfloat16):
+        for sparsity in (0.3, 0.5, 0.75):
+            order = torch.rand(6, 16, generator=rng).argsort(1)
+            norms = torch.logspace(-1.5, 1.5, 16)[torch.randperm(16, generator=rng)]
+            # scores of a row are factors of 1.2 apart: no rounding decides
+            w = (torch.rand(6, 1, generator=rng) * 100 * 1.2**order / norms).to(dtype)
+            mask = student.wanda_mask(w, norms, sparsity)
+            expect_same(mask, lowest(order.float(), int(16 * sparsity)), f"sparsity {sparsity}")
+    w, norms = torch.ones(3, 8), torch.ones(8)
+    norms[5], w[:, 5] = 0.0, 1e6
+    mask = expect_tensor(student.wanda_mask(w, norms, 1 / 8), "wanda_mask", torch.bool, (3, 8))
+    assert not mask[:, 5].any() and int(mask.sum()) == 21, "the silent channel stayed"
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex3",
+    points=4,
+    invariant="the n highest of every m neighbours stay",
+    cause="zeros counted, groups across rows, or scores taken by their size",
+)
+def test_groups_against_sorting(student, rng):
+    for n, m in ((2, 4), (1, 4), (3, 4), (4, 8), (1, 2), (5, 6), (0, 3), (12, 12), (1, 1)):
+        s = distinct(rng, 5, 24)
+        right = lowest(s.reshape(-1, m), m - n).reshape(5, 24)
+        expect_same(student.nm_mask(s, n, m), right, f"{n}:{m}")
+        expect_same(student.nm_mask(s.bfloat16(), n, m), right, f"{n}:{m} in bfloat16")
+
+
+def drive_groups(student, s, n, m):
+    """Runs beside the student's code: scores that are not contiguous."""
+    return student.nm_mask(s.T, n, m), student.fits(s.T, n, m)
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="exactly n stay of equal scores, of negative ones, and in views",
+    cause="a threshold, zeros taken for the lowest, or view on a transposed weight",
+)
+def test_equal_scores_in_groups(student, rng):
+    for s in (torch.full((4, 16), -1.0), torch.randint(2, (4, 16), generator=rng).float()):
+        for n, m in ((2, 4), (1, 4), (4, 8), (3, 4)):
+            mask = expect_tensor(student.nm_mask(s, n, m), "nm_mask", torch.bool, (4, 16))
+            assert (mask.reshape(-1, m).sum(1) == n).all(), f"{n}:{m} of equal scores"
+    s = distinct(rng, 16, 5)
+    value = student.drive(drive_groups, s, 2, 4)
+    mask, fit = expect_tuple(value, (torch.Tensor, bool), "drive_groups")
+    expect_same(mask, lowest(s.T.reshape(-1, 4), 2).reshape(5, 16), "a view")
+    assert fit is False, "a dense view fits 2:4"
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="a weight fits if no group has more than n values that are not zero",
+    cause="means over groups, values below some size taken for zero, or negative ones",
+)
+def test_fits_just_or_not(student, rng):
+    for n, m in ((2, 4), (1, 4), (4, 8), (3, 6)):
+        order = torch.rand(6, 24 // m, m, generator=rng).argsort(-1)
+        w = torch.where(order < n, -torch.rand(order.shape, generator=rng) - 0.1, 0.0).flatten(1)
+        for case in (w, w.bfloat16(), torch.zeros(1, 24), w * 1e-30):
+            assert student.fits(case, n, m) is True, f"a weight of {n}:{m} does not fit"
+        row, group = (int(torch.randint(limit, (), generator=rng)) for limit in (6, 24 // m))
+        place = int((order[row, group] == n).nonzero())
+        more = w.clone()
+        more[row, group * m + place] = 1e-20
+        assert student.fits(more, n, m) is False, f"{n + 1} of {m} fit {n}:{m}"
+        assert student.fits(more, n + 1, m) is True, f"{n + 1} of {m} do not fit {n + 1}:{m}"
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def unpacked(places):
+    parts = [(places.long() >> shift) & 3 for shift in (0, 2, 4, 6)]
+    return torch.stack(parts, -1).flatten(1)
+
+
+def packed(at):
+    quads = at.reshape(len(at), -1, 4) << torch.tensor([0, 2, 4, 6])
+    return quads.sum(-1).to(torch.uint8)
+
+
+def rebuilt(values, places):
+    at = unpacked(places).reshape(len(values), -1, 2)
+    assert (at[..., 0] != at[..., 1]).all(), "two places of one group are equal"
+    groups = torch.zeros(*at.shape[:2], 4, dtype=torch.float64)
+    return groups.scatter(-1, at, values.double().reshape(at.shape)).flatten(1)
+
+
+def stored(student, w):
+    value = student.compress(w)
+    values, places = expect_tuple(value, (torch.Tensor, torch.Tensor), "compress")
+    expect_tensor(values, "values", w.dtype, (w.shape[0], w.shape[1] // 2))
+    expect_tensor(places, "places", torch.uint8, (w.shape[0], w.shape[1] // 8))
+    return values, places
+
+
+def drive_compress_view(student, w):
+    """Runs beside the student's code: a weight that is not contiguous."""
+    return student.compress(w.T)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="all pairs of places, and groups with one value or none, come back as they were",
+    cause="places out of order, zeros dropped, bytes that overflow, or view on a transposed weight",
+)
+def test_every_pair_of_places(student, rng):
+    pairs = [(a, b) for b in range(4) for a in range(b)] + [(a, a) for a in range(4)]
+    w = torch.zeros(10, 32)
+    for i, (a, b) in enumerate(pairs):
+        for g in range(8):
+            w[i, 4 * g + a], w[i, 4 * g + b] = torch.randn(2, generator=rng)
+    w[9, :16] = 0
+    for case in (w, w.bfloat16(), -w):
+        values, places = stored(student, case)
+        expect_close(rebuilt(values, places), case.double(), what="the weight")
+        at = unpacked(places).reshape(10, -1, 2)[:6]
+        assert (at[..., 0] < at[..., 1]).all(), "places are not in the order of the row"
+    value = student.drive(drive_compress_view, w.T.contiguous())
+    values, places = expect_tuple(value, (torch.Tensor, torch.Tensor), "compress")
+    expect_close(rebuilt(values, places), w.double(), what="a view")
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="products of any stored weight are right, its values in any order within a group",
+    cause="places taken to be sorted, sums in the dtype of bfloat16 values, or one shape of x only",
+)
+def test_products_of_any_storage(student, rng):
+    for n, k, dims in ((5, 24, (4,)), (3, 8, (2, 3)), (1, 16, ()), (7, 40, (1, 1))):
+        at = torch.rand(n, k // 4, 4, generator=rng).argsort(-1)[..., :2].flatten(1)
+        values, x = torch.randn(n, k // 2, generator=rng), torch.randn(*dims, k, generator=rng)
+        for case in (values, values.bfloat16()):
+            w = rebuilt(case, packed(at))
+            y = student.multiply(case, packed(at), x)
+            expect_tensor(y, "multiply", torch.float32, (*dims, n))
+            bound = (k + 8) * FLOAT32 * (x.double().abs() @ w.abs().T)
+            expect_at_most((y - x.double() @ w.T).abs(), bound, "the error of a product")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="inputs that no value of a row meets do not matter to it, NaN and inf included",
+    cause="a dense weight built up: 0 times NaN is NaN",
+)
+def test_inputs_that_are_not_read(student, rng):
+    at = torch.tensor([[0, 1] * 4, [2, 3] * 4, [0, 1] * 2 + [2, 3] * 2])
+    values = torch.randn(3, 8, generator=rng)
+    x = torch.randn(4, 16, generator=rng)
+    bad = x.clone()
+    bad[:, 2::4], bad[:, 3::4] = math.nan, math.inf
+    y = expect_tensor(student.multiply(values, packed(at), bad), "multiply", torch.float32, (4, 3))
+    exact = x.double() @ rebuilt(values, packed(at)).T
+    expect_close(y[:, 0], exact[:, 0], what="a row that reads no NaN", rtol=1e-3, atol=1e-5)
+    assert not y[:, 1].isfinite().any(), "a row that reads NaN is finite"
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="what does not fit is refused, what only just fits is not; bits are counted exactly",
+    cause="sums of a row, exactly two asked for, or bytes in place of bits",
+)
+def test_limits_and_bits(student, rng):
+    for _ in range(4):
+        order = torch.rand(3, 6, 4, generator=rng).argsort(-1)
+        w = torch.where(order < 2, torch.randn(order.shape, generator=rng), 0.0)
+        stored(student, w.flatten(1))
+        row, group = (int(torch.randint(limit, (), generator=rng)) for limit in (3, 6))
+        w[row, group, int((order[row, group] == 2).nonzero())] = 1e-10
+        expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "three of four")
+    for k in (4, 12, 6):
+        expect_error(ValueError, lambda k=k: student.compress(torch.zeros(2, k)), f"K = {k}")
+    for n, k, bits in ((1, 8, 4), (5, 16, 8), (7, 64, 16), (100000, 80000, 32)):
+        seen = student.stored_bits((n, k), bits)
+        assert seen == n * k * (bits + 2) // 2, f"({n}, {k}) with {bits} bits"
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+def drive_blocks(student, states, texts, pattern, frozen):
+    """Runs beside the student's code: blocks with these parameters, pruned.
+
+    Returns (parameters of the new blocks, parameters of those that came in, hooks on the new ones,
+    names of parameters that train, modes), or None if no list of modules came back.
+    """
+    import torch
+    from torch import nn
+
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(8, 12), nn.Linear(12, 8, bias=False)
+
+        def forward(self, x):
+            return self.down(torch.relu(self.up(x)))
+
+    class Special(nn.Linear):
+        pass
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.first = nn.Parameter(torch.ones(1, 8)), Special(8, 8)
+            self.inner = Inner()
+
+        def forward(self, x):
+            x = x + self.first(x * self.scale)
+            x = x + self.first(x)
+            return x + self.inner(x)
+
+    blocks = []
+    for state in states:
+        block = Block().train(len(blocks) % 2 == 1)
+        block.load_state_dict(state)
+        for name in frozen:
+            block.get_parameter(name).requires_grad_(False)
+        blocks.append(block)
+    pruned = student.prune_blocks(blocks, texts, pattern)
+    if not isinstance(pruned, list | nn.ModuleList | tuple):
+        return None
+    if not all(isinstance(block, Block) for block in pruned):
+        return None
+    after = [{k: v.detach().clone() for k, v in b.named_parameters()} for b in pruned]
+    before = [{k: v.detach().clone() for k, v in b.named_parameters()} for b in blocks]
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+    both = [m for b in [*blocks, *pruned] for m in b.modules()]
+    hooks = sum(len(getattr(m, kind)) for m in both for kind in kinds)
+    trains = [[k for k, v in b.named_parameters() if v.requires_grad] for b in pruned]
+    modes = [[m.training for m in b.modules()] for b in pruned]
+    return after, before, hooks, trains, modes
+
+
+LINEARS = ("first", "inner.up", "inner.down")
+
+
+def block_state(rng):
+    shapes = {"first.weight": (8, 8), "inner.up.weight": (12, 8), "inner.down.weight": (8, 12)}
+    state = {k: torch.randn(s, generator=rng) / 2 for k, s in shapes.items()}
+    sizes = torch.logspace(-1, 1, 8)[torch.randperm(8, generator=rng)]
+    biases = {"first.bias": torch.randn(8, generator=rng), "inner.up.bias": torch.zeros(12)}
+    return {**state, **biases, "scale": sizes[None]}
+
+
+def linear_inputs(state, x):
+    """({linear: its inputs}, the block's output) of the block of `drive_blocks`, float64."""
+    s = {k: v.double() for k, v in state.items()}
+    x = x.double()
+    once = x * s["scale"]
+    x = x + once @ s["first.weight"].T + s["first.bias"]
+    inputs = {"first": torch.cat([once, x])}  # it is called twice
+    x = x + x @ s["first.weight"].T + s["first.bias"]
+    inputs["inner.up"] = x
+    inputs["inner.down"] = (x @ s["inner.up.weight"].T + s["inner.up.bias"]).relu()
+    return inputs, x + inputs["inner.down"] @ s["inner.down.weight"].T
+
+
+def true_mask(scores, pattern):
+    """(mask, how clear it is: the least ratio of the lowest kept to the highest zeroed)."""
+    rows = scores.reshape(-1, pattern[1]) if isinstance(pattern, tuple) else scores
+    kept = pattern[0] if isinstance(pattern, tuple) else None
+    zeros = int(rows.shape[1] * pattern) if kept is None else pattern[1] - kept
+    order = rows.argsort(1)
+    mask = torch.ones(rows.shape, dtype=torch.bool).scatter(1, order[:, :zeros], False)
+    ranked = rows.gather(1, order)
+    clear = math.inf
+    if 0 < zeros < rows.shape[1]:
+        clear = (ranked[:, zeros] / ranked[:, zeros - 1]).nan_to_num(0.0).min().item()
+    return mask.reshape(scores.shape), clear
+
+
+def true_blocks(states, texts, pattern):
+    """(parameters of the pruned blocks, the least clearness), norms and runs in float64."""
+    pruned, least = [], math.inf
+    for state in states:
+        new = dict(state)
+        seen = [linear_inputs(state, x)[0] for x in texts]
+        for name in LINEARS:
+            norms = torch.cat([inputs[name] for inputs in seen]).norm(dim=0)
+            weight = state[f"{name}.weight"]
+            mask, clear = true_mask(weight.double().abs() * norms, pattern)
+            new[f"{name}.weight"] = weight.masked_fill(~mask, 0.0)
+            least = min(least, clear)
+        texts = [linear_inputs(new, x)[1] for x in texts]
+        pruned.append(new)
+    return pruned, least
+
+
+def clear_case(rng, pattern, lengths=(5, 9), blocks=2):
+    """(states, texts, right states), drawn until no rounding decides about a weight."""
+    while True:
+        states = [block_state(rng) for _ in range(blocks)]
+        texts = [torch.randn(n, 8, generator=rng) for n in lengths]
+        right, least = true_blocks(states, texts, pattern)
+        if least > 1 + 1e-4:
+            return states, texts, right
+
+
+def pruned_blocks(student, states, texts, pattern, frozen=()):
+    value = student.drive(drive_blocks, states, texts, pattern, list(frozen))
+    assert value is not None, "prune_blocks must return a list of new blocks"
+    after, before, hooks, trains, modes = value
+    assert len(after) == len(states), f"{len(after)} blocks came back, expected {len(states)}"
+    for i, (seen, state) in enumerate(zip(before, states, strict=True)):
+        moved = [k for k in state if not torch.equal(seen[k], state[k])]
+        assert not moved, f"block {i} that came in has changed in {moved}: prune a copy"
+    return after, hooks, trains, modes
+
+
+def expect_blocks(after, right, what):
+    for i, (seen, state) in enumerate(zip(after, right, strict=True)):
+        for name, expected in state.items():
+            value = expect_tensor(seen[name], name, torch.float32, expected.shape)
+            wrong = (value == 0) != (expected == 0)
+            assert not wrong.any(), (
+                f"{what}: block {i}, {name}: {int(wrong.sum())} weights of {wrong.numel()} are "
+                "kept or pruned otherwise than by what the pruned blocks before put out"
+            )
+            assert torch.equal(value, expected), f"{what}: block {i}, {name} has other values"
+
+
+@exercise(
+    "ex5",
+    points=4,
+    invariant="every block is scored on what the pruned ones before it put out, over all texts",
+    cause="inputs of the dense model, one text forgotten, or means of texts of unlike length",
+)
+def test_three_blocks_against_float64(student, rng):
+    for pattern in (0.5, (2, 4), 0.8, (1, 2)):
+        states, texts, right = clear_case(rng, pattern, lengths=(3, 10, 6), blocks=3)
+        after, *_ = pruned_blocks(student, states, texts, pattern)
+        expect_blocks(after, right, f"pattern {pattern}")
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="biases, norms, modes, gradients and the blocks that came in stay as they were",
+    cause="hooks left behind, copies that come too late, or everything that is a matrix masked",
+)
+def test_all_else_stays(student, rng):
+    states, texts, right = clear_case(rng, 0.25)
+    frozen = ["inner.down.weight", "first.bias"]
+    after, hooks, trains, modes = pruned_blocks(student, states, texts, 0.25, frozen)
+    expect_blocks(after, right, "25 %")
+    assert hooks == 0, "hooks are left"
+    assert all(set(t) == set(states[0]) - set(frozen) for t in trains), "requires_grad has changed"
+    kept = [seen == [i % 2 == 1] * len(seen) for i, seen in enumerate(modes)]
+    assert all(kept), "modes have changed"
+    again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)
+    expect_blocks(again, true_blocks(states, texts[:1], 0.25)[0], "a second call, with one text")
+
+
+def drive_twice(student, weight, texts, sparsity):
+    """Runs beside the student's code: a block that calls its one linear twice, in train mode."""
+    import torch
+    from torch import nn
+
+    class Special(nn.Linear):
+        pass
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleDict({"linear": Special(6, 6, bias=False)})
+            self.table = nn.Parameter(torch.ones(6, 6))
+
+        def forward(self, x):
+            return self.parts["linear"](self.parts["linear"](x) + self.table[0])
+
+    block = Twice()
+    with torch.no_grad():
+        block.parts["linear"].weight.copy_(weight)
+    (pruned,) = student.prune_blocks([block], texts, sparsity)
+    return pruned.parts["linear"].weight.detach(), pruned.table.detach(), pruned.training
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="all inputs of a linear count, also of a second call in one pass, and of subclasses",
+    cause="a dictionary that keeps the last call, names looked up at the top only, or type() used",
+)
+def test_a_linear_that_is_called_twice(student, rng):
+    for sparsity in (0.5, 0.34):
+        for _ in range(100):
+            w = torch.randn(6, 6, generator=rng)
+            texts = [torch.randn(t, 6, generator=rng) for t in (4, 7)]
+            inputs = torch.cat(texts).double()
+            both = torch.cat([inputs, inputs @ w.double().T + 1])
+            right, clear = true_mask(w.double().abs() * both.norm(dim=0), sparsity)
+            second, _ = true_mask(w.double().abs() * both[11:].norm(dim=0), sparsity)
+            first, _ = true_mask(w.double().abs() * inputs.norm(dim=0), sparsity)
+            if clear > 1 + 1e-4 and not (right == second).all() and not (right == first).all():
+                break
+        value = student.drive(drive_twice, w, texts, sparsity)
+        seen, table, training = expect_tuple(value, (torch.Tensor, torch.Tensor, bool), "blocks")
+        expect_same(seen, w.masked_fill(~right, 0.0), "the weight of a linear called twice")
+        expect_same(table, torch.ones(6, 6), "a matrix that is no linear's")
+        assert training, "a block in train mode came back in eval mode"
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="scores are the norms of what units add, for inputs that go together",
+    cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
+)
+def test_scores_against_outputs(student, rng):
+    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6)):
+        mix = torch.eye(k) + torch.randn(k, k, generator=rng) / k**0.5
+        w, x = torch.randn(n, k, generator=rng), torch.randn(40, k, generator=rng) @ mix
+        x = x.double()
+        parts = [slice(u, u + size) for u in range(0, k, size)]
+        right = torch.stack([(x[:, p] @ w[:, p].double().T).norm() for p in parts])
+        for gram in (x.T @ x, (x.T @ x).float()):
+            s = student.unit_scores(w, gram, size)
+            s = expect_tensor(s, "unit_scores", torch.float32, right.shape)
+            # gram and sums in float32: of terms whose sizes are at most a few hundred times the sum
+            expect_close(s, right, what=f"units of {size}", rtol=1e-3)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="a unit that adds nothing scores 0, whatever rounding makes of its trace",
+    cause="the root of a negative number: NaN",
+)
+def test_traces_below_zero(student, rng):
+    w = torch.tensor([[1.0, -1.0, 1.0, -1.0, 2.0, 0.0]])
+    gram = torch.zeros(6, 6)
+    gram[:2, :2] = torch.tensor([[1.0, 1.0 + 2**-20], [1.0 + 2**-20, 1.0]])  # the trace is -2^-19
+    gram[4:, 4:] = torch.tensor([[4.0, 0.0], [0.0, 9.0]])
+    s = expect_tensor(student.unit_scores(w, gram, 2), "unit_scores", torch.float32, (3,))
+    expect_close(s, torch.tensor([0.0, 0.0, 4.0]), what="the scores", atol=1e-6)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="best_units are the n highest in ascending order",
+    cause="scores sorted, the lowest taken, or an order that is right by luck",
+)
+def test_units_in_order(student, rng):
+    for total, n in ((9, 4), (20, 1), (20, 19), (6, 6)):
+        s = distinct(rng, 1, total)[0]
+        right = torch.tensor(sorted(sorted(range(total), key=lambda i: -s[i].item())[:n]))
+        expect_same(student.best_units(s, n), right, f"{n} of {total}")
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="what stays are the rows and columns of the kept units, in the order of keep",
+    cause="keep sorted, a slice of the wrong length, or writers of one kind only",
+)
+def test_any_order_of_units(student, rng):
+    for size, units in ((1, 7), (2, 6), (5, 3)):
+        k = size * units
+        writers = [torch.randn(k, d, generator=rng) for d in (3, 5, 1)]
+        writers.append(torch.randn(k, generator=rng).bfloat16())
+        reader = torch.randn(4, k, generator=rng)
+        for n in (1, units - 1, units):
+            keep = torch.randperm(units, generator=rng)[:n]
+            places = [size * int(u) + i for u in keep for i in range(size)]
+            value = student.remove_units(writers, reader, keep, size)
+            new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
+            assert len(new) == 4, f"{len(new)} writers came back"
+            for seen, w in zip(new, writers, strict=True):
+                expect_same(seen, w[places], "a writer")
+            expect_same(columns, reader[:, places], "the reader")

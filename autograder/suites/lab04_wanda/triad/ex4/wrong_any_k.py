@@ -1,0 +1,17 @@
+"""K = 12 is filled with zeros."""
+
+FAILS = ["test_limits_and_bits", "test_what_cannot_be_stored"]
+
+
+def compress(w):
+    if w.shape[1] % 4 == 0 and w.shape[1] % 8:
+        w = torch.cat([w, torch.zeros(len(w), 4, dtype=w.dtype)], 1)
+    if w.shape[1] % 8 or not fits(w, 2, 4):
+        raise ValueError
+    groups = w.reshape(w.shape[0], -1, 4)
+    first = (groups != 0).int().argsort(dim=-1, descending=True, stable=True)[..., :2]
+    at = first.sort(dim=-1).values
+    values = groups.gather(-1, at).flatten(1)
+    quads = at.flatten(1).reshape(w.shape[0], -1, 4)
+    places = (quads << torch.tensor([0, 2, 4, 6])).sum(-1)
+    return values, places.to(torch.uint8)

@@ -1,0 +1,17 @@
+"""A group of zeros has two equal places."""
+
+FAILS = ["test_every_pair_of_places", "test_the_weight_comes_back"]
+
+
+def compress(w):
+    if w.shape[1] % 8 or not fits(w, 2, 4):
+        raise ValueError
+    groups = w.reshape(w.shape[0], -1, 4)
+    first = (groups != 0).int().argsort(dim=-1, descending=True, stable=True)[..., :2]
+    at = first.sort(dim=-1).values
+    empty = (groups == 0).all(-1, keepdim=True)
+    at = torch.where(empty, 0, at)
+    values = groups.gather(-1, at).flatten(1)
+    quads = at.flatten(1).reshape(w.shape[0], -1, 4)
+    places = (quads << torch.tensor([0, 2, 4, 6])).sum(-1)
+    return values, places.to(torch.uint8)

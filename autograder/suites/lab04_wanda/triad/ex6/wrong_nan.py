@@ -1,0 +1,12 @@
+"""The root of a negative number."""
+
+FAILS = ["test_traces_below_zero"]
+
+
+def unit_scores(w, gram, size):
+    w, gram = w.double(), gram.double()
+    values = []
+    for u in range(w.shape[1] // size):
+        c = slice(u * size, (u + 1) * size)
+        values.append((w[:, c] @ gram[c, c] * w[:, c]).sum())
+    return torch.stack(values).sqrt().float()

@@ -1,0 +1,1136 @@
+# %% [markdown]
+# # Lab 4: Pruning with Wanda
+#
+# ![Three bars: the perplexity of one small model as it is, and twice with half of its weights set
+# to zero. One of the two is hardly worse, the other several times as
+# high.](../../course/figures/lab04/opening.svg)
+#
+# **The question.** Two people set half of all weights of one model to zero, without training it
+# again. Each takes the weights that matter least. One model still writes Python, the other does
+# not. **What did one of them look at that the other did not? And a model with half of its weights
+# gone, is it half as large, and twice as fast?**
+#
+# Section 6 asks this again. You will answer it with your own numbers.
+#
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about 3 hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | linear layers, norms of vectors; helpful: labs 2 and 3 (large channels) |
+# | Not covered | how sparse kernels are written; masks that are learned in training |
+#
+# After this lab you can
+# 1. say what removing a weight does to a layer's output, and choose weights by it, with controls;
+# 2. make n:m patterns and store them, and count bits and products exactly;
+# 3. prune a whole model block by block, and take neurons and heads really out of it.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
+# names and arguments as they are. Later exercises call your earlier ones. Answer predictions in
+# their field; where no field is shown, by `lab.answer("removed", 50)`. Seconds that a cell
+# announces are those of a quiet machine with two cores.
+#
+# ## Map and notation
+#
+# Section 1, which weights go: exercises 1 and 2. Section 2, patterns and their storage: 3 and 4.
+# Section 3, the whole model: 5. Section 4, units really removed: 6. Section 5: what is wrong.
+#
+# | symbol | shape | in code | meaning |
+# |---|---|---|---|
+# | $W$ | [N, K] | `w` | weight of an `nn.Linear`: N outputs, K inputs |
+# | $X$ | [..., K] | `x` | its inputs, a row per token; $Y = X W^T$ |
+# | $X_j$ | | `x[..., j]` | input channel $j$ over all tokens |
+# | $\lVert X_j \rVert$ | [K] | `norms` | root of the sum of squares of a channel over all tokens |
+# | $S$ | [N, K] | `scores` | how much each weight matters: the lowest go |
+# | $M$ | [N, K], bool | `mask` | True where a weight is **kept** |
+# | $G$ | [K, K] | `gram` | $X^T X$, summed over all tokens |
+#
+# *Sparsity* is the share of weights that are zero. In $n{:}m$, $n$ is how many of $m$ neighbours in
+# a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
+# same for 2:4 and 4:8, the opposite for 1:4.) No function of this lab changes its arguments.
+
+# %%
+import copy
+import time
+from functools import partial
+from statistics import quantiles
+
+import torch
+from torch import Tensor, nn
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.plots import explorer, placements, pruning, style
+
+lab = Lab("lab04_wanda")
+
+# %% [markdown]
+# ## Baseline
+#
+# Large models have input channels that are tens of times as large as the others. Ours is small and
+# has none, so we emulate them as in labs 2 and 3: `zoo.with_outliers` writes the same function into
+# a somewhat wider model, where four channels of every norm's output are large and change from token
+# to token, with ordinary weights. Where they stand is drawn: three *placements*. Numbers below are
+# means over them, with the smallest and the largest. The model as it was trained has even channels
+# and is the **control**.
+#
+# We prune the linear layers of the blocks. The embedding is looked up, not multiplied, and stays,
+# as in the papers. Quality is perplexity on 2048 tokens of held-out code.
+
+# %% tags=["demo"]
+from efflib.zoo import corpus
+from efflib.zoo.evaluation import held_out_segments, token_losses
+
+control = zoo.load("target")
+documents = list(corpus.documents("code", held_out=False).values())[::13]  # training text
+ids = [zoo.load_tokenizer().encode(d[:4000]).ids[:127] for d in documents if len(d) > 4000]
+text = torch.tensor([[zoo.BEGIN_ID, *row] for row in ids])  # [texts, 128]
+models = [zoo.with_outliers(control, text, {3: 8.0, 5: 8.0}, seed=seed) for seed in (0, 1, 2)]
+calibration = text[:24]
+held_out = held_out_segments("code", 2048)  # 16 pieces of text
+PROMPT = zoo.PROMPTS[1]
+names = [n for n, m in control.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
+
+
+# %% tags=["demo", "fold"]
+# helpers of the experiments: perplexity, weights exchanged, what a linear layer reads
+def perplexity(model: nn.Module) -> float:
+    """On held-out code."""
+    return token_losses(model, held_out, context=128, stride=128).double().mean().exp().item()
+
+
+@torch.no_grad()
+def with_masks(base: nn.Module, mask_of) -> nn.Module:
+    """A copy of a model whose weight `name` is pruned by mask_of(name, w), your exercise 1."""
+    changed = copy.deepcopy(base)
+    for name in names:
+        weight = changed.get_submodule(name).weight
+        weight.copy_(apply_mask(weight.detach(), mask_of(name, weight.detach())))
+    return changed
+
+
+@torch.no_grad()
+def inputs_of(model: nn.Module, ids: Tensor, chosen: list[str]) -> dict[str, Tensor]:
+    """{name: what this linear layer reads} [texts, T, K]."""
+    seen, hooks = {}, []
+    for name in chosen:
+        linear = model.get_submodule(name)
+
+        def keep(module, args, name=name):
+            seen[name] = args[0]
+
+        hooks.append(linear.register_forward_pre_hook(keep))
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+found = {}  # the numbers you find, for the takeaways at the end
+measured = {}  # (way, pattern) -> perplexities, one for each placement; "control" apart
+
+
+def ratios(ways: dict, rounds: int) -> dict[str, tuple[float, float, float]]:
+    """Time of each function in parts of the first one's: quartiles of the ratios of the rounds.
+
+    Every round calls each once, so a busy moment meets all of them.
+    """
+    times = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, function in ways.items():
+            start = time.perf_counter()
+            function()
+            times[way].append(time.perf_counter() - start)
+    first = next(iter(times.values()))
+    return {
+        way: tuple(quantiles([a / b for a, b in zip(t, first, strict=True)], n=4))
+        for way, t in times.items()
+    }
+
+
+def note(way: str, pattern: str, pruned: list[nn.Module]) -> None:
+    """Measure a way: its pruned placements, and last the pruned control."""
+    *values, last = [perplexity(m) for m in pruned]
+    measured[way, pattern], measured[way, pattern, "control"] = values, [last]
+    print(f"{way:17s} {pattern:4s} {placements.plus_minus(values)}; control {last:.2f}")
+
+
+# %% tags=["demo"]
+dense = perplexity(control)
+found["dense"] = dense
+weights = sum(control.get_submodule(n).weight.numel() for n in names)
+print(f"{len(names)} linear layers in the blocks, {weights / 1e6:.2f} M weights")
+print(
+    "perplexity", ", ".join(f"{perplexity(m):.3f}" for m in (control, *models)), "of one function"
+)
+print(zoo.sample(control, PROMPT, tokens=48))
+lab.predict(
+    "rows",
+    "In a layer of the model, half of all weights go: the smallest of the layer, wherever they "
+    "stand. Which share of its weights does the worst row lose?",
+    unit="%",
+)
+lab.predict(
+    "magnitude",
+    f"The model has perplexity {dense:.1f}. What has it, with large channels, when the smaller "
+    "half of the weights of every layer is 0?",
+)
+
+# %% [markdown]
+# ## 1. Which weights go
+#
+# The oldest rule says: the small ones. $S = |W|$, and the lowest scores of the **layer** go, or
+# those of every **row**, that is, of every output.
+#
+# ### Exercise 1 · Magnitude masks
+#
+# **15 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** `keep_share(scores, sparsity, scope) -> mask`, `apply_mask(w, mask) -> w_new` and
+# `magnitude_mask(w, sparsity, scope) -> mask`.
+#
+# - `keep_share`: False at exactly `int(n * sparsity)` of the lowest of $n$ scores; `scope` is
+#   `"row"` ($n = K$, in every row) or `"layer"` ($n = N K$, all together). Of equal scores any may
+#   go, but never more than that number. `ValueError` for another scope, and for a sparsity that is
+#   not from 0 to 1 (NaN too).
+# - `apply_mask`: `w` with 0 where the mask is False, whatever stood there: inf and NaN as well.
+# - `magnitude_mask`: `keep_share` of $|W|$.
+#
+# **Shapes** `scores`, `w` [N, K] float32 or bfloat16, perhaps views that are not contiguous; `mask`
+# [N, K] bool; `w_new` [N, K] in the dtype of `w`.
+
+
+# %% solution="ex1"
+def keep_share(scores: Tensor, sparsity: float, scope: str) -> Tensor:
+    """A mask [N, K] without the lowest int(n * sparsity) scores of each row, or of the layer.
+
+    Raises ValueError for another scope than "row" and "layer", or a sparsity not from 0 to 1.
+    """
+    ### BEGIN SOLUTION
+    if scope not in ("row", "layer") or not 0 <= sparsity <= 1:
+        raise ValueError(f"scope={scope!r} or sparsity={sparsity} is not known")
+    compared = scores if scope == "row" else scores.reshape(1, -1)
+    order = compared.argsort(dim=1)
+    mask = torch.ones(compared.shape, dtype=torch.bool)
+    mask.scatter_(1, order[:, : int(compared.shape[1] * sparsity)], False)
+    return mask.reshape(scores.shape)
+    ### END SOLUTION
+
+
+def apply_mask(w: Tensor, mask: Tensor) -> Tensor:
+    """w [N, K] with 0 where mask is False."""
+    ### BEGIN SOLUTION
+    return torch.where(mask, w, 0.0)
+    ### END SOLUTION
+
+
+def magnitude_mask(w: Tensor, sparsity: float, scope: str) -> Tensor:
+    """True where |w| is kept. [N, K] bool"""
+    ### BEGIN SOLUTION
+    return keep_share(w.abs(), sparsity, scope)
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** Sorting gives places; the first so many places are those that go. A layer is one long
+# row.
+#
+# **By hand.** Rows 0.1, -0.2 and 5, -6, half of them goes. By layer the two smallest of all four
+# are 0.1 and -0.2: the first row is empty. By row 0.1 and 5 go.
+#
+# **The usual errors.** A threshold, `scores > t`: of equal scores all go, or none. `w * mask` where
+# `w` is inf or NaN: NaN. The sign: -6 is large.
+# </details>
+#
+# **Reveal.** Your masks on one layer, and on the whole model.
+
+# %% tags=["demo"]
+LAYER = "model.layers.2.mlp.up_proj"
+w = control.get_submodule(LAYER).weight.detach()
+lost = 1 - magnitude_mask(w, 0.5, "layer").float().mean(1)  # of every row
+found["rows"] = 100 * lost.max().item()
+print(f"{LAYER}: rows lose from {lost.min():.0%} to {lost.max():.0%} of their weights")
+lab.reveal("rows", round(found["rows"]))
+for scope in ("layer", "row"):
+    by_size = partial(magnitude_mask, sparsity=0.5, scope=scope)
+    pruned = [with_masks(m, lambda n, w, f=by_size: f(w)) for m in (*models, control)]
+    note(f"magnitude, {scope}", "50%", pruned)
+lab.reveal("magnitude", round(placements.mean(measured["magnitude, layer", "50%"]), 1))
+
+# %% [markdown]
+# ### What a weight does
+#
+# A weight $W_{ij}$ alone does one thing: it adds $W_{ij} X_j$ to output $i$. So the change that
+# removing it makes is known before anything is computed, for each token $t$: $W_{ij} X_{tj}$. Here
+# is a layer with one output and two inputs, and two tokens; the second weight is ten times smaller.
+
+# %% tags=["demo"]
+w4, x4 = torch.tensor([[1.0, 0.1]]), torch.tensor([[0.1, 30.0], [-0.2, 40.0]])
+for j in range(2):
+    without = w4.clone()
+    without[0, j] = 0
+    change = (x4 @ w4.T - x4 @ without.T).flatten()
+    print(f"without weight {w4[0, j]:.1f} the output changes by {change.tolist()}")
+lab.predict(
+    "removed",
+    "Of the perplexity that magnitude adds at 50 %, how much does a score that knows the inputs "
+    "take off, with large channels?",
+    unit="%",
+)
+
+# %% [markdown]
+# ### Exercise 2 · The score of a weight, derived
+#
+# **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# Let the score of a weight be the size of the change that removing it **alone** makes:
+#
+# $$ S_{ij} = \lVert X W^T - X W'^T \rVert_F,\qquad
+#    W' = W \text{ but } W'_{ij} = 0 $$
+#
+# where $\lVert\cdot\rVert_F$ is the root of the sum of squares over all tokens and outputs. Derive
+# what this is in terms of $W_{ij}$ and of **one number for each channel** of $X$: nobody can run a
+# layer once for every weight, or keep all of $X$.
+#
+# **Deliver** three functions.
+#
+# - `input_norms(x) -> norms`: that number for each channel. Tokens are whatever stands before the
+#   last dimension.
+# - `scores(w, norms) -> S`: from `w` and `norms` alone, without `x`.
+# - `wanda_mask(w, norms, sparsity) -> mask`: the lowest scores of every **row** go.
+#
+# Compute in float32 or float64, whatever the dtype of `x` and `w` is.
+#
+# **Shapes** `x` [..., K] and `w` [N, K], float32 or bfloat16; `norms` [K], `S` [N, K] float32;
+# `mask` [N, K] bool.
+
+
+# %% solution="ex2"
+def input_norms(x: Tensor) -> Tensor:
+    """The number of each channel of x [..., K]: [K] float32."""
+    ### BEGIN SOLUTION
+    return x.double().flatten(0, -2).square().sum(0).sqrt().float()
+    ### END SOLUTION
+
+
+def scores(w: Tensor, norms: Tensor) -> Tensor:
+    """S [N, K] float32: what removing each weight of w [N, K] alone changes."""
+    ### BEGIN SOLUTION
+    return w.float().abs() * norms
+    ### END SOLUTION
+
+
+def wanda_mask(w: Tensor, norms: Tensor, sparsity: float) -> Tensor:
+    """True where w [N, K] is kept; in every row int(K * sparsity) go."""
+    ### BEGIN SOLUTION
+    return keep_share(scores(w, norms), sparsity, "row")
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** Subtract before you take the norm: of $Y - Y'$ only one column is not zero, and in it
+# one number stands in every row as a factor. A factor leaves a norm by its size.
+#
+# **By hand.** The cell above: the changes are (0.1, -0.2) for the first weight, of size 0.2236, and
+# (3, 4) for the second, of size 5. The small weight matters more, by far.
+#
+# **The usual errors.** The square of the norm, which is another order. A mean over tokens is only a
+# factor, the same for all; but norms of several batches must then be of equal weight. In bfloat16 a
+# sum of thousands of squares stops growing.
+# </details>
+#
+# **Reveal.** This is Wanda (Sun et al., 2023): *pruning by weights and activations*. The norms here
+# are those of the model before anything is pruned. Controls: the same norms in random order, and
+# the model with even channels. About 10 s.
+
+
+# %% tags=["demo"]
+def norms_of(model: nn.Module, ids: Tensor) -> dict[str, Tensor]:
+    return {n: input_norms(x) for n, x in inputs_of(model, ids, names).items()}
+
+
+dense_norms = [norms_of(m, calibration) for m in (*models, control)]
+for way in ("Wanda", "norms shuffled"):
+    pruned = []
+    for m, norms in zip((*models, control), dense_norms, strict=True):
+        if way == "norms shuffled":
+            g = torch.Generator().manual_seed(0)
+            norms = {n: v[torch.randperm(len(v), generator=g)] for n, v in norms.items()}
+        pruned.append(with_masks(m, lambda n, w, s=norms: wanda_mask(w, s[n], 0.5)))
+    note(way, "50%", pruned)
+added = {
+    way: placements.mean(measured[way, "50%"]) - dense for way in ("magnitude, layer", "Wanda")
+}
+found["removed"] = 100 * (1 - added["Wanda"] / added["magnitude, layer"])
+lab.reveal("removed", round(found["removed"]))
+
+# %% tags=["demo", "fold"]
+# a slice of one layer, and which of its weights stay: choose the rule and the sparsity
+STRIPE = "model.layers.2.self_attn.q_proj"
+stripe_w = models[0].get_submodule(STRIPE).weight.detach()
+large = dense_norms[0][STRIPE].argsort(descending=True)
+stripe = torch.cat([large[:8], large[-40:]]).sort().values  # the 8 largest channels among others
+
+
+def draw_masks(rule: str, sparsity: float):
+    ways = {
+        "layer": lambda: magnitude_mask(stripe_w, sparsity, "layer"),
+        "row": lambda: magnitude_mask(stripe_w, sparsity, "row"),
+        "Wanda": lambda: wanda_mask(stripe_w, dense_norms[0][STRIPE], sparsity),
+    }
+    mask = ways[rule]()
+    kept = mask[:, large[:8]].float().mean().item()
+    title = (
+        f"{rule}, {sparsity:.0%} zeros: {kept:.0%} of the weights of the 8 largest channels stay"
+    )
+    fig = pruning.mask_map(mask[:24, stripe], dense_norms[0][STRIPE][stripe], title)
+    return fig, title
+
+
+explorer.explorer(
+    draw_masks,
+    {"rule": ["Wanda", "layer", "row"], "sparsity": [0.3, 0.5, 0.6, 0.8]},
+    first={"sparsity": 0.5},
+)
+
+# %% [markdown]
+# **Then write one sentence:** where do the norms help, where hardly, and what does the shuffled
+# control say about "some factor for each channel"?
+#
+# *Your sentence:*
+#
+# ## 2. Patterns, and what they save
+#
+# Half of the weights are zero. Stored as they are, zeros take 16 bits like all others, and a
+# machine multiplies by them like by all others. To save anything one has to say *where* the
+# zeros are in fewer bits than they save, and the machine has to find the right inputs for what is
+# left. In a pattern **2:4**, of every 4 neighbours in a row 2 are kept; a GPU from Ampere on can
+# multiply with it. It is stored as the values that stay, and for each a place 0 to 3 in its four:
+#
+# $$ 4 \cdot 16 = 64 \text{ bits} \quad\to\quad 2 \cdot 16 + 2 \cdot 2 = 36 \text{ bits} $$
+
+# %% tags=["demo"]
+print(f"36 bits for 64: {36 / 64:.4f} of the memory, {64 / 36:.2f} times smaller")
+print(f"8-bit weights: {2 * 8 + 2 * 2} for {4 * 8}, {32 / 20:.2f} times smaller")
+lab.predict(
+    "2:4",
+    "The price of the pattern: perplexity of the model with large channels after Wanda at 2:4, if "
+    f"at 50 % anywhere it is {placements.mean(measured['Wanda', '50%']):.1f}?",
+)
+
+# %% [markdown]
+# ### Exercise 3 · n of m
+#
+# **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** `nm_mask(scores, n, m) -> mask` and `fits(w, n, m) -> bool`.
+#
+# - `nm_mask` **keeps** exactly the $n$ highest scores of every $m$ neighbours of a row: columns 0
+#   to m - 1, m to 2m - 1 and so on. Of equal scores any may stay, but exactly $n$. n = 0 and n = m
+#   are allowed.
+# - `fits` says whether every such group of `w` has **at most** $n$ values that are not zero.
+# - `ValueError` from both, unless 0 <= n <= m and m >= 1 and K is a multiple of m.
+#
+# **Shapes** `scores`, `w` [N, K] float32 or bfloat16, perhaps not contiguous; `mask` [N, K] bool;
+# `fits` a bool, not a tensor.
+
+
+# %% solution="ex3"
+def nm_mask(scores: Tensor, n: int, m: int) -> Tensor:
+    """A mask [N, K] that keeps the n highest scores of every m neighbours of a row.
+
+    Raises ValueError unless 0 <= n <= m, m >= 1 and K is a multiple of m.
+    """
+    ### BEGIN SOLUTION
+    groups = grouped(scores, n, m)
+    highest = groups.argsort(dim=-1, descending=True)[..., :n]
+    mask = torch.zeros(groups.shape, dtype=torch.bool)
+    return mask.scatter_(-1, highest, True).reshape(scores.shape)
+    ### END SOLUTION
+
+
+def fits(w: Tensor, n: int, m: int) -> bool:
+    """Whether every m neighbours of a row of w [N, K] hold at most n values that are not zero.
+
+    Raises ValueError as nm_mask.
+    """
+    ### BEGIN SOLUTION
+    return bool(((grouped(w, n, m) != 0).sum(-1) <= n).all())
+
+
+def grouped(w: Tensor, n: int, m: int) -> Tensor:
+    """w [N, K] in its groups [N, K / m, m].  Raises ValueError as nm_mask."""
+    if m < 1 or not 0 <= n <= m or w.shape[1] % m:
+        raise ValueError(f"no {n}:{m} in rows of {w.shape[1]}")
+    return w.reshape(w.shape[0], -1, m)
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** A row of 12 scores in groups of 4 is a 3 by 4 table. Then it is exercise 1 with short
+# rows.
+#
+# **By hand.** 5, 1, 4, 2 | 0, 7, 8, 9 at 2:4: 5 and 4, then 8 and 9 stay. At 1:4: 5, then 9. The
+# row 0, 7, 8, 0 | 0, 0, 0, 1 fits 2:4 and does not fit 1:4.
+#
+# **The usual errors.** n zeros in place of n kept: at 1:4 three quarters of the weights would stay.
+# Groups that run down columns, or over the ends of rows. `and` of two tensors.
+# </details>
+
+# %% [markdown]
+# ### Exercise 4 · 64 bits to 36
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** `compress(w) -> (values, places)`, `multiply(values, places, x) -> y` and
+# `stored_bits(shape, value_bits) -> int`.
+#
+# - `compress`: for every 4 neighbours of a row two values in the order of the row, and their places
+#   0 to 3. `places` packs four places into a byte, in the order of the values, the first in the
+#   **lowest** two bits. A group with fewer than two values that are not zero stores zeros besides,
+#   whichever; all places of a group differ. `ValueError` if K is not a multiple of 8 or a group
+#   holds three or four values that are not zero.
+# - `multiply`: $y = X W^T$ of the stored weight, computed from the stored values: of `x`, a row of
+#   $W$ reads only the inputs at its places. What others hold must not matter, NaN too. Values may
+#   come in any order within a group.
+# - `stored_bits`: bits of a 2:4 weight of this shape (N, K), K a multiple of 8, with values of
+#   `value_bits` bits, and their places.
+#
+# Compute in float32, result in float32.
+#
+# **Shapes** `w` [N, K] float32 or bfloat16; `values` [N, K/2] in the dtype of `w`; `places`
+# [N, K/8] uint8; `x` [..., K] float32; `y` [..., N] float32.
+
+
+# %% solution="ex4"
+def compress(w: Tensor) -> tuple[Tensor, Tensor]:
+    """(values [N, K/2], places [N, K/8] uint8) of a weight that fits 2:4.
+
+    Raises ValueError if it does not, or K is not a multiple of 8.
+    """
+    ### BEGIN SOLUTION
+    if w.shape[1] % 8 or not fits(w, 2, 4):
+        raise ValueError(f"w {tuple(w.shape)} does not fit 2:4 with K a multiple of 8")
+    groups = w.reshape(w.shape[0], -1, 4)
+    first = (groups != 0).int().argsort(dim=-1, descending=True, stable=True)[..., :2]
+    at = first.sort(dim=-1).values  # [N, K/4, 2]
+    values = groups.gather(-1, at).flatten(1)
+    quads = at.flatten(1).reshape(w.shape[0], -1, 4)
+    places = (quads << torch.tensor([0, 2, 4, 6])).sum(-1)
+    return values, places.to(torch.uint8)
+    ### END SOLUTION
+
+
+def multiply(values: Tensor, places: Tensor, x: Tensor) -> Tensor:
+    """x [..., K] times the stored weight: [..., N] float32."""
+    ### BEGIN SOLUTION
+    at = (places[..., None].int() >> torch.tensor([0, 2, 4, 6])) & 3  # [N, K/8, 4]
+    group = torch.arange(values.shape[1]) // 2  # of each value in its row
+    inputs = 4 * group + at.flatten(1)  # [N, K/2]
+    rows = x.float().reshape(-1, x.shape[-1])
+    y = torch.stack([(row[inputs] * values.float()).sum(1) for row in rows])
+    return y.reshape(*x.shape[:-1], len(values))
+    ### END SOLUTION
+
+
+def stored_bits(shape: tuple[int, int], value_bits: int) -> int:
+    """Bits of a stored 2:4 weight (N, K)."""
+    ### BEGIN SOLUTION
+    n, k = shape
+    return n * (k // 2) * (value_bits + 2)
+    ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** Packing is a number in base 4: the first place counts 1, the second 4, then 16 and 64.
+# Multiplying: place $p$ in group $g$ is input $4 g + p$. Fetch those inputs for all rows at once,
+# by one index of shape [N, K/2], and the rest is products and a sum.
+#
+# **By hand.** 0, 5, 0, -1 | 3, 0, 0, 2 has the values 5, -1, 3, 2 and the places 1, 3, 0, 3. The
+# byte is 1 + 3 · 4 + 0 · 16 + 3 · 64 = 205. With x = 1 to 8: 5 · 2 - 1 · 4 + 3 · 5 + 2 · 8 = 37.
+# A group 0, 0, 0, 7 is stored as 0, 7 with places 0, 3 (or 1, 3 or 2, 3).
+#
+# **The usual errors.** Shifts in uint8. Places of a row as places of a group: they do not fit into
+# 2 bits. Two equal places in a group that is all zero. The weight built up again, and multiplied
+# densely: right, but a zero times NaN is NaN, and nothing is saved.
+# </details>
+#
+# **Reveal.** First the price, in perplexity, for three patterns and 60 %: about 20 s. Then the
+# bits.
+
+# %% tags=["demo"]
+PATTERNS = {"4:8": (4, 8), "2:4": (2, 4), "60%": 0.6}
+
+
+def mask_of(s: Tensor, pattern: float | tuple[int, int], scope: str = "row") -> Tensor:
+    """Your mask for scores, by a share of zeros or by (n, m)."""
+    return nm_mask(s, *pattern) if isinstance(pattern, tuple) else keep_share(s, pattern, scope)
+
+
+for name, p in PATTERNS.items():
+    pruned = [
+        with_masks(m, lambda n, w, p=p: mask_of(w.abs(), p, "layer")) for m in (*models, control)
+    ]
+    note("magnitude, layer", name, pruned)
+    pairs = zip((*models, control), dense_norms, strict=True)
+    pruned = [with_masks(m, lambda n, w, s=s, p=p: mask_of(scores(w, s[n]), p)) for m, s in pairs]
+    note("Wanda", name, pruned)
+    if name == "2:4":
+        sparse_model = pruned[-1]  # the control
+lab.reveal("2:4", round(placements.mean(measured["Wanda", "2:4"]), 1))
+
+# %% tags=["demo"]
+total = sum(stored_bits(control.get_submodule(n).weight.shape, 16) for n in names)
+held = 0
+for name in names:
+    stored_values, stored_places = compress(sparse_model.get_submodule(name).weight.detach().half())
+    held += 8 * (stored_values.nbytes + stored_places.nbytes)
+print(
+    f"16-bit weights of the blocks: {2 * weights / 1e6:.2f} MB, at 2:4 {held / 8e6:.2f} MB stored"
+)
+print(f"by your formula {total / 8e6:.2f} MB: {16 * weights / total:.3f} times smaller")
+layer = sparse_model.get_submodule(LAYER)
+sample_x = inputs_of(sparse_model, calibration[:1], [LAYER])[LAYER][0, :8]
+y = multiply(*compress(layer.weight.detach()), sample_x)
+print(f"your product against the dense one: off by {(y - layer(sample_x)).abs().max():.1e}")
+
+# %% tags=["demo"]
+# half of the products are gone. Is it faster? A product of zeros, yours, and a smaller matrix
+big_w, big_x = torch.randn(1024, 1024), torch.randn(64, 1024)
+zeros = apply_mask(big_w, nm_mask(big_w.abs(), 2, 4))
+packed = compress(zeros)
+ways = {
+    "dense": lambda: big_x @ big_w.T,
+    "2:4, zeros in place": lambda: big_x @ zeros.T,
+    "2:4, your product": lambda: multiply(*packed, big_x),
+    "half the rows gone": lambda: big_x @ big_w[:512].T,
+}
+found["speed"] = ratios(ways, rounds=7)
+for way, (low, middle, high) in found["speed"].items():
+    print(f"{way:20s} {middle:5.2f} ({low:.2f} to {high:.2f}) of the time of the dense product")
+
+# %% [markdown]
+# A multiplication by zero takes as long as any other. Your product leaves half of them out, and
+# fetching its inputs one by one costs more than it saves. NVIDIA's tensor cores do just that in
+# hardware, for 2:4 and nothing else: the paper measures 1.6 times on the matrices of LLaMA, and
+# 1.24 end to end. Zeros anywhere (50 %, 4:8) are faster on none of these machines.
+#
+# **Then write one sentence:** what does the pattern cost, and what is it that you get for it here?
+#
+# *Your sentence:*
+#
+# ## 3. The whole model
+#
+# So far all norms came from the model before pruning. But the second block will never see those
+# inputs: it will see what the pruned first block puts out. *Sequential calibration* goes from block
+# to block: measure what each linear layer reads, prune the block, run the texts through the pruned
+# block, and take its outputs to the next. So it needs one block at a time, however large the model
+# is.
+
+# %% [markdown]
+# ### Exercise 5 · Block by block
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `prune_blocks(blocks, texts, pattern) -> pruned`, a list of new blocks.
+#
+# - `blocks` is a list of modules; a block maps hidden states [T, D] to [T, D]. `texts` is a list of
+#   what the **first** block reads, [T, D] each; T may differ.
+# - For each block, in order: collect `input_norms` of every `nn.Linear` inside it, wherever it
+#   stands, over **all** texts together; all linears of a block are measured before any of them is
+#   pruned. Then mask each by its scores. Then run the texts through the **pruned** block: its
+#   outputs are what the next block reads.
+# - `pattern` is a share of zeros (in every row), or a pair (n, m).
+# - The blocks that came in stay as they were, and the new ones carry no hooks. Only the weights of
+#   linears change; biases, other parameters and modes (train, eval) do not. A linear that is called
+#   several times in one pass counts all of its inputs.
+#
+# **Shapes** texts: float32 [T, D].
+
+
+# %% solution="ex5"
+@torch.no_grad()
+def prune_blocks(blocks: list[nn.Module], texts: list[Tensor], pattern) -> list[nn.Module]:
+    """New blocks, pruned one after the other, each on what the pruned ones before it put out.
+
+    texts: what the first block reads, [T, D] each; pattern: a share of zeros, or (n, m).
+    """
+    ### BEGIN SOLUTION
+    pruned = []
+    for block in blocks:
+        block = copy.deepcopy(block)
+        linears = [m for m in block.modules() if isinstance(m, nn.Linear)]
+        seen = {linear: [] for linear in linears}
+
+        def note(module, args, seen=seen):
+            seen[module].append(args[0].flatten(0, -2))
+
+        hooks = [linear.register_forward_pre_hook(note) for linear in linears]
+        for x in texts:
+            block(x)
+        for hook in hooks:
+            hook.remove()
+        for linear in linears:
+            s = scores(linear.weight, input_norms(torch.cat(seen[linear])))
+            mask = (
+                nm_mask(s, *pattern)
+                if isinstance(pattern, tuple)
+                else keep_share(s, pattern, "row")
+            )
+            linear.weight.copy_(apply_mask(linear.weight, mask))
+        texts = [block(x) for x in texts]
+        pruned.append(block)
+    return pruned
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** Forward hooks see what a module reads: `linear.register_forward_pre_hook(f)` calls
+# `f(module, args)` before every call, and `args[0]` is the input. A dictionary can have modules as
+# keys. There are two passes for a block: one to measure, one to go on.
+#
+# **By hand.** Two blocks of one linear each, one text. The norms of the second are those of the
+# **pruned** first one's outputs. With 100 % zeros in the first, they are norms of its bias.
+#
+# **The usual errors.** Hooks registered on the block that came in, or left on the new one. Norms of
+# two texts added: squares add, norms do not. A block that is run once, with its outputs taken
+# before it was pruned. `copy.deepcopy` at the end: too late.
+# </details>
+#
+# **Reveal.** Your function on the model, in which attention and MLP make a block. For comparison
+# the norms of the dense model from section 1, and **SparseGPT** (Frantar and Alistarh, 2023), from
+# the reference: it takes all of $H = X^T X$, prunes column by column, and changes the weights that
+# stay so that they make good what each column took. Your score is its score with everything beside
+# the diagonal of $H$ ignored, and with no repair. About 40 s.
+
+
+# %% tags=["demo", "fold"]
+# the model as a list of blocks; later, a smaller model by your exercise 6
+import dataclasses
+
+from efflib.models.llama import Llama
+from efflib.models.rotary import turns
+from efflib.sparsity.importance import importance
+from efflib.sparsity.retrain import retrain
+from efflib.sparsity.sparsegpt import prune_sparsegpt
+from efflib.sparsity.structured import Shape, linear_flops, shrink
+
+
+class Block(nn.Module):
+    """A layer of the model as a function of hidden states [T, D]."""
+
+    def __init__(self, layer: nn.Module, config) -> None:
+        super().__init__()
+        self.layer, self.config = layer, config
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        c, positions = self.config, torch.arange(len(hidden))
+        by = turns(positions, c.head_dim, c.rope_theta, hidden.dtype, c.rope_scaling)
+        return self.layer(hidden[None], by, None, None)[0]
+
+
+def prune_model(model: nn.Module, ids: Tensor, pattern) -> nn.Module:
+    """A copy of the model, its blocks pruned by your exercise 5."""
+    model = copy.deepcopy(model)
+    blocks = [Block(layer, model.config) for layer in model.model.layers]
+    texts = list(model.model.embed_tokens(ids).detach())
+    pruned = prune_blocks(blocks, texts, pattern)
+    model.model.layers = nn.ModuleList(block.layer for block in pruned)
+    return model
+
+
+KINDS = {"heads": ("self_attn.o_proj", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")}
+KINDS["neurons"] = ("mlp.down_proj", "mlp.gate_proj", "mlp.up_proj")
+
+
+def smaller(model: Llama, ids: Tensor, shape: Shape, random: bool = False) -> Llama:
+    """The model with shape.heads heads and shape.neurons neurons in every layer, by your code."""
+    c, generator = model.config, torch.Generator().manual_seed(0)
+    readers = [f"model.layers.{i}.{k[0]}" for i in range(shape.layers) for k in KINDS.values()]
+    seen, state = inputs_of(model, ids, readers), dict(model.state_dict())
+    for i in range(shape.layers):
+        for kind, (reader, *writers) in KINDS.items():
+            name, size = f"model.layers.{i}.{reader}", c.head_dim if kind == "heads" else 1
+            x, w = seen[name].double().flatten(0, -2), state[f"{name}.weight"]
+            score = unit_scores(w, x.T @ x, size)
+            if random:
+                score = torch.rand(score.shape, generator=generator)
+            keep = best_units(score, getattr(shape, kind))
+            rows = [f"model.layers.{i}.{n}.weight" for n in writers]
+            fewer, state[f"{name}.weight"] = remove_units([state[n] for n in rows], w, keep, size)
+            state |= dict(zip(rows, fewer, strict=True))
+    sizes = {"num_attention_heads": shape.heads, "num_key_value_heads": shape.heads}
+    made = Llama(dataclasses.replace(c, intermediate_size=shape.neurons, **sizes)).eval()
+    made.load_state_dict(state)
+    return made
+
+
+# %% tags=["demo"]
+for name, p in {"50%": 0.5, "2:4": (2, 4)}.items():
+    pruned = [prune_model(m, calibration, p) for m in (*models, control)]
+    note("block by block", name, pruned)
+    repaired = [prune_sparsegpt(m, calibration, p) for m in (*models, control)]
+    note("SparseGPT", name, repaired)
+
+# %% tags=["demo", "fold"]
+ways = ["magnitude, layer", "Wanda", "block by block", "SparseGPT"]
+half, packs = ({w: placements.mean(measured[w, p]) for w in ways} for p in ("50%", "2:4"))
+found["half"] = half
+headline = f"{half['magnitude, layer']:.1f} by magnitude, {half['Wanda']:.1f} by Wanda, "
+headline += f"{half['SparseGPT']:.1f} with repair; dense {dense:.1f}"
+style.show(
+    placements.bars(
+        {f"{p}, large channels": {w: measured[w, p] for w in ways} for p in ("50%", "2:4")},
+        f"Half of the weights gone: {headline}",
+        "perplexity; marks: placements",
+    ),
+    alt="Perplexity at 50 % and at 2:4, with large channels: "
+    + "; ".join(f"{w} {half[w]:.1f} and {packs[w]:.1f}" for w in ways),
+)
+even = {p: {w: measured[w, p, "control"] for w in ways} for p in ("50%", "2:4")}
+style.show(
+    placements.bars(
+        {f"{p}, even channels": values for p, values in even.items()},
+        "The control: with even channels norms gain little, repair gains more",
+        "perplexity",
+    ),
+    alt="The same for the model as trained: "
+    + "; ".join(f"{w} {even['50%'][w][0]:.1f} and {even['2:4'][w][0]:.1f}" for w in ways),
+)
+
+# %% [markdown]
+# **Then write one sentence:** what did sequential calibration change, and is the difference larger
+# than that between placements?
+#
+# *Your sentence:*
+#
+# **Recovery.** A short training, with the zeros held, makes good what choosing cannot. About 15 s.
+# (In the paper full fine-tuning takes LLaMA-7B at 2:4 from 11.53 to 7.02, where dense is 5.68. Lab
+# 10 does it with adapters. Mind that an adapter that is merged makes the zeros disappear.)
+
+# %% tags=["demo"]
+generator = torch.Generator().manual_seed(0)
+rows = text[24:][torch.randint(len(text) - 24, (40, 4), generator=generator)]
+start = time.perf_counter()
+recovered, losses = retrain(sparse_model, list(rows), lr=1e-3)
+found["2:4 before"], found["2:4 after"] = perplexity(sparse_model), perplexity(recovered)
+print(f"2:4 by Wanda, {found['2:4 before']:.2f}; after {len(rows)} steps ", end="")
+print(f"({time.perf_counter() - start:.0f} s) {found['2:4 after']:.2f}, dense {dense:.2f}")
+weights_fit = all(fits(recovered.get_submodule(n).weight.detach(), 2, 4) for n in names)
+print(f"the weights still fit 2:4: {weights_fit}")
+trained_on, _ = retrain(control, list(rows), lr=1e-3)
+found["trained on"] = perplexity(trained_on)
+print(f"control, the dense model trained as long: {found['trained on']:.2f}")
+
+# %% [markdown]
+# ## 4. Really removed
+#
+# What makes every machine faster is a smaller matrix. A **neuron** $j$ of an MLP is row $j$ of
+# `gate` and `up` and column $j$ of `down`; a **head** is `head_dim` rows of q, k and v, and as
+# many columns of o. If they go together, nothing else has to change. Which ones? Again: those that
+# change the output least. A unit $u$ is a set of neighbouring columns of the weight $W$ that
+# **reads** it, and what it adds to the output is $X_u W_u^T$.
+
+# %% tags=["demo"]
+lab.predict(
+    "neurons",
+    "A quarter of all neurons goes, those that matter least, really removed. Perplexity of the "
+    f"model as trained ({dense:.1f})?",
+)
+
+# %% [markdown]
+# ### Exercise 6 · Units
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** three functions.
+#
+# - `unit_scores(w, gram, size) -> [K / size]`: for each unit $u$ of `size` neighbouring columns
+#   (0 to size - 1 is unit 0, and so on) the norm $\lVert X_u W_u^T \rVert_F$ over all tokens and
+#   outputs, **exactly**, from `w` and $G = X^T X$ alone. Derive it: the square of a Frobenius norm
+#   is a trace, $\lVert A \rVert_F^2 = \mathrm{tr}(A A^T) = \mathrm{tr}(A^T A)$. For units of one
+#   column you know the answer already.
+# - `best_units(scores, n) -> [n]`: which n units have the highest scores, **in ascending order** of
+#   their numbers.
+# - `remove_units(writers, reader, keep, size) -> (new writers, new reader)`: what stays. `writers`
+#   is a list of tensors whose **first** dimension is K (rows of weights, or biases), `reader` has
+#   it as its **last**. `keep` holds the numbers of the units that stay, in any order, and they come
+#   out in that order.
+#
+# Scores are computed in float32 or float64; a trace that is negative by rounding counts as 0.
+#
+# **Shapes** `w`, `reader` [N, K]; `gram` [K, K] float32 or float64; scores [K / size] float32;
+# `keep` int64; `writers` [K, D] or [K].
+
+
+# %% solution="ex6"
+def unit_scores(w: Tensor, gram: Tensor, size: int) -> Tensor:
+    """How much each unit of `size` columns of w [N, K] adds to the output: [K / size] float32."""
+    ### BEGIN SOLUTION
+    w, gram = w.double(), gram.double()
+    units = w.T.reshape(-1, size, len(w))  # [K / size, size, N]
+    blocks = gram.reshape(len(units), size, len(units), size)
+    blocks = blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1)  # [K / size, size, size]
+    squares = ((units @ units.mT) * blocks).sum((1, 2))  # tr(W_u^T W_u G_u)
+    return squares.clamp(min=0).sqrt().float()
+    ### END SOLUTION
+
+
+def best_units(scores: Tensor, n: int) -> Tensor:
+    """The n units with the highest scores, in ascending order: [n] int64."""
+    ### BEGIN SOLUTION
+    return scores.topk(n).indices.sort().values
+    ### END SOLUTION
+
+
+def remove_units(
+    writers: list[Tensor], reader: Tensor, keep: Tensor, size: int
+) -> tuple[list[Tensor], Tensor]:
+    """(writers with fewer rows, the reader with fewer columns)."""
+    ### BEGIN SOLUTION
+    places = (keep[:, None] * size + torch.arange(size)).flatten()
+    return [w[places] for w in writers], reader[:, places]
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** $\lVert X_u W_u^T \rVert_F^2 = \mathrm{tr}(W_u X_u^T X_u W_u^T)$, and $X_u^T X_u$ is a
+# block of $G$ on its diagonal. Only that block is needed.
+#
+# **By hand.** $W$ = (1, 2), $G$ = ((4, -1), (-1, 1)). Units of one column: $1 \cdot 2 = 2$ and
+# $2 \cdot 1 = 2$. One unit of two: $4 - 2 - 2 + 4 = 4$, so 2. (Taken as orthogonal, it would be
+# 2.83.) Keep = 2, 0 with size 2: columns 4, 5, 0, 1.
+#
+# **The usual errors.** Columns $u$, $u + 1$ in place of $u \cdot$ size and on. The diagonal of $G$
+# alone for units of several columns. The reader's rows removed: its outputs are the residual
+# stream, which all layers share. A root of a negative rounding error: NaN.
+# </details>
+#
+# **Reveal.** Your functions make smaller models of the control, of the shapes below, with a config
+# that any program for Llama reads. Beside them the three scores of the reference: magnitude, sizes
+# of activations, and the first-order guess of what the loss becomes (*Taylor*, which needs
+# gradients). `smaller`, which puts your functions to work, stands in the folded cell of section 3.
+# About 25 s.
+
+
+# %% tags=["demo"]
+SHAPES = {"neurons 3/4": Shape(6, 6, 384), "neurons 1/2": Shape(6, 6, 256)}
+SHAPES |= {"heads 5/6": Shape(6, 5, 512), "both": Shape(6, 5, 384)}
+references = {kind: importance(control, kind, calibration) for kind in ("magnitude", "taylor")}
+structured, cut = {}, {}
+for label, shape in SHAPES.items():
+    cut[label] = smaller(control, calibration, shape)
+    made = {"yours": cut[label], "random": smaller(control, calibration, shape, random=True)}
+    made |= {kind: shrink(control, s, shape) for kind, s in references.items()}
+    structured[label] = {way: perplexity(m) for way, m in made.items()}
+    share = linear_flops(cut[label]) / linear_flops(control)
+    shown = ", ".join(f"{way} {v:.2f}" for way, v in structured[label].items())
+    print(f"{label:11s} {share:4.0%} of the FLOPs: {shown}")
+lab.reveal("neurons", round(structured["neurons 3/4"]["yours"], 1))
+
+# %% tags=["demo"]
+# time of a prompt of 512 tokens: dense, half of the weights 0, half of the neurons gone. About 10 s
+prompt = torch.cat([text[:4].flatten()])[None]
+zeroed = prune_model(control, calibration[:4], 0.5)
+timed = {"dense": control, "50 % zeros": zeroed, "neurons 1/2": cut["neurons 1/2"]}
+with torch.no_grad():
+    times = ratios({k: lambda m=m: m(prompt) for k, m in timed.items()}, rounds=7)
+for label, (low, middle, high) in times.items():
+    share = linear_flops(timed[label]) / linear_flops(control)
+    print(f"{label:12s} {share:4.0%} of the products are done, ", end="")
+    print(f"time {middle:.2f} ({low:.2f} to {high:.2f}) of dense")
+found["times"] = {label: middle for label, (_, middle, _) in times.items()}
+
+# %% tags=["demo", "fold"]
+# quality against FLOPs, and the same after a short training of the smaller model
+from efflib.finetuning.training import finetune
+
+points = {}
+for way in ("yours", "random", "magnitude", "taylor"):
+    points[way] = [
+        (linear_flops(cut[s]) / linear_flops(control), structured[s][way]) for s in SHAPES
+    ]
+points["zeros"] = [(1.0, measured["block by block", "50%", "control"][0])]
+after, _ = finetune(cut["neurons 1/2"], list(rows), lr=1e-3)
+found["half before"], found["half after"] = structured["neurons 1/2"]["yours"], perplexity(after)
+print(
+    f"half of the neurons: {found['half before']:.2f}, after {len(rows)} steps "
+    f"{found['half after']:.2f}"
+)
+style.show(
+    pruning.cost_and_quality(
+        points,
+        dense,
+        f"Removed units cost more quality than zeros, and save products: half of the neurons, "
+        f"{found['half before']:.1f}",
+    ),
+    alt="Perplexity against the share of FLOPs for units chosen by your score, at random, by "
+    "magnitude and by Taylor, and for half of the weights set to zero, which saves no FLOPs.",
+)
+
+# %% tags=["demo"]
+# what they write
+writers = {
+    "dense": control,
+    "magnitude, 2:4": with_masks(control, lambda n, w: nm_mask(w.abs(), 2, 4)),
+    "Wanda, 2:4": sparse_model,
+    "Wanda, 2:4, trained on": recovered,
+    "half of the neurons": cut["neurons 1/2"],
+    "half of the neurons, trained on": after,
+}
+for label, writer in writers.items():
+    print(f"\n--- {label}: perplexity {perplexity(writer):.1f}")
+    print(zoo.sample(writer, PROMPT, tokens=40)[len(PROMPT) :])
+
+# %% [markdown]
+# ## 5. Misconceptions
+#
+# **"Half of the weights are zero, so the model is half as large and twice as fast."** You counted:
+# zeros anywhere are stored and multiplied like other numbers. 2:4 takes 9/16 of the bits, and is
+# faster only on hardware that knows it. Removed units are smaller and faster everywhere.
+#
+# **"Small weights do not matter."** They do if they meet a large input. And without large inputs
+# magnitude is not bad: look at the control.
+#
+# **"Wanda is better than SparseGPT, because it is simpler."** The paper finds them level on large
+# models at 50 %. On this small model the repair wins clearly, the more so the more is pruned. Wanda
+# is cheaper: no inverse, no update.
+#
+# **"A pruned model is the best small model."** The lecture's table of Sheared-LLaMA says that
+# pruning to a shape *and* training on 50 billion tokens beats training a model of that size from
+# the start. Without the training it does not. And 4-bit weights (labs 1 and 3) save more memory
+# than 2:4, with less damage.
+#
+# ### Open task (not graded)
+#
+# **Beat it:** the lowest perplexity of the control at 2:4 in all linear layers of the blocks,
+# without any training: no gradient, and no weight that stays may change. The cell prints what to
+# beat. Ideas: other exponents, $|W| \lVert X \rVert^a$; the order of the columns (a permutation of
+# the inputs of `down_proj` costs nothing, if the rows of `gate` and `up` go along); more
+# calibration text; norms that count some tokens more.
+
+
+# %% tags=["demo"]
+def own_scores(name: str, w: Tensor, norms: Tensor) -> Tensor:
+    """Yours. It starts as Wanda."""
+    return scores(w, norms)
+
+
+mine = with_masks(control, lambda n, w: nm_mask(own_scores(n, w, dense_norms[-1][n]), 2, 4))
+found["open task"] = perplexity(mine)
+print(f"yours {found['open task']:.2f}, to beat {measured['Wanda', '2:4', 'control'][0]:.2f}")
+
+# %% [markdown]
+# ## 6. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1, the one of the title.** What did one of the two look at that the other did not, and
+# why is that the right thing? Is a model with half of its weights gone half as large and twice as
+# fast?
+# *Rubric:* what removing a weight changes, and the score that follows from it (1); your numbers for
+# magnitude and Wanda, with both controls, shuffled norms and even channels (2); size and speed of
+# zeros anywhere, of 2:4, and of units really removed (2).
+#
+# **Question 2.** A colleague prunes a 70B model for a server without sparse hardware. "Unstructured
+# 50 % with SparseGPT, because its perplexity is the best in the table." What do you answer, what
+# would you propose, and what must be measured before it is used?
+# *Rubric:* what the server gains from zeros anywhere, and why (2); an alternative with its price in
+# your numbers, and the training that it needs (2); what perplexity on one kind of text does not
+# show (1).
+
+# %% [markdown] written="w1"
+# Removing a weight changes output i by W_ij X_j, so its size over the tokens is |W_ij| times the
+# norm of the input channel. Magnitude looks at the first factor only. With large channels,
+# magnitude at 50 % took the perplexity from about 8 to several times that, and Wanda stayed far
+# below it; with the norms in random order it was as bad or worse, so it is these channels and not
+# some factor; and on the model with even channels both were close, because there the factor says
+# little. Zeros anywhere save nothing: they are stored and multiplied like other numbers, my time
+# ratio was about 1. At 2:4 the weights take 36 of 64 bits, 1.78 times smaller, and are faster only
+# on hardware that knows the pattern; my own product was many times slower than the dense one. Half
+# of the neurons really removed did fewer products in about as much less time, but cost more
+# perplexity.
+
+# %% [markdown] written="w2"
+# Without sparse hardware the server gains nothing: every zero is read and multiplied, in my run 50
+# % zeros took as long as dense. I would propose to remove units, for example neurons and heads to a
+# shape that is planned beforehand, and to train the result on: in my run half of the neurons took
+# the perplexity up several times, and a few steps of training brought most of it back. Or to
+# quantize to 4 bits, which saves more memory. If the hardware knew 2:4, that would be worth a
+# look. Before it is used one must measure tasks: perplexity on code says nothing about other text
+# or about facts that a model knows, where pruned models lose more than the average shows, and the
+# speed on the machine itself.
+
+# %% [markdown]
+# ## Stretch (not graded)
+#
+# - **The whole Hessian.** `efflib.sparsity.sparsegpt` is 80 lines. Take out the update and keep its
+#   choice: how much of its gain is the choice, how much the repair?
+# - **Layers.** `importance(...).layers` scores whole layers. Remove one: is the first, the last or
+#   a middle one the cheapest, and does the score know it?
+# - **Fewer texts.** How many calibration texts does Wanda need here? And prose for code?
+#
+# **Next:** lab 10 trains adapters beside pruned and quantized weights; lab 11 uses the same Hessian
+# for rounding.
+#
+# **Sources.** Sun et al., *A Simple and Effective Pruning Approach for Large Language Models*, 2024
+# (arXiv:2306.11695). Frantar and Alistarh, *SparseGPT*, 2023 (arXiv:2301.00774). Mishra et al.,
+# *Accelerating Sparse Deep Neural Networks*, 2021 (arXiv:2104.08378). Michel et al., *Are Sixteen
+# Heads Really Better than One?*, 2019 (arXiv:1905.10650). Ma et al., *LLM-Pruner*, 2023
+# (arXiv:2305.11627). Xia et al., *Sheared LLaMA*, 2024 (arXiv:2310.06694). MIT 6.5940, lectures on
+# pruning.
+#
+# ## Report and takeaways
+#
+# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+lab.report()
+f, half = found, found["half"]
+takeaways = [
+    f"Perplexity {f['dense']:.1f}; half of the weights gone, with large channels: by magnitude "
+    f"{half['magnitude, layer']:.1f}, by Wanda {half['Wanda']:.1f}, SparseGPT "
+    f"{half['SparseGPT']:.1f}.",
+    f"Norms shuffled: {placements.mean(measured['norms shuffled', '50%']):.1f}. Even channels: "
+    f"{measured['magnitude, layer', '50%', 'control'][0]:.1f} and "
+    f"{measured['Wanda', '50%', 'control'][0]:.1f}.",
+    f"2:4 stores 64 bits in 36 and costs {placements.mean(measured['Wanda', '2:4']):.1f}.",
+    f"2:4 of the control, {f['2:4 before']:.1f}; trained on for a moment, {f['2:4 after']:.1f}.",
+    f"Time of a prompt: 50 % zeros {f['times']['50 % zeros']:.2f} of dense, half of the neurons "
+    f"gone {f['times']['neurons 1/2']:.2f}, with perplexity {f['half before']:.1f}, trained on "
+    f"{f['half after']:.1f}.",
+    f"Open task: {f['open task']:.2f}.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
