@@ -19,7 +19,7 @@ def prune_blocks(blocks, texts, pattern):
         with torch.no_grad():
             for x in texts:
                 block(x)
-            for linear, record in zip(linears, records):
+            for linear, record in zip(linears, records, strict=True):
                 del linear.forward
                 s = scores(linear.weight, input_norms(torch.cat(record)))
                 share = isinstance(pattern, float)

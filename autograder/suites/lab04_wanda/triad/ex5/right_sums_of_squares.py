@@ -10,7 +10,7 @@ def prune_blocks(blocks, texts, pattern):
             if isinstance(module, nn.Linear):
                 totals[name] = 0
 
-                def add(module, args, output, name=name):
+                def add(module, args, output, name=name, totals=totals):
                     totals[name] = totals[name] + args[0].detach().double().square().sum(0)
 
                 handles.append(module.register_forward_hook(add))
