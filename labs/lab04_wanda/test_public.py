@@ -47,6 +47,9 @@ def test_masks_by_hand(student, rng):
         same_mask(mask, right, f"w {w.tolist()} by {scope}")
         mask = a_mask(student.keep_share(w, 0.5, scope), w.shape, "keep_share")
         same_mask(mask, [[1, 0], [1, 0]], f"keep_share of signed scores {w.tolist()} by {scope}")
+    turned = w.flip(0, 1).contiguous()
+    mask = a_mask(student.magnitude_mask(turned, 0.5, "row"), w.shape, "magnitude_mask")
+    same_mask(mask, [[1, 0], [1, 0]], f"w {turned.tolist()} by row")
 
 
 @exercise(
@@ -190,14 +193,16 @@ def test_many_tokens_of_bfloat16(student, rng):
     "ex2",
     points=1,
     invariant="in every row int(K * sparsity) go, those with the lowest scores of the row",
-    cause="the lowest of the layer, magnitudes in place of scores, or the norms along the wrong "
-    "dimension",
+    cause="the lowest of the layer, magnitudes in place of scores, negative weights taken for low, "
+    "the norms along the wrong dimension, or the mask of an earlier call",
 )
 def test_masks_of_rows(student, rng):
     w = torch.tensor([[1.0, 2.0, 3.0, 4.0], [100.0, 200.0, 300.0, 400.0]])
     norms = torch.tensor([9.0, 1.0, 1.0, 1.0])
     mask = a_mask(student.wanda_mask(w, norms, 0.5), w.shape, "wanda_mask")
     same_mask(mask, [[1, 0, 0, 1], [1, 0, 0, 1]], "norms 9, 1, 1, 1")
+    mask = a_mask(student.wanda_mask(-w, norms.flip(0), 0.5), w.shape, "wanda_mask")
+    same_mask(mask, [[0, 0, 1, 1], [0, 0, 1, 1]], "norms 1, 1, 1, 9 and negative weights")
     square = torch.tensor([[1.0, 2.0], [3.0, 4.0]])  # norms could be taken for those of rows
     mask = a_mask(student.wanda_mask(square, torch.tensor([5.0, 1.0]), 0.5), (2, 2), "wanda_mask")
     same_mask(mask, [[1, 0], [1, 0]], "a square weight")
@@ -223,6 +228,8 @@ def test_groups_by_hand(student, rng):
     ):
         mask = a_mask(student.nm_mask(s, n, m), s.shape, "nm_mask")
         same_mask(mask, [right], f"{n}:{m}")
+    mask = a_mask(student.nm_mask(s.flip(1), 2, 4), s.shape, "nm_mask")
+    same_mask(mask, [[1, 1, 0, 0, 0, 1, 0, 1]], "2:4 of the same row from behind")
 
 
 @exercise(
@@ -379,6 +386,8 @@ def test_products_and_bits(student, rng):
     y = expect_tensor(student.multiply(values, places, x), "multiply", torch.float32, (2, 3, 4))
     bound = 16 * FLOAT32 * (x.double().abs() @ w.double().abs().T)  # 8 products, summed
     expect_at_most((y - exact).abs(), bound, "the error of the product")
+    y = student.multiply(values, places, -2 * x)
+    expect_at_most((y + 2 * exact).abs(), 2 * bound, "the error of the product with -2 x")
     turned = values.reshape(4, -1, 2).flip(-1).flatten(1)  # the same weight
     swapped = unpacked(places).reshape(4, -1, 2).flip(-1).reshape(4, -1, 4)
     swapped = (swapped << torch.tensor([0, 2, 4, 6])).sum(-1).to(torch.uint8)
@@ -394,6 +403,7 @@ def test_products_and_bits(student, rng):
     expect_at_most((y[..., 0] - exact[..., 0]).abs(), bound[..., 0], "the error, beside a NaN")
     for shape, bits, right in (((1, 8), 16, 72), ((3, 16), 8, 240), ((4096, 11008), 16, 405798912)):
         seen = expect_number(student.stored_bits(shape, bits), "stored_bits")
+        assert isinstance(seen, int), f"stored_bits returned {seen}, not an int"
         assert seen == right, f"{shape} with {bits} bits takes {seen}, expected {right}"
 
 
@@ -646,6 +656,7 @@ def test_best_units(student, rng):
     for values, n, right in (
         ([3.0, 9.0, 1.0, 7.0], 2, [1, 3]),
         ([9.0, 3.0, 7.0, 1.0], 3, [0, 1, 2]),
+        ([9.0, 3.0, 7.0, 1.0], 2, [0, 2]),
         ([5.0], 1, [0]),
         ([-8.0, 2.0, -1.0], 2, [1, 2]),
     ):
@@ -663,7 +674,13 @@ def test_best_units(student, rng):
 def test_removed_is_zeroed(student, rng):
     up, bias, down = (torch.randn(s, generator=rng) for s in ((12, 4), (12,), (3, 12)))
     x = torch.randn(6, 4, generator=rng).double()
-    for size, keep in ((1, [0, 5, 11]), (3, [2, 0]), (4, [1]), (2, [0, 1, 2, 3, 4, 5])):
+    for size, keep in (
+        (1, [0, 5, 11]),
+        (3, [2, 0]),
+        (3, [1, 3]),
+        (4, [1]),
+        (2, [0, 1, 2, 3, 4, 5]),
+    ):
         value = student.remove_units([up, bias], down, torch.tensor(keep), size)
         writers, reader = expect_tuple(value, (list, torch.Tensor), "remove_units")
         assert len(writers) == 2, f"{len(writers)} writers came back, expected 2"

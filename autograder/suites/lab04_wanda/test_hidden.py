@@ -174,7 +174,8 @@ def test_rows_compared_alone(student, rng):
             order = torch.rand(6, 16, generator=rng).argsort(1)
             norms = torch.logspace(-1.5, 1.5, 16)[torch.randperm(16, generator=rng)]
             # scores of a row are factors of 1.2 apart: no rounding decides
-            w = (torch.rand(6, 1, generator=rng) * 100 * 1.2**order / norms).to(dtype)
+            sign = 1 - 2 * torch.randint(2, (6, 16), generator=rng)
+            w = (sign * torch.rand(6, 1, generator=rng) * 100 * 1.2**order / norms).to(dtype)
             mask = student.wanda_mask(w, norms, sparsity)
             expect_same(mask, lowest(order.float(), int(16 * sparsity)), f"sparsity {sparsity}")
     w, norms = torch.ones(3, 8), torch.ones(8)

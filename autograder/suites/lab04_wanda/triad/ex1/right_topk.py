@@ -6,7 +6,9 @@ def keep_share(scores, sparsity, scope):
         raise ValueError("scope")
     if not (sparsity >= 0 and sparsity <= 1):
         raise ValueError("sparsity")
-    flat = scores.float().reshape(-1 if scope == "row" else 1, scores.shape[1] if scope == "row" else scores.numel())
+    flat = scores.float().reshape(
+        -1 if scope == "row" else 1, scores.shape[1] if scope == "row" else scores.numel()
+    )
     mask = torch.ones_like(flat, dtype=torch.bool)
     n = int(flat.shape[1] * sparsity)
     if n:

@@ -1,6 +1,13 @@
 """The scope is checked and not used."""
 
-FAILS = ["test_as_many_as_asked", "test_bfloat16_and_views", "test_equal_scores", "test_masks_against_sorting", "test_masks_by_hand", "test_zeros_under_the_mask"]
+FAILS = [
+    "test_as_many_as_asked",
+    "test_bfloat16_and_views",
+    "test_equal_scores",
+    "test_masks_against_sorting",
+    "test_masks_by_hand",
+    "test_zeros_under_the_mask",
+]
 
 
 def keep_share(scores, sparsity, scope):

@@ -1,6 +1,12 @@
 """Columns in place of rows."""
 
-FAILS = ["test_as_many_as_asked", "test_bfloat16_and_views", "test_equal_scores", "test_masks_against_sorting", "test_masks_by_hand"]
+FAILS = [
+    "test_as_many_as_asked",
+    "test_bfloat16_and_views",
+    "test_equal_scores",
+    "test_masks_against_sorting",
+    "test_masks_by_hand",
+]
 
 
 rows_of = keep_share

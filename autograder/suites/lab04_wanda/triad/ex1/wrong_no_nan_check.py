@@ -9,5 +9,7 @@ def keep_share(scores, sparsity, scope):
     compared = scores if scope == "row" else scores.reshape(1, -1)
     order = compared.argsort(dim=1)
     mask = torch.ones(compared.shape, dtype=torch.bool)
-    mask.scatter_(1, order[:, : 0 if sparsity != sparsity else int(compared.shape[1] * sparsity)], False)
+    mask.scatter_(
+        1, order[:, : 0 if sparsity != sparsity else int(compared.shape[1] * sparsity)], False
+    )
     return mask.reshape(scores.shape)

@@ -1,6 +1,12 @@
 """The largest |X| of a channel."""
 
-FAILS = ["test_a_score_is_the_change", "test_many_tokens_of_bfloat16", "test_norms_of_any_arrangement", "test_scores_against_layers", "test_scores_by_hand"]
+FAILS = [
+    "test_a_score_is_the_change",
+    "test_many_tokens_of_bfloat16",
+    "test_norms_of_any_arrangement",
+    "test_scores_against_layers",
+    "test_scores_by_hand",
+]
 
 
 def input_norms(x):

@@ -1,6 +1,11 @@
 """n zeros of m, as the authors' code counts."""
 
-FAILS = ["test_equal_scores_in_groups", "test_exactly_n_of_every_m", "test_groups_against_sorting", "test_groups_by_hand"]
+FAILS = [
+    "test_equal_scores_in_groups",
+    "test_exactly_n_of_every_m",
+    "test_groups_against_sorting",
+    "test_groups_by_hand",
+]
 
 
 def nm_mask(scores, n, m):

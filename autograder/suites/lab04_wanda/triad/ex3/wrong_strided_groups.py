@@ -1,6 +1,11 @@
 """Neighbours m apart in place of next to each other."""
 
-FAILS = ["test_equal_scores_in_groups", "test_exactly_n_of_every_m", "test_groups_against_sorting", "test_groups_by_hand"]
+FAILS = [
+    "test_equal_scores_in_groups",
+    "test_exactly_n_of_every_m",
+    "test_groups_against_sorting",
+    "test_groups_by_hand",
+]
 
 
 def nm_mask(scores, n, m):

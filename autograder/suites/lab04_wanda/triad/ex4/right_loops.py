@@ -17,7 +17,9 @@ def compress(w):
             kept += [group[j] for j in chosen]
             at += chosen
         values.append(torch.stack(kept))
-        places.append([sum(p << 2 * i for i, p in enumerate(at[b : b + 4])) for b in range(0, len(at), 4)])
+        places.append(
+            [sum(p << 2 * i for i, p in enumerate(at[b : b + 4])) for b in range(0, len(at), 4)]
+        )
     return torch.stack(values), torch.tensor(places, dtype=torch.uint8)
 
 
@@ -31,4 +33,4 @@ def multiply(values, places, x):
 
 
 def stored_bits(shape, value_bits):
-    return shape[0] * shape[1] // 4 * (2 * value_bits + 4)
+    return shape[0] * (shape[1] // 4) * (2 * value_bits + 4)

@@ -1,6 +1,11 @@
 """The first place in the highest bits."""
 
-FAILS = ["test_every_pair_of_places", "test_products_and_bits", "test_storage_by_hand", "test_the_weight_comes_back"]
+FAILS = [
+    "test_every_pair_of_places",
+    "test_products_and_bits",
+    "test_storage_by_hand",
+    "test_the_weight_comes_back",
+]
 
 
 def compress(w):

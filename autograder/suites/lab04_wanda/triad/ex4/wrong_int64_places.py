@@ -1,6 +1,13 @@
 """Places are not packed into uint8."""
 
-FAILS = ["test_every_pair_of_places", "test_limits_and_bits", "test_products_and_bits", "test_storage_by_hand", "test_the_weight_comes_back", "test_what_cannot_be_stored"]
+FAILS = [
+    "test_every_pair_of_places",
+    "test_limits_and_bits",
+    "test_products_and_bits",
+    "test_storage_by_hand",
+    "test_the_weight_comes_back",
+    "test_what_cannot_be_stored",
+]
 
 
 def compress(w):

@@ -1,6 +1,13 @@
 """Every matrix of the block is pruned by size, at the end."""
 
-FAILS = ["test_a_linear_that_is_called_twice"]
+FAILS = [
+    "test_a_linear_that_is_called_twice",
+    "test_all_else_stays",
+    "test_one_block",
+    "test_the_second_block_sees_the_first_pruned",
+    "test_three_blocks_against_float64",
+    "test_what_stays",
+]
 
 
 @torch.no_grad()
@@ -11,7 +18,7 @@ def prune_blocks(blocks, texts, pattern):
         linears = [m for m in block.modules() if isinstance(m, nn.Linear)]
         seen = {linear: [] for linear in linears}
 
-        def note(module, args):
+        def note(module, args, seen=seen):
             seen[module].append(args[0].flatten(0, -2))
 
         hooks = [linear.register_forward_pre_hook(note) for linear in linears]

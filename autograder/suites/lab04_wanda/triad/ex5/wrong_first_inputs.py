@@ -1,6 +1,11 @@
 """Every block reads the texts of the first."""
 
-FAILS = ["test_all_else_stays", "test_the_second_block_sees_the_first_pruned", "test_three_blocks_against_float64", "test_what_stays"]
+FAILS = [
+    "test_all_else_stays",
+    "test_the_second_block_sees_the_first_pruned",
+    "test_three_blocks_against_float64",
+    "test_what_stays",
+]
 
 
 @torch.no_grad()

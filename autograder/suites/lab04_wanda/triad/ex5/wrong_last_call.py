@@ -1,6 +1,13 @@
 """Of a linear that is called twice the last call counts."""
 
-FAILS = ["test_a_linear_that_is_called_twice", "test_all_else_stays", "test_one_block", "test_the_second_block_sees_the_first_pruned", "test_three_blocks_against_float64", "test_what_stays"]
+FAILS = [
+    "test_a_linear_that_is_called_twice",
+    "test_all_else_stays",
+    "test_one_block",
+    "test_the_second_block_sees_the_first_pruned",
+    "test_three_blocks_against_float64",
+    "test_what_stays",
+]
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ def prune_blocks(blocks, texts, pattern):
         linears = [m for m in block.modules() if isinstance(m, nn.Linear)]
         seen = {linear: [] for linear in linears}
 
-        def note(module, args):
+        def note(module, args, seen=seen):
             seen[module].append(args[0].flatten(0, -2))
 
         hooks = [linear.register_forward_pre_hook(note) for linear in linears]

@@ -1,6 +1,6 @@
 """A trace below zero by its size."""
 
-FAILS = ["test_traces_below_zero"]
+FAILS = ["test_traces_below_zero", "test_units_by_hand"]
 
 
 def unit_scores(w, gram, size):

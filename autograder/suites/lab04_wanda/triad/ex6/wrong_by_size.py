@@ -1,6 +1,6 @@
 """Scores by their size."""
 
-FAILS = ["test_units_in_order"]
+FAILS = ["test_best_units", "test_units_in_order"]
 
 
 def best_units(scores, n):

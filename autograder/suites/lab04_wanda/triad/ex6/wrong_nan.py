@@ -1,6 +1,6 @@
 """The root of a negative number."""
 
-FAILS = ["test_traces_below_zero"]
+FAILS = ["test_traces_below_zero", "test_units_by_hand"]
 
 
 def unit_scores(w, gram, size):
