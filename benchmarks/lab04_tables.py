@@ -1,7 +1,8 @@
 """Numbers and figures of the chapter on pruning, on the zoo's target.
 
-    python benchmarks/lab04_tables.py            writes course/chapters/_generated/lab04_*.md
-                                                 and course/figures/lab04/*.svg, prints the tables
+    python benchmarks/lab04_tables.py [units]    writes course/chapters/_generated/lab04_*.md
+                                                 and course/figures/lab04/*.svg, prints the tables;
+                                                 units: only what is about removed units
 
 Perplexities on 2048 tokens of held-out code, in windows of 128.  Calibration: the 32 texts of 128
 tokens that the lab reads.  Methods are measured on three placements of the outlier
@@ -9,6 +10,7 @@ channels and on the model as trained; units are removed from the model as traine
 quiet machine with two cores.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +45,7 @@ SHAPES = {
     "heads 5/6, neurons 3/4": Shape(6, 5, 384),
     "layers 5/6": Shape(5, 6, 512),
 }
+DRAWN = ("all", "neurons 3/4", "neurons 1/2")
 KINDS = ("activation", "taylor", "magnitude")
 STEPS, RATE = 40, 3e-4  # of the short training
 LAYER = "model.layers.2.self_attn.q_proj"
@@ -120,30 +123,37 @@ def table(figures: Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def random_scores(model: nn.Module) -> Importance:
-    generator, full = torch.Generator().manual_seed(0), Shape.of(model)
+def random_scores(model: nn.Module, seed: int) -> Importance:
+    generator, full = torch.Generator().manual_seed(seed), Shape.of(model)
     sizes = (full.layers, full.heads), (full.layers, full.neurons), (full.layers,)
     return Importance(*(torch.rand(size, generator=generator) for size in sizes))
 
 
 def structured(model: nn.Module, ids: Tensor, text: Tensor, rows: list[Tensor]) -> tuple:
     """(markdown, {kind: [(share of products, perplexity)]}) of smaller models."""
-    scores = {kind: importance(model, kind, ids) for kind in KINDS}
-    scores["random"] = random_scores(model)
+    scores = {kind: [importance(model, kind, ids)] for kind in KINDS}
+    scores["random"] = [random_scores(model, seed) for seed in SEEDS]
     lines = ["| what stays | products | " + " | ".join(scores) + " | activation, trained on |"]
     lines += ["|---" * (3 + len(scores)) + "|"]
     points: dict[str, list] = {kind: [] for kind in scores}
     for label, shape in SHAPES.items():
-        made = {kind: shrink(model, s, shape) for kind, s in scores.items()}
-        share = linear_flops(made["random"]) / linear_flops(model)
-        values = {kind: perplexity(m, text) for kind, m in made.items()}
-        after = perplexity(finetune(made["activation"], rows, RATE)[0], text)
-        cells = [f"{values[kind]:.3g}" for kind in scores] + [f"{after:.3g}"]
+        made = {kind: [shrink(model, s, shape) for s in own] for kind, own in scores.items()}
+        share = linear_flops(made["activation"][0]) / linear_flops(model)
+        values = {kind: [perplexity(m, text) for m in own] for kind, own in made.items()}
+        after = perplexity(finetune(made["activation"][0], rows, RATE)[0], text)
+        cells = [interval(values[kind]) for kind in scores] + [interval([after])]
         lines.append(f"| {label} | {share:.0%} | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
-        for kind, value in values.items():
-            points[kind].append((share, value))
+        if label in DRAWN:
+            for kind, value in values.items():
+                points[kind].append((share, placements.mean(value)))
+    points["half of the weights 0"] = [(1.0, perplexity(prune_wanda(model, ids, 0.5), text))]
     return "\n".join(lines) + "\n", points
+
+
+def interval(values: list[float]) -> str:
+    low, high = (style.number(v) for v in (min(values), max(values)))
+    return style.number(placements.mean(values)) + ("" if low == high else f" ({low} to {high})")
 
 
 def findings(figures: Figures, control: nn.Module, ids: Tensor, text: Tensor, rows: list) -> str:
@@ -228,18 +238,18 @@ def main() -> None:
     torch.manual_seed(0)
     control, text = zoo.load("target"), held_out_segments("code", 2048)
     calibration, batches = training_texts()
-    models = [zoo.with_outliers(control, calibration, GAINS, seed=seed) for seed in SEEDS]
-    figures = measure([*models, control], calibration, text)
-    write(GENERATED / "lab04_table.md", table(figures))
-    save_figures(figures, models[0], calibration)
     rows = list(batches)
-    write(GENERATED / "lab04_findings.md", findings(figures, control, calibration, text, rows))
+    if sys.argv[1:] != ["units"]:
+        models = [zoo.with_outliers(control, calibration, GAINS, seed=seed) for seed in SEEDS]
+        figures = measure([*models, control], calibration, text)
+        write(GENERATED / "lab04_table.md", table(figures))
+        save_figures(figures, models[0], calibration)
+        write(GENERATED / "lab04_findings.md", findings(figures, control, calibration, text, rows))
     units, points = structured(control, calibration, text, rows)
     write(GENERATED / "lab04_units.md", units)
-    points["zeros, 50 %"] = [(1.0, figures["Wanda, block by block", "50%"][-1])]
-    dense = figures["dense", "50%"][-1]
-    title = "Units that are removed save products and cost quality; zeros anywhere save none"
-    fig = pruning.cost_and_quality(points, dense, title)
+    half = points["activation"][-1]
+    title = f"Half of the neurons removed: {half[0]:.0%} of the products, perplexity {half[1]:.0f}"
+    fig = pruning.cost_and_quality(points, perplexity(control, text), title)
     style.save(fig, FIGURES / "units.svg", "Perplexity against the share of products that are done")
 
 

@@ -675,38 +675,39 @@ for way, (low, middle, high) in found["speed"].items():
 
 
 # %% solution="ex5"
-@torch.no_grad()
 def prune_blocks(blocks: list[nn.Module], texts: list[Tensor], pattern) -> list[nn.Module]:
     """New blocks, pruned one after the other, each on what the pruned ones before it put out.
 
     texts: what the first block reads, [T, D] each; pattern: a share of zeros, or (n, m).
     """
     ### BEGIN SOLUTION
-    pruned = []
-    for block in blocks:
-        block = copy.deepcopy(block)
-        linears = [m for m in block.modules() if isinstance(m, nn.Linear)]
-        seen = {linear: [] for linear in linears}
-
-        def note(module, args, seen=seen):
-            seen[module].append(args[0].flatten(0, -2))
-
-        hooks = [linear.register_forward_pre_hook(note) for linear in linears]
-        for x in texts:
-            block(x)
-        for hook in hooks:
-            hook.remove()
-        for linear in linears:
-            s = scores(linear.weight, input_norms(torch.cat(seen[linear])))
-            mask = (
-                nm_mask(s, *pattern)
-                if isinstance(pattern, tuple)
-                else keep_share(s, pattern, "row")
-            )
-            linear.weight.copy_(apply_mask(linear.weight, mask))
-        texts = [block(x) for x in texts]
-        pruned.append(block)
+    with torch.no_grad():
+        pruned = []
+        for block in blocks:
+            block = copy.deepcopy(block)
+            for linear, x in linear_inputs(block, texts).items():
+                s = scores(linear.weight, input_norms(x))
+                pair = isinstance(pattern, tuple)
+                mask = nm_mask(s, *pattern) if pair else keep_share(s, pattern, "row")
+                linear.weight.copy_(apply_mask(linear.weight, mask))
+            texts = [block(x) for x in texts]
+            pruned.append(block)
     return pruned
+
+
+def linear_inputs(block: nn.Module, texts: list[Tensor]) -> dict[nn.Linear, Tensor]:
+    """{linear: all that it reads [tokens, K]}, in one pass over the texts."""
+    seen = {linear: [] for linear in block.modules() if isinstance(linear, nn.Linear)}
+
+    def note(module, args):
+        seen[module].append(args[0].flatten(0, -2))
+
+    hooks = [linear.register_forward_pre_hook(note) for linear in seen]
+    for x in texts:
+        block(x)
+    for hook in hooks:
+        hook.remove()
+    return {linear: torch.cat(inputs) for linear, inputs in seen.items()}
     ### END SOLUTION
 
 
@@ -774,9 +775,12 @@ KINDS = {"heads": ("self_attn.o_proj", "self_attn.q_proj", "self_attn.k_proj", "
 KINDS["neurons"] = ("mlp.down_proj", "mlp.gate_proj", "mlp.up_proj")
 
 
-def smaller(model: Llama, ids: Tensor, shape: Shape, random: bool = False) -> Llama:
-    """The model with shape.heads heads and shape.neurons neurons in every layer, by your code."""
-    c, generator = model.config, torch.Generator().manual_seed(0)
+def smaller(model: Llama, ids: Tensor, shape: Shape, seed: int | None = None) -> Llama:
+    """The model with shape.heads heads and shape.neurons neurons in every layer, by your code.
+
+    seed: choose at random instead, the control.
+    """
+    c, generator = model.config, torch.Generator().manual_seed(seed or 0)
     readers = [f"model.layers.{i}.{k[0]}" for i in range(shape.layers) for k in KINDS.values()]
     seen, state = inputs_of(model, ids, readers), dict(model.state_dict())
     for i in range(shape.layers):
@@ -784,7 +788,7 @@ def smaller(model: Llama, ids: Tensor, shape: Shape, random: bool = False) -> Ll
             name, size = f"model.layers.{i}.{reader}", c.head_dim if kind == "heads" else 1
             x, w = seen[name].double().flatten(0, -2), state[f"{name}.weight"]
             score = unit_scores(w, x.T @ x, size)
-            if random:
+            if seed is not None:
                 score = torch.rand(score.shape, generator=generator)
             keep = best_units(score, getattr(shape, kind))
             rows = [f"model.layers.{i}.{n}.weight" for n in writers]
@@ -943,10 +947,10 @@ lab.check("ex6")
 # </details>
 #
 # **Reveal.** Your functions make smaller models of the control, of the shapes below, with a config
-# that any program for Llama reads. Beside them units at random, and two scores of the reference:
-# magnitude, and the first-order guess of what the loss becomes (*Taylor*, which needs gradients).
-# `smaller`, which puts your functions to work, stands in the folded cell of section 3.
-# About 25 s.
+# that any program for Llama reads. Beside them units at random (three draws), and two scores of
+# the reference: magnitude, and the first-order guess of what the loss becomes (*Taylor*, which
+# needs gradients). `smaller`, which puts your functions to work, stands in the folded cell of
+# section 3. About 25 s.
 
 
 # %% tags=["demo"]
@@ -956,9 +960,10 @@ references = {kind: importance(control, kind, calibration) for kind in ("magnitu
 structured, cut = {}, {}
 for label, shape in SHAPES.items():
     cut[label] = smaller(control, calibration, shape)
-    made = {"yours": cut[label], "random": smaller(control, calibration, shape, random=True)}
-    made |= {kind: shrink(control, s, shape) for kind, s in references.items()}
+    made = {"yours": cut[label]} | {k: shrink(control, s, shape) for k, s in references.items()}
     structured[label] = {way: perplexity(m) for way, m in made.items()}
+    drawn = [perplexity(smaller(control, calibration, shape, seed)) for seed in (0, 1, 2)]
+    structured[label]["random"] = placements.mean(drawn)
     share = linear_flops(cut[label]) / linear_flops(control)
     shown = ", ".join(f"{way} {v:.2f}" for way, v in structured[label].items())
     print(f"{label:11s} {share:4.0%} of the FLOPs: {shown}")
@@ -981,12 +986,12 @@ found["times"] = {label: middle for label, (_, middle, _) in times.items()}
 # quality against FLOPs, and the same after a short training of the smaller model
 from efflib.finetuning.training import finetune
 
-points = {}
-for way in ("yours", "random", "magnitude", "taylor"):
-    points[way] = [
-        (linear_flops(cut[s]) / linear_flops(control), structured[s][way]) for s in SHAPES
-    ]
-points["zeros"] = [(1.0, measured["block by block", "50%", "control"][0])]
+shares = {s: linear_flops(cut[s]) / linear_flops(control) for s in ("neurons 1/2", "neurons 3/4")}
+points = {
+    way: [(shares[s], structured[s][way]) for s in shares] + [(1.0, dense)]
+    for way in ("yours", "random", "magnitude", "taylor")
+}
+points["half of the weights 0"] = [(1.0, measured["block by block", "50%", "control"][0])]
 after, _ = finetune(cut["neurons 1/2"], list(rows), lr=3e-4)
 found["half before"], found["half after"] = structured["neurons 1/2"]["yours"], perplexity(after)
 print(
