@@ -425,16 +425,16 @@ def block_state(rng):
 
 
 def linear_inputs(state, x):
-    """({linear: its inputs}, the block's output) of the block of `drive_blocks`, float64."""
+    """({linear: inputs of its calls}, the output) of the block of `drive_blocks`, float64."""
     s = {k: v.double() for k, v in state.items()}
     x = x.double()
     once = x * s["scale"]
     x = x + once @ s["first.weight"].T + s["first.bias"]
-    inputs = {"first": torch.cat([once, x])}  # it is called twice
+    inputs = {"first": [once, x]}  # it is called twice
     x = x + x @ s["first.weight"].T + s["first.bias"]
-    inputs["inner.up"] = x
-    inputs["inner.down"] = (x @ s["inner.up.weight"].T + s["inner.up.bias"]).relu()
-    return inputs, x + inputs["inner.down"] @ s["inner.down.weight"].T
+    hidden = (x @ s["inner.up.weight"].T + s["inner.up.bias"]).relu()
+    y = x + hidden @ s["inner.down.weight"].T
+    return {**inputs, "inner.up": [x], "inner.down": [hidden]}, y
 
 
 def true_mask(scores, pattern):
@@ -451,30 +451,54 @@ def true_mask(scores, pattern):
     return mask.reshape(scores.shape), clear
 
 
-def true_blocks(states, texts, pattern):
-    """(parameters of the pruned blocks, the least clearness), norms and runs in float64."""
+def true_norms(calls):
+    return torch.cat(calls).norm(dim=0)
+
+
+def true_blocks(states, texts, pattern, norms_of=true_norms, dense=False):
+    """(parameters of the pruned blocks, the least clearness), norms and runs in float64.
+
+    norms_of another rule, and dense: outputs of blocks that are not pruned, are usual mistakes.
+    """
     pruned, least = [], math.inf
     for state in states:
         new = dict(state)
         seen = [linear_inputs(state, x)[0] for x in texts]
         for name in LINEARS:
-            norms = torch.cat([inputs[name] for inputs in seen]).norm(dim=0)
+            norms = norms_of([call for inputs in seen for call in inputs[name]])
             weight = state[f"{name}.weight"]
             mask, clear = true_mask(weight.double().abs() * norms, pattern)
             new[f"{name}.weight"] = weight.masked_fill(~mask, 0.0)
             least = min(least, clear)
-        texts = [linear_inputs(new, x)[1] for x in texts]
+        texts = [linear_inputs(state if dense else new, x)[1] for x in texts]
         pruned.append(new)
     return pruned, least
 
 
+def mistaken_blocks(states, texts, pattern):
+    """What usual mistakes make of a case: magnitude, norms added, means of texts, dense inputs."""
+    rules = [
+        lambda calls: torch.ones(calls[0].shape[1]),
+        lambda calls: sum(x.norm(dim=0) for x in calls),
+    ]
+    if len({len(x) for x in texts}) > 1:
+        rules.append(lambda calls: sum(x.square().mean(0) for x in calls).sqrt())
+    made = [true_blocks(states, texts, pattern, rule)[0] for rule in rules]
+    return made + [true_blocks(states, texts, pattern, dense=True)[0]] * (len(states) > 1)
+
+
 def clear_case(rng, pattern, lengths=(5, 9), blocks=2):
-    """(states, texts, right states), drawn until no rounding decides about a weight."""
+    """(states, texts, right states), drawn until no rounding decides about a weight, and every
+    usual mistake about some."""
     while True:
         states = [block_state(rng) for _ in range(blocks)]
         texts = [torch.randn(n, 8, generator=rng) for n in lengths]
         right, least = true_blocks(states, texts, pattern)
-        if least > 1 + 1e-4:
+        told = all(
+            any(not a[k].equal(b[k]) for a, b in zip(wrong, right, strict=True) for k in a)
+            for wrong in mistaken_blocks(states, texts, pattern)
+        )
+        if told and least > 1 + 1e-4:
             return states, texts, right
 
 
@@ -565,15 +589,15 @@ def drive_twice(student, weight, texts, sparsity):
 )
 def test_a_linear_that_is_called_twice(student, rng):
     for sparsity in (0.5, 0.34):
-        for _ in range(100):
+        while True:  # until rounding decides nothing, and every usual mistake something
             w = torch.randn(6, 6, generator=rng)
             texts = [torch.randn(t, 6, generator=rng) for t in (4, 7)]
             inputs = torch.cat(texts).double()
             both = torch.cat([inputs, inputs @ w.double().T + 1])
             right, clear = true_mask(w.double().abs() * both.norm(dim=0), sparsity)
-            second, _ = true_mask(w.double().abs() * both[11:].norm(dim=0), sparsity)
-            first, _ = true_mask(w.double().abs() * inputs.norm(dim=0), sparsity)
-            if clear > 1 + 1e-4 and not (right == second).all() and not (right == first).all():
+            mistakes = (inputs.norm(dim=0), both[11:].norm(dim=0), torch.ones(6))
+            others = [true_mask(w.double().abs() * norms, sparsity)[0] for norms in mistakes]
+            if clear > 1 + 1e-4 and not any(right.equal(other) for other in others):
                 break
         value = student.drive(drive_twice, w, texts, sparsity)
         seen, table, training = expect_tuple(value, (torch.Tensor, torch.Tensor, bool), "blocks")
