@@ -362,7 +362,7 @@ lab.check("ex2")
 #
 # **Reveal.** This is Wanda (Sun et al., 2023): *pruning by weights and activations*. The norms here
 # are those of the model before anything is pruned. Controls: the same norms in random order, and
-# the model with even channels. About 10 s.
+# the model with even channels. About 5 s.
 
 
 # %% tags=["demo"]
@@ -582,7 +582,7 @@ lab.check("ex4")
 # densely: right, but a zero times NaN is NaN, and nothing is saved.
 # </details>
 #
-# **Reveal.** First the price, in perplexity, of two patterns and of 60 %: about 10 s. Then the
+# **Reveal.** First the price, in perplexity, of two patterns and of 60 %: about 6 s. Then the
 # bits.
 
 # %% tags=["demo"]
@@ -952,7 +952,7 @@ lab.check("ex6")
 # that any program for Llama reads. Beside them units at random (three draws), and two scores of
 # the reference: magnitude, and the first-order guess of what the loss becomes (*Taylor*, which
 # needs gradients). `smaller`, which puts your functions to work, stands in the folded cell of
-# section 3. About 10 s.
+# section 3. About 6 s.
 
 
 # %% tags=["demo"]
@@ -972,7 +972,7 @@ for label, shape in SHAPES.items():
 lab.reveal("neurons", round(structured["neurons 3/4"]["yours"], 1))
 
 # %% tags=["demo"]
-# time of a prompt of 512 tokens: dense, half of the weights 0, half of the neurons gone. About 10 s
+# time of a prompt of 512 tokens: dense, half of the weights 0, half of the neurons gone
 prompt = text[:4].reshape(1, -1)
 zeroed = prune_model(control, calibration[:4], 0.5)
 timed = {"dense": control, "50 % zeros": zeroed, "neurons 1/2": cut["neurons 1/2"]}
