@@ -88,10 +88,10 @@ def drawing() -> str:
     for a, b in arrows(all_labs):
         (x, y), (to_x, to_y) = places[a], places[b]
         x, y, to_y = x + BOX[0], y + BOX[1] / 2, to_y + BOX[1] / 2
-        bend = GAP[0] * 0.8
+        turn, bend = to_x - GAP[0], GAP[0] * 0.8  # along its own row, then over in the last gap
         parts.append(
-            f'<path d="M{x} {y} C{x + bend} {y} {x + GAP[0] - bend} {to_y} {x + GAP[0]} {to_y} '
-            f'L{to_x} {to_y}" marker-end="url(#lab-map-arrow)"/>'
+            f'<path d="M{x} {y} L{turn} {y} C{turn + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}" '
+            'marker-end="url(#lab-map-arrow)"/>'
         )
     for number, lab in all_labs.items():
         parts.append(box(lab, *places[number]))

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from efflib.meter.roofline import GPUS
+from efflib.serving.decoder import MODELS
+from efflib.serving.roofline import Machine, latency
+
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
@@ -68,19 +72,32 @@ def calculators(site, browser):
     page.close()
 
 
-def row(page: Page, calculator: str, name: str):
-    return page.locator(f"#{calculator} tr").filter(has_text=name).first
+def answer(page: Page, calculator: str, name: str):
+    """The second cell of the row with this name."""
+    return page.locator(f"#{calculator} tr").filter(has_text=name).first.locator("td").nth(1)
 
 
 def test_memory_answers_for_the_config_that_is_pasted(calculators):
-    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("512 KiB")
-    expect(row(calculators, "calc-memory", "sequences of 4,096")).to_contain_text("4")
+    expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("512 KiB")
+    expect(answer(calculators, "calc-memory", "sequences of 4,096")).to_have_text("4")
     calculators.locator("#calc-memory-preset").select_option("llama-3.1-70b")
-    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("320 KiB")
-    expect(row(calculators, "calc-memory", "sequences of 4,096")).to_contain_text("0")
+    expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("320 KiB")
+    expect(answer(calculators, "calc-memory", "sequences of 4,096")).to_have_text("0")
     text = calculators.locator("#calc-memory-model").input_value()
     calculators.locator("#calc-memory-model").fill(text.replace('heads": 8', 'heads": 64'))
-    expect(row(calculators, "calc-memory", "cache of one token")).to_contain_text("2.5 MiB")
+    expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("2.5 MiB")
+
+
+def test_the_roofline_answers(calculators):
+    calculators.locator("#calc-roofline-weights").select_option("16 bits")
+    for name in ("RTX 4090", "H200"):
+        calculators.locator("#calc-roofline-gpu").select_option(name)
+        machine = Machine(GPUS[name].bandwidth, GPUS[name].tensor["fp16"])
+        tpot = latency(MODELS["llama-2-7b"], machine, 512, 128).tpot
+        shown = answer(calculators, "calc-roofline", "(TPOT)")
+        expect(shown).to_have_text(f"{1000 * tpot:.3g} ms")
+    calculators.locator("#calc-roofline-prompt").fill("1")
+    expect(answer(calculators, "calc-roofline", "decides from")).to_contain_text(" sequences")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +136,8 @@ def test_charts_follow_the_fields(calculators):
     )
     calculators.locator("#calc-speculation-c").fill("1")
     expect(chart).to_have_attribute("aria-label", "Speed-up against the draft length, best 1 at 0")
-    expect(row(calculators, "calc-formats", "NF4, doubly quantized")).to_contain_text("4.127")
-    expect(row(calculators, "calc-formats", "scale and zero point for 128")).to_contain_text(
+    expect(answer(calculators, "calc-formats", "NF4, doubly quantized")).to_have_text("4.127")
+    expect(answer(calculators, "calc-formats", "scale and zero point for 128")).to_have_text(
         "4.156"
     )
 
@@ -151,7 +168,7 @@ def test_paged_attention_goes_on_by_hand_until_the_blocks_are_gone(calculators):
     click(calculators, "A writes a word", 13)
     expect(paged).to_contain_text("A: table 7 1 4 2, 16 tokens")
     click(calculators, "A writes a word")
-    expect(paged.get_by_role("alert")).to_contain_text("1 blocks are needed, 0 are free")
+    expect(paged.get_by_role("alert")).to_contain_text("blocks needed: 1, free: 0")
     expect(paged).to_contain_text("A: table 7 1 4 2, 16 tokens")
     click(calculators, "A ends")
     expect(paged).to_contain_text("free, next one first: 2 4 1 7")

@@ -60,6 +60,8 @@ def test_boxes_do_not_overlap_and_arrows_lead_to_the_right():
     assert len(set(places.values())) == len(labs)
     for a, b in lab_map.arrows(labs):
         assert places[a][0] < places[b][0]
+        between = {n for n, (x, _) in places.items() if places[a][0] < x < places[b][0]}
+        assert not {n for n in between if labs[n].row == labs[a].row}, f"{a} -> {b} crosses a box"
     assert ("06", "14") in lab_map.arrows(labs)
     assert ("05", "14") not in lab_map.arrows(labs), "it follows from 05 -> 06 -> 14"
 

@@ -109,9 +109,8 @@ document.addEventListener("DOMContentLoaded", () => {
       ]),
       table([
         ["right behind the prompt", ""],
-        ["tokens per second, all sequences together, at most", count(here)],
-        ["sequences from which on computing decides",
-          Number.isFinite(ridge) ? count(ridge) : "none: the caches take longer to read"],
+        ["tokens per second, all together", count(here)],
+        ["computing decides from", Number.isFinite(ridge) ? `${count(ridge)} sequences` : "never"],
       ]),
       calc.chart.lines([
         { name: "as chosen", points: rates(step) },

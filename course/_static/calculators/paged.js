@@ -47,7 +47,7 @@ calc.Paged = class {
     const shared = tokens > 0 && this.writesIntoShared(name);
     const missing = wanted - (this.tables.get(name) ?? []).length + shared;
     if (missing > this.queue.length) {
-      throw new calc.Fault(`${missing} blocks are needed, ${this.queue.length} are free`);
+      throw new calc.Fault(`blocks needed: ${missing}, free: ${this.queue.length}`);
     }
     if (!this.tables.has(name)) this.tables.set(name, []);
     const table = this.tables.get(name);
