@@ -13,6 +13,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"
 nb_execution_mode = "off"  # figures and tables are made by commands that stand beside them
 html_theme = "furo"
 html_title = project
+html_show_copyright = False
 # formulas without a network: MathJax in one file that the site serves itself
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
 html_static_path = [str(MATHJAX), "_static"]
