@@ -101,7 +101,9 @@ class MedusaTree:
             expect_whole(1, width=width)
         self.heads, self.widths = heads, tuple(widths)
 
-    def __call__(self, ids: Tensor, hidden: Tensor) -> Tree:
+    def __call__(self, ids: Tensor, hidden: Tensor | None) -> Tree:
+        if hidden is None:  # nothing has been read yet: the first pass is a plain one
+            return Tree(ids[0, -1:], [-1])
         logits = self.heads(hidden)  # [K, V]
         best = logits.topk(max(self.widths)).indices  # [K, most]
         return full_tree(ids[0, -1], [row[:w] for row, w in zip(best, self.widths, strict=False)])

@@ -17,8 +17,9 @@ temperature 0 it is the path on which the target agrees. The cache keeps that pa
 Sources: Miao et al., "SpecInfer" (2023); Cai et al., "Medusa" (2024), section 2.1.2 (tree
 attention); the rule as in EAGLE (Li et al., 2024).
 
-A chain of g proposals is a tree of width 1. A tree costs as much of a pass as a chain of as many
-nodes, but its depth is what the draft's passes are spent on.
+A chain of g proposals is a tree of width 1, and takes the passes that `speculative_generate` takes.
+A tree costs as much of a pass as a chain of as many nodes, but its depth is what the draft's passes
+are spent on.
 
 Where implementations differ: SpecInfer draws children from the draft and weighs them by q; here
 and in EAGLE and Medusa they are the draft's most likely tokens, so they are certain. Two children
@@ -42,7 +43,7 @@ from efflib.decoding.sampling import (
 )
 from efflib.decoding.speculative import Speculated
 from efflib.models.cache import KVCache
-from efflib.models.llama import Llama
+from efflib.models.llama import Llama, causal_mask
 
 
 class Tree(NamedTuple):
@@ -114,7 +115,7 @@ def verify_tree(
         path.append(node)
 
 
-Proposer = Callable[[Tensor, Tensor], Tree]
+Proposer = Callable[[Tensor, Tensor | None], Tree]
 Verifier = Callable[..., tuple[list[int], Tensor]]
 
 
@@ -131,7 +132,8 @@ def tree_generate(
     """Continue one prompt [1, T] by max_new_tokens, a path of propose(ids, hidden) per pass.
 
     propose gets the text ids [1, T] and what the target's head read for the last token but one,
-    hidden [D]; it returns a tree whose node 0 is ids[0, -1].
+    hidden [D], or None before the first pass; it returns a tree whose node 0 is ids[0, -1].
+    The first pass reads the prompt along with its tree, so no pass is spent on the prompt alone.
     Raises ValueError for what does not fit, and for a tree that is none.
     """
     expect_prompt(target, prompt, max_new_tokens, rows=1)
@@ -139,12 +141,9 @@ def tree_generate(
     passes = proposed = accepted = 0
     hidden = None
     while ids.shape[1] < end:
-        if hidden is None:  # the prompt, which gives the first token
-            tree, fed, places = Tree(ids[0, -1:], [-1]), ids, {}
-        else:
-            tree = propose(ids, hidden).checked()
-            fed, places = tree.tokens[None], _places(tree, cache.length, ids.device)
-        past = cache.length + fed.shape[1] - len(tree.parents)  # tokens before node 0
+        tree, past = propose(ids, hidden).checked(), ids.shape[1] - 1  # tokens before node 0
+        fed = torch.cat([ids[:, cache.length : past], tree.tokens[None]], dim=1)
+        places = _places(tree, past - cache.length, past, ids.device)
         read = target.hidden(fed, cache=cache, **places)[0, -len(tree.parents) :]  # [N, D]
         p = filtered_probabilities(target.lm_head(read), sampling)  # [N, V]
         path, last = verify(tree, p, generator)
@@ -158,9 +157,14 @@ def tree_generate(
     return Speculated(ids, passes, proposed, accepted)
 
 
-def _places(tree: Tree, past: int, device: torch.device) -> dict[str, Tensor]:
-    depths = torch.tensor(tree.depths(), device=device)
-    return {"positions": past + depths, "mask": tree_mask(tree.parents, past).to(device)}
+def _places(tree: Tree, unread: int, past: int, device: torch.device) -> dict[str, Tensor]:
+    """Positions [unread + N] and mask [unread + N, past + N] of unread text, and a tree behind it."""
+    text = torch.zeros(unread, past + len(tree.parents), dtype=torch.bool)
+    text[:, :past] = causal_mask(unread, past)
+    depths = torch.tensor(tree.depths())
+    positions = torch.cat([torch.arange(past - unread, past), past + depths])
+    mask = torch.cat([text, tree_mask(tree.parents, past)])
+    return {"positions": positions.to(device), "mask": mask.to(device)}
 
 
 def full_tree(root: Tensor, candidates: Sequence[Tensor]) -> Tree:
@@ -184,7 +188,7 @@ class ModelTree:
         self.draft, self.widths = draft, tuple(widths)
         self.cache, self.known = KVCache(), 0  # of text that the draft has read, not of the tree
 
-    def __call__(self, ids: Tensor, hidden: Tensor) -> Tree:
+    def __call__(self, ids: Tensor, hidden: Tensor | None) -> Tree:
         self.cache.truncate(self.known)
         logits = self.draft(ids[:, self.known :], cache=self.cache)[0, -1:]  # [1, V]
         self.known = ids.shape[1]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tiny_models import ids_of, tiny
 
 from efflib.decoding.sampling import Sampling, filtered_probabilities, generate
+from efflib.decoding.speculative import speculative_generate
 from efflib.decoding.tree import (
     ModelTree,
     Tree,
@@ -84,8 +85,21 @@ def test_greedy_text_is_left_as_it_is(widths):
 
 def test_the_targets_own_tree_is_accepted_to_its_end():
     target = tiny(0).double()
-    out = tree_generate(target, ModelTree(target, (2, 2, 2)), ids_of(3, 1, 4), 21)
-    assert out.passes == 1 + 5 and out.accepted == 15  # the prompt's pass, then 4 tokens each
+    out = tree_generate(target, ModelTree(target, (2, 2, 2)), ids_of(3, 1, 4), 20)
+    assert out.passes == 5 and out.accepted == 15  # 4 tokens each, from the prompt's pass on
+
+
+@pytest.mark.parametrize("g", [1, 2, 5])
+def test_a_chain_takes_the_passes_of_the_loop(g):
+    target, near = tiny(0).double(), tiny(0).double()
+    noise = torch.randn(61, 32, generator=torch.Generator().manual_seed(2))
+    near.lm_head.weight.data += 0.15 * noise
+    for seed, length in ((0, 1), (1, 6), (2, 9)):
+        prompt = ids_of(seed, 1, length)
+        chain = tree_generate(target, ModelTree(near, (1,) * g), prompt, 30)
+        loop = speculative_generate(target, near, prompt, 30, g)
+        assert torch.equal(chain.ids, loop.ids)
+        assert chain.passes == loop.passes < 30
 
 
 def test_wider_trees_accept_more():
