@@ -10,12 +10,15 @@
 - tokens per target pass for g = 1 .. 8, beside the formula. A greedy round accepts the draft's
   choices up to the first that differs from the target's continuation, so the counts of the loop
   follow from where the two agree, for every g at once (`replay`; the test runs the loop itself
-  and finds the same counts). The formula takes acceptances as independent; real ones come in
-  runs, easy stretches and hard ones.
+  and finds the same counts). The formula takes acceptances as independent and texts as endless;
+  `shuffled` shows which part of the distance is due to the order of the agreements.
 
 CONTROL: a draft of the same shape with random weights. Its acceptance is about 0 and every pass
 yields one token: the gain comes from what the draft knows, not from the procedure.
 """
+
+from collections.abc import Sequence
+from statistics import mean
 
 import torch
 from torch import Tensor
@@ -42,17 +45,32 @@ def same_choice(target: Llama, draft: Llama, ids: Tensor, start: int) -> Tensor:
     return chosen[0] == chosen[1]
 
 
+def rounds(row: Sequence[bool], gamma: int) -> tuple[int, int]:
+    """(passes of the target, proposals) of the greedy loop on one continuation (True: agreement)."""
+    done = passes = proposed = 0
+    while done < len(row):
+        g = min(gamma, len(row) - done - 1)  # the pass itself adds one
+        kept = [*row[done : done + g], False].index(False)
+        done, passes, proposed = done + kept + 1, passes + 1, proposed + g
+    return passes, proposed
+
+
 def replay(same: Tensor, gamma: int) -> float:
     """Tokens per target pass of the greedy loop on continuations same [n, N] (True: agreement)."""
-    passes = 0
-    for row in same.tolist():
-        done = 0
-        while done < len(row):
-            g = min(gamma, len(row) - done - 1)  # the pass itself adds one
-            proposals = row[done : done + g]
-            done += (proposals.index(False) if False in proposals else g) + 1
-            passes += 1
-    return same.numel() / passes
+    return same.numel() / sum(rounds(row, gamma)[0] for row in same.tolist())
+
+
+def shuffled(same: Sequence[Tensor], gamma: int, times: int = 400, seed: int = 0) -> list[float]:
+    """`replay`, mean over same (each [n, N]), with each row in another order: `times` values, sorted.
+
+    CONTROL for runs: the rates and the lengths of all texts stay, only the order is luck.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    values = []
+    for _ in range(times):
+        orders = [torch.rand(s.shape, generator=generator).argsort(1) for s in same]
+        values.append(mean(replay(s.gather(1, o), gamma) for s, o in zip(same, orders, strict=True)))
+    return sorted(values)
 
 
 def measure(scale: Scale, seed: int) -> dict[str, float]:

@@ -40,6 +40,19 @@ def test_replay_by_hand():
     assert story.replay(same, 1) == 7 / 4  # TT | F | TT | TF
     assert story.replay(same, 2) == 7 / 3  # TTF | TTT | F
     assert story.replay(torch.zeros(2, 5, dtype=torch.bool), 3) == 1.0
+    assert story.rounds(same[0].tolist(), 1) == (4, 4)
+    assert story.rounds(same[0].tolist(), 2) == (3, 4)  # the last pass has no use for a proposal
+
+
+def test_shuffled_agreements_keep_their_rates_and_lose_their_runs():
+    same = torch.tensor([[True] * 20 + [False] * 20])
+    values = story.shuffled([same, same], 1, times=50)
+    assert values == sorted(values) and len(values) == 50
+    assert story.replay(same, 1) < values[0]  # one run of each kind: fewest tokens at g = 1
+    every = torch.ones(2, 8, dtype=torch.bool)
+    assert set(story.shuffled([every, ~every], 3, times=5)) == {(4 + 1) / 2}
+    order = story.shuffled([same], 4, times=50)
+    assert order == story.shuffled([same], 4, times=50) != story.shuffled([same], 4, 50, seed=1)
 
 
 def test_replay_counts_what_the_loop_counts():
