@@ -158,7 +158,7 @@ def tree_generate(
 
 
 def _places(tree: Tree, unread: int, past: int, device: torch.device) -> dict[str, Tensor]:
-    """Positions [unread + N] and mask [unread + N, past + N] of unread text, and a tree behind it."""
+    """Positions [unread + N] and mask [unread + N, past + N] of unread text, then a tree."""
     text = torch.zeros(unread, past + len(tree.parents), dtype=torch.bool)
     text[:, :past] = causal_mask(unread, past)
     depths = torch.tensor(tree.depths())

@@ -33,7 +33,9 @@ def ways(run):
 
         def coin(chance, choose=choose):
             chance = float(chance)
-            assert -1e-6 <= chance <= 1 + 1e-6, f"coin was called with {chance:.4g}"
+            assert -1e-6 <= chance <= 1 + 1e-6, (
+                f"coin was called with {chance:.4g}; a chance is from 0 to 1: min(1, p / q)"
+            )
             chance = min(1.0, max(0.0, chance))
             return choose([1 - chance, chance]) == 1
 
@@ -81,7 +83,8 @@ def expect_distribution(emitted, p, vocab, length, bound, what):
     for text, share in seen.items():
         right = chance_of(p, text)
         assert abs(share - right) <= bound, (
-            f"{what}: the tokens {list(text)} come with probability {share:.5f}, not {right:.5f}"
+            f"{what}: the tokens {list(text)} come with probability {share:.5f}, not {right:.5f} "
+            f"(too much by {share - right:.2g}, rounding would be {bound:.0g})"
         )
 
 
@@ -191,7 +194,7 @@ def emitted_by(student, p, q, vocab, g):
     points=3,
     invariant="over every path, the tokens of a round are distributed as the target's own",
     cause="a rejection that draws from p or q, the residual of another row, a coin of another "
-    "chance, or no bonus token",
+    "chance, no bonus token; where it is off by very little, another dtype or a constant added",
 )
 def test_a_round_loses_nothing(student, rng):
     for vocab, g in ((3, 1), (2, 2)):

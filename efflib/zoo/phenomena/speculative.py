@@ -46,7 +46,7 @@ def same_choice(target: Llama, draft: Llama, ids: Tensor, start: int) -> Tensor:
 
 
 def rounds(row: Sequence[bool], gamma: int) -> tuple[int, int]:
-    """(passes of the target, proposals) of the greedy loop on one continuation (True: agreement)."""
+    """(passes of the target, proposals) of the greedy loop on a continuation (True: agreement)."""
     done = passes = proposed = 0
     while done < len(row):
         g = min(gamma, len(row) - done - 1)  # the pass itself adds one
@@ -61,7 +61,7 @@ def replay(same: Tensor, gamma: int) -> float:
 
 
 def shuffled(same: Sequence[Tensor], gamma: int, times: int = 400, seed: int = 0) -> list[float]:
-    """`replay`, mean over same (each [n, N]), with each row in another order: `times` values, sorted.
+    """`replay`, mean over same (each [n, N]), each row in another order: `times` values, sorted.
 
     CONTROL for runs: the rates and the lengths of all texts stay, only the order is luck.
     """
@@ -69,7 +69,9 @@ def shuffled(same: Sequence[Tensor], gamma: int, times: int = 400, seed: int = 0
     values = []
     for _ in range(times):
         orders = [torch.rand(s.shape, generator=generator).argsort(1) for s in same]
-        values.append(mean(replay(s.gather(1, o), gamma) for s, o in zip(same, orders, strict=True)))
+        values.append(
+            mean(replay(s.gather(1, o), gamma) for s, o in zip(same, orders, strict=True))
+        )
     return sorted(values)
 
 
