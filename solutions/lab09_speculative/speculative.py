@@ -506,7 +506,7 @@ style.show(*speculation.curves(lengths, per_pass, formula, axes, head, 1.0, band
 #
 # Tokens per pass are no seconds. The costs are measured here, on your machine, each as the least of
 # sixty passes; then both ways of decoding take turns, so that a busy machine is busy for both. Of
-# five turns the middle one counts, and their spread says how much of it is luck.
+# five turns the middle one counts, and those beside it say how much of it is luck.
 
 
 # %% tags=["demo"]
@@ -539,8 +539,8 @@ for g in lengths:
         middle = time.perf_counter()
         speculative_generate(target, draft, batch, 40, g)
         turns[g].append((middle - start) / (time.perf_counter() - middle))
-    least, _, half, _, most = sorted(turns[g])
-    print(f"{g} proposals: {half:.2f} times as fast, in five turns {least:.2f} to {most:.2f}")
+    _, low, half, high, _ = sorted(turns[g])
+    print(f"{g} proposals: {half:.2f} times as fast ({low:.2f} to {high:.2f} beside it)")
 
 # %% tags=["demo", "fold"]
 c, w = found["c"], found["w"]
@@ -548,13 +548,13 @@ counts = [rounds(agree[0].tolist(), g) for g in lengths]  # the passes of this o
 found["best"] = best_gamma(found["a"], c, w, 64)
 found["limit"] = speedup(found["a"], found["best"], c, w)
 clock = [sorted(row) for row in turns.values()]
-found["clock"] = "{2:.2f} ({0:.2f} to {4:.2f})".format(*max(clock, key=lambda row: row[2]))
+found["clock"] = "{2:.2f} ({1:.2f} to {3:.2f})".format(*max(clock, key=lambda row: row[2]))
 head = f"At its best {found['clock']} times as fast; the formula allows {found['limit']:.2f}"
 lines = {
     "formula": [speedup(found["a"], g, c, w) for g in lengths],
     "passes of this text, counted": [40 / (passes + n * (c + w)) for passes, n in counts],
 }
-bands = {"five turns": [(row[0], row[-1]) for row in clock]}
+bands = {"the middle three of five turns": [(row[1], row[3]) for row in clock]}
 measured = {"measured": [row[2] for row in clock]}
 style.show(*speculation.curves(lengths, measured, lines, labels, head, 1.0, bands))
 need = next((a / 100 for a in range(101) if speedup(a / 100, 5, c, w) >= 2), None)
@@ -564,8 +564,8 @@ print(f"for twice as fast at 5 proposals with this c and w, {needed}")
 # %% [markdown]
 # What the points lack to the counted line is what a formula of passes leaves out: to verify, to
 # roll back, and the Python of a round. (c and w are the least of many, too, by a clock that stands
-# while others run; the points are seconds on the wall.) If the five turns reach from below 1 to
-# above it, then no gain is visible, and that is a finding.
+# while others run; the points are seconds on the wall.) If the band reaches from below 1 to above
+# it, then no gain is visible, and that is a finding.
 #
 # The papers report 2 to 3 times, with targets of 7 to 70 billion parameters and drafts of a
 # hundredth of that: c is 0.05 or less there, and w next to nothing, since reading the weights takes
