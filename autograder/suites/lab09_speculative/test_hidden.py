@@ -118,7 +118,8 @@ def test_all_small_rounds(student, rng):
     "ex1",
     points=4,
     invariant="many proposals, negative and infinite logits, bfloat16; equal logits: the first",
-    cause="another rule for equal logits, a limit on g, or something kept from the last call",
+    cause="another rule for equal logits, logits rounded before they are compared, a limit on g, "
+    "or something kept from the last call",
 )
 def test_long_and_strange_rounds(student, rng):
     for g, dtype in ((40, torch.float32), (7, torch.bfloat16), (12, torch.float64)):
@@ -134,6 +135,11 @@ def test_long_and_strange_rounds(student, rng):
             tokens = student.verify_greedy(proposed, logits)
             expect_tensor(tokens, "verify_greedy(...)", torch.int64, (n + 1,))
             assert torch.equal(tokens, own[: n + 1]), "other tokens"
+    own = torch.randint(0, 9, (4,), generator=rng)
+    close = torch.full((4, 9), 0.3, dtype=torch.float64)
+    close[torch.arange(4), own] += 1e-13
+    tokens = student.verify_greedy(own[:-1].clone(), close)
+    assert torch.equal(tokens, own), "logits that differ in float64 alone"
     flat = torch.zeros(3, 5)
     for proposed, right in (([0, 0], [0, 0, 0]), ([0, 4], [0, 0]), ([1, 0], [0])):
         tokens = student.verify_greedy(torch.tensor(proposed), flat)
@@ -449,8 +455,8 @@ def certain_path(text, guesses, vocab=3):
     "ex5",
     points=5,
     invariant="lookups in all short texts and in random ones of few tokens, against the definition",
-    cause="the tail finds itself, the first place in place of the last, n that goes the wrong way, "
-    "or too many tokens",
+    cause="the tail finds itself, another place than the last, n that goes the wrong way, a part "
+    "of a number found, or too many tokens",
 )
 def test_lookups(student, rng):
     short = [list(t) for n in range(1, 6) for t in itertools.product(range(2), repeat=n)]
@@ -458,6 +464,9 @@ def test_lookups(student, rng):
     for _ in range(40):
         text = [draw(rng, 0, 2) for _ in range(draw(rng, 1, 14))]
         cases.append((text, draw(rng, 0, 5), draw(rng, 1, 5)))
+    ones = [0, 1, 11, 111]  # tokens are numbers and no letters
+    cases += [([ones[t] for t in text], gamma, longest) for text, gamma, longest in cases]
+    cases += [([111, 0, 11, 0, 1], 3, 2), ([11, 0, 1], 2, 1)]
     for text, gamma, longest in cases:
         right = []
         for n in range(longest, 0, -1):
@@ -477,14 +486,16 @@ def test_lookups(student, rng):
     "ex5",
     points=4,
     invariant="rounds of proposals that nobody drew are distributed as the target's own",
-    cause="q that is p, or equal for all tokens",
+    cause="q that is p, or equal for all tokens, or something kept from the last call",
 )
 def test_rounds_of_certain_proposals(student, rng):
-    for vocab, g in ((3, 2), (4, 1)):
+    for vocab, g in ((3, 2), (4, 1), (3, 2), (3, 2)):
         p = table(rng, vocab, g + 1)
         proposed = [draw(rng, 0, vocab - 1) for _ in range(g)]
         q = student.certain(torch.tensor(proposed), vocab)
         expect_tensor(q, "certain", torch.float32, (g, vocab))
+        other = student.certain(torch.tensor([(t + 1) % vocab for t in proposed]), vocab)
+        expect_close(other.sum(-1), torch.ones(g), what="the sums of rows, after another call")
         rows = torch.stack([p[tuple(proposed[:i])] for i in range(g + 1)])
 
         def run(coin, pick, q=q, rows=rows, proposed=proposed, g=g):
@@ -577,7 +588,7 @@ def test_walks_on_random_trees(student, rng):
 )
 def test_the_coins_of_a_walk(student, rng):
     p = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 5, dtype=torch.float64)
-    tokens, parents = [0, 3, 1, 0, 2], [-1, 0, 0, 0, 1]
+    tokens, parents = [0, 1, 3, 0, 2], [-1, 0, 0, 0, 1]
     asked = []
 
     def never(chance):
@@ -586,7 +597,7 @@ def test_the_coins_of_a_walk(student, rng):
 
     path, _ = student.walk(tokens, parents, p, never, lambda row: int(row.argmax()))
     assert path == [0], "all were refused"
-    right = torch.tensor([0.4, 0.2 / 0.6, 0.1 / 0.4], dtype=torch.float64)
+    right = torch.tensor([0.2, 0.4 / 0.8, 0.1 / 0.4], dtype=torch.float64)
     expect_close(torch.tensor(asked, dtype=torch.float64), right, what="the coins", atol=1e-9)
     asked.clear()
     path, token = student.walk(tokens, parents, p, lambda c: not asked.append(c), lambda row: 1)
