@@ -9,6 +9,7 @@ its own clock, in turns, the least of many: another machine gives others.  About
 """
 
 import time
+from math import prod
 from pathlib import Path
 from statistics import mean
 
@@ -22,7 +23,7 @@ from efflib.decoding.speed import best_gamma, needed_acceptance, speedup
 from efflib.decoding.tree import ModelTree, tree_generate
 from efflib.models import KVCache, Llama
 from efflib.plots import speculation, style
-from efflib.zoo.phenomena.speculative import replay, same_choice
+from efflib.zoo.phenomena.speculative import replay, same_choice, shuffled
 from efflib.zoo.phenomena.story import Scale, windows
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,8 @@ FIGURES = ROOT / "course" / "figures" / "lab09"
 SEEDS, ROWS, PROMPT, NEW = 3, 6, 64, 64
 GAMMAS = [1, 2, 4, 8, 16, 32, 50]
 TEMPERATURES = (0.0, 0.5, 1.0, 1.5)
-WIDTHS = ((1,) * 10, (2, 2, 1), (3, 2), (10,))  # of trees: 10, 10, 9 and 10 nodes
+# chains and trees, by the passes of the draft that they take
+WIDTHS = ((1,), (10,), (1, 1), (3, 2), (1, 1, 1), (2, 2, 1), (1,) * 10)
 COSTS = (0.3, 0.2, 0.1, 0.05, 0.01)  # of a pass of the draft
 
 
@@ -92,16 +94,18 @@ def rounds_table(target: Llama, draft: Llama) -> tuple[float, dict[str, list[flo
         for name, model in drafts.items()
     }
     rates = [s.float().mean().item() for s in same["draft"]]
-    lines = ["| proposals | tokens a pass | formula | random draft |", "|---|---|---|---|"]
+    lines = ["| proposals | tokens a pass | in other orders | formula | random draft |"]
+    lines.append("|---|---|---|---|---|")
     found = {"draft": [], "random draft": [], "formula": []}
     for gamma in GAMMAS:
         each = {name: [replay(s, gamma) for s in rows] for name, rows in same.items()}
         by_formula = expected_tokens(mean(rates), gamma)
         for name, values in (*each.items(), ("formula", [by_formula])):
             found[name].append(mean(values))
+        orders = shuffled(same["draft"], gamma)
         lines.append(
-            f"| {gamma} | {spread(each['draft'])} | {by_formula:.2f} | "
-            f"{spread(each['random draft'])} |"
+            f"| {gamma} | {spread(each['draft'])} | {orders[10]:.2f} to {orders[-11]:.2f} | "
+            f"{by_formula:.2f} | {spread(each['random draft'])} |"
         )
     write("lab09_rounds", "\n".join(lines) + f"\n\nAcceptance: {spread(rates)}.\n")
     return mean(rates), found
@@ -132,16 +136,21 @@ def speed_table(rate: float, target: Llama, draft: Llama) -> None:
 def drafts_table(target: Llama, draft: Llama) -> None:
     """Other ways to guess: lookups and trees; tokens a pass, and passes of the draft a round."""
     rows = windows("code", True, Scale(ROWS, 1, NEW), 0)[:, None, : 1 + PROMPT]
-    lines = ["| guesses | tokens a pass | passes of the draft a round |", "|---|---|---|"]
+    lines = [
+        "| guesses | nodes | passes of the draft a round | tokens a pass |",
+        "|---|---|---|---|",
+    ]
     for name, make in (("lookup, up to 8", LookupDraft), ("chain of 8", lambda: ModelDraft(draft))):
         runs = [speculative_generate(target, make(), row, NEW, 8) for row in rows]
         each = [NEW / run.passes for run in runs]
-        lines.append(f"| {name} | {spread(each)} | {0 if make is LookupDraft else 8} |")
+        lines.append(f"| {name} | 8 | {0 if make is LookupDraft else 8} | {spread(each)} |")
     for widths in WIDTHS:
         runs = [tree_generate(target, ModelTree(draft, widths), row, NEW) for row in rows]
         each = [NEW / run.passes for run in runs]
-        name = "tree " + " × ".join(map(str, widths)) if len(widths) < 10 else "chain of 10"
-        lines.append(f"| {name} | {spread(each)} | {len(widths)} |")
+        name = "tree " + " × ".join(map(str, widths))
+        name = f"chain of {len(widths)}" if set(widths) == {1} else name
+        nodes = sum(prod(widths[: i + 1]) for i in range(len(widths)))
+        lines.append(f"| {name} | {nodes} | {len(widths)} | {spread(each)} |")
     write("lab09_drafts", "\n".join(lines) + "\n")
 
 
@@ -151,7 +160,7 @@ def opening(target: Llama, draft: Llama) -> None:
     own = generate(target, prompt, NEW)
     same = same_choice(target, draft, own, prompt.shape[1])[0].tolist()
     words = [tokenizer.decode([t]) for t in own[0, prompt.shape[1] :].tolist()]
-    head = "Boxes: guessed by the small model. Bold: written by the large one"
+    head = "Blue: guessed by the small model. Bold: written by the large one"
     save(speculation.text_of_two(words, same, head), "opening")
 
 
