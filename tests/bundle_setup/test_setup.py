@@ -5,6 +5,7 @@ number in the README (autograder.bundle.tree.GIGABYTES).
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,13 +31,14 @@ except CheckFailed as error:
     print("CheckFailed", error)
 print(efflib.__file__)
 """
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INSTALL = [".venv/bin/pip", "install", "--constraint", "constraints.txt"]
 WAYS = {
     "pip": [[sys.executable, "course.py", "setup"]],
     "uv": [["uv", "sync", "--python", sys.executable]],
     "wheel": [
         [sys.executable, "-m", "venv", ".venv"],
-        [*INSTALL, "--index-url", "https://download.pytorch.org/whl/cpu", "torch"],
+        [".venv/bin/pip", "install", "--index-url", CPU_INDEX, "{torch}"],
         [*INSTALL, "{wheel}"],
     ],
 }
@@ -58,9 +60,10 @@ def test_two_commands_set_it_up(way, made, tmp_path):
         archive.extractall(tmp_path)
     [root] = tmp_path.iterdir()
     clean = {name: value for name, value in os.environ.items() if name not in OURS}
+    [torch] = re.findall(r"^torch==.*", (root / "constraints.txt").read_text(), re.MULTILINE)
     for command in WAYS[way]:
         wheel = str(next(made.glob("*.whl")))
-        words = [word.format(wheel=wheel) for word in command]
+        words = [word.format(wheel=wheel, torch=torch) for word in command]
         subprocess.run(words, cwd=root, env=clean, check=True)
     if way == "wheel":  # it brings the labs along
         shutil.rmtree(root / "labs")

@@ -11,8 +11,9 @@ fi
 apt-get install -y -qq --no-install-recommends "$python-venv"
 "$python" -m venv /autograder/venv
 pip="/autograder/venv/bin/pip install --quiet --disable-pip-version-check"
-$pip --constraint /autograder/source/constraints.txt --index-url https://download.pytorch.org/whl/cpu torch
-$pip --constraint /autograder/source/constraints.txt --requirement /autograder/source/requirements.txt
+cd /autograder/source  # torch first: its build for CPUs is not at the ordinary index
+$pip --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' constraints.txt)"
+$pip --constraint constraints.txt --requirement requirements.txt
 id student >/dev/null 2>&1 || useradd --system --shell /usr/sbin/nologin student
 mkdir -p -m 755 /autograder/cache/efflib-autograder  # a copy of efflib, without what the lab withholds
 chmod -R go-rwx /autograder/source
