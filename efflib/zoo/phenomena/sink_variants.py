@@ -29,7 +29,12 @@ from efflib.plots.style import BLUE, GREEN, ORANGE
 from efflib.zoo.phenomena.sinks import FIRST, SIZES, perplexity_at
 from efflib.zoo.phenomena.story import Claim, Scale, windows
 
-MODELS = {"vanilla": ORANGE, "zero_sink": GREEN, "learnable_sink": BLUE}
+MODELS = {
+    "vanilla": "as usual",
+    "zero_sink": "with an extra zero",
+    "learnable_sink": "with a learnable sink token",
+}
+LOOKS = (ORANGE, "o"), (GREEN, "s"), (BLUE, "^")  # colour and marker of each
 SINKS = (0, 1, 2, 4)
 
 
@@ -80,9 +85,9 @@ def claims(figures: dict[str, float]) -> list[Claim]:
 
 def plot(figures: dict[str, float], axes: list) -> None:
     for ax, size in zip(axes, SIZES, strict=True):
-        for name, colour in MODELS.items():
+        for (name, label), (colour, marker) in zip(MODELS.items(), LOOKS, strict=True):
             values = [figures[f"{name} {n}+{size - n}"] / figures[f"{name} dense"] for n in SINKS]
-            ax.plot(range(len(SINKS)), values, marker="o", color=colour, label=name)
+            ax.plot(range(len(SINKS)), values, marker=marker, color=colour, label=label)
         ax.axhline(1, color="black", linewidth=0.6)
         ax.set_xticks(range(len(SINKS)), [f"{n}+{size - n}" for n in SINKS])
         ax.set(xlabel="first tokens + recent tokens", title=f"cache of {size}")
