@@ -4,7 +4,7 @@
     python benchmarks/lab07_tables.py opening     and course/figures/lab07/*.svg; or single parts
 
 Perplexities are of held-out code, of the tokens from FIRST on, in N texts for each of SEEDS seeds.
-A few minutes; the stream of 100 000 tokens is a command of its own, lab07_stream.py.
+Some minutes; the stream of 100 000 tokens is a command of its own, lab07_stream.py.
 """
 
 import sys
@@ -77,7 +77,45 @@ def opening() -> None:
     more = through(model, ids, kept(model, ())) - through(model, ids, KVCache())
     curve = more.mean(0).unfold(0, 3, 1).mean(-1).exp().tolist()
     title = f"A model that remembers the last {SIZE} tokens"
-    save(attention.opening(curve, SIZE - 1, title), "opening")
+    save(attention.opening(curve, SIZE, title, first=3), "opening")
+
+
+def anew(model: Llama, ids: Tensor, begin: bool) -> Tensor:
+    """Losses from FIRST on, by SIZE tokens that are read anew; before it zeros. [B, T]"""
+    logits = recomputed_logits(model, ids, SIZE, torch.arange(FIRST, LENGTH), begin)
+    return F.pad(losses(logits, ids[:, FIRST:]), (FIRST, 0))
+
+
+def without_begin(model: Llama, ids: Tensor) -> Tensor:
+    """Losses with everything kept, of texts that start without the begin token. [B, T]"""
+    with torch.no_grad():
+        return F.pad(losses(model(ids[:, 1:-1]), ids[:, 1:]), (1, 0))
+
+
+class NoValue(StreamingCache):
+    """The values of token 0 are zero: its key takes attention, and gives nothing for it."""
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = super().append(layer, k, v)
+        first = self.tokens[layer] == 0
+        return keys, values.masked_fill(first[:, None], 0.0)
+
+
+def controls(model: Llama, ids: list[Tensor]) -> dict[str, list[Tensor]]:
+    """Losses for each seed's texts: caches that tell apart what a first token is kept for."""
+    early = [EARLY[s::SEEDS] for s in range(SEEDS)]  # four for each seed's texts
+    theta, pairs = model.config.rope_theta, list(zip(ids, early, strict=True))
+    return {
+        "early + 11": [through(model, t, kept(model, e[1:2])) for t, e in pairs],
+        "value 0": [through(model, t, NoValue(SIZE, (0,), theta)) for t in ids],
+        "recompute": [anew(model, t, False) for t in ids],
+        "<s>, recompute": [anew(model, t, True) for t in ids],
+        "all": [through(model, t, KVCache()) for t in ids],
+        "all, no <s>": [without_begin(model, t) for t in ids],
+        "4 + 11": [through(model, t, kept(model, range(4), SIZE + 3)) for t in ids],
+        "0 + 8": [through(model, t, kept(model, (), 8)) for t in ids],
+        "4 early + 8": [through(model, t, kept(model, e)) for t, e in pairs],
+    }
 
 
 def ablation() -> None:
@@ -85,35 +123,24 @@ def ablation() -> None:
     runs = {
         f"{n} + {SIZE - n}": [through(model, t, kept(model, range(n))) for t in ids] for n in SINKS
     }
-    orders = (torch.randperm(12, generator=torch.Generator().manual_seed(s)) for s in range(SEEDS))
-    early = [[EARLY[i] for i in order[:4]] for order in orders]
-    runs["4 random"] = [through(model, t, kept(model, e)) for t, e in zip(ids, early, strict=True)]
-    at = torch.arange(FIRST, LENGTH)
-    for name, first in (("recompute", False), ("recompute s", True)):
-        runs[name] = [
-            F.pad(
-                F.cross_entropy(
-                    recomputed_logits(model, t, SIZE, at, first).transpose(1, 2),
-                    t[:, FIRST + 1 :],
-                    reduction="none",
-                ),
-                (FIRST, 0),
-            )
-            for t in ids
-        ]
-    dense = [through(model, t, KVCache()) for t in ids]
+    shown = len(runs) + 6  # the last three are compared with as many recent tokens: in the table
+    runs |= controls(model, ids)
     one = runs[f"1 + {SIZE - 1}"]
     lines = ["| cache | perplexity | times that of one sink |", "|---|---|---|"]
-    for name, run in {**runs, "everything": dense}.items():
-        ratio, low, high = spread(run, one)
-        mean = sum(perplexity(run)) / SEEDS
+    ratios = {name: spread(run, one) for name, run in runs.items()}
+    for name, (ratio, low, high) in ratios.items():
+        mean = sum(perplexity(runs[name])) / SEEDS
         lines.append(f"| {name} | {mean:.2f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
-    write("lab07_ablation", "\n".join(lines) + "\n")
-    bars = {name: perplexity(run) for name, run in runs.items()}
-    gain = spread(runs[f"0 + {SIZE}"], one)[0]
-    title = f"Without its first token a window is {gain:.2f} times worse; random ones don't help"
-    reference = {"everything kept": sum(perplexity(dense)) / SEEDS}
-    save(attention.caches(bars, title, reference, ["4 random"]), "ablation")
+    against = (("early + 11", "0 + 12"), ("4 early + 8", "0 + 8"), ("4 + 8", "0 + 8"))
+    lines += ["", "| cache | compared with | times its perplexity |", "|---|---|---|"]
+    for name, other in (*against, ("all, no <s>", "all")):
+        ratio, low, high = spread(runs[name], runs[other])
+        lines.append(f"| {name} | {other} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
+    write("lab07_ablation", "\n".join(lines).replace("<s>", "`<s>`") + "\n")
+    bars = dict(list(ratios.items())[:shown])
+    empty = [name for name in list(bars)[len(SINKS) :] if name != "all"]
+    title = f"A window is about {bars[f'0 + {SIZE}'][0]:.0f} times worse than one sink"
+    save(attention.caches(bars, title, empty, "perplexity, times one sink"), "ablation")
 
 
 def sizes() -> None:
@@ -135,9 +162,11 @@ def maps() -> None:
     scores = sink_scores(p)
     layer, head = divmod(int(scores.argmax()), scores.shape[1])
     near = divmod(int(p.diagonal(-1, 2, 3).mean(-1).argmax()), p.shape[1])
-    places = dict.fromkeys([(0, 0), near, (layer, head)])
+    entropy = -(p * p.clamp(min=1e-9).log()).sum(-1).mean(-1)  # [L, H]
+    wide = divmod(int(entropy.argmax()), p.shape[1])
+    places = dict.fromkeys([wide, near, (layer, head)])
     panels = {f"layer {i}, head {h}": p[i, h, :48, :48] for i, h in places}
-    title = "One spreads, one looks at the token before, one at the first"
+    title = "Looking most widely, most at the token before, at the first"
     save(attention.maps(panels, title), "maps")
     even = sum(1 / (t + 1) for t in range(32, p.shape[2])) / (p.shape[2] - 32)
     title = f"The head that does it most gives the first token {100 * scores.max():.0f} %"
@@ -164,32 +193,39 @@ def idle_share(model: Llama, ids: Tensor, late: Tensor) -> tuple[float, float]:
     return p[..., 0][late].mean().item(), (1 - p.sum(-1))[late].mean().item()
 
 
+def grown(task: backcopy.Task, chains: Tensor, name: str, seed: int) -> tuple[tuple, list[float]]:
+    """Train one model: ((steps, shares of the first token), the numbers of its row)."""
+    late = ~task.is_trigger[chains[:, 13:-1]]
+    model, begin = backcopy.one_head_model(seed=seed), name == "begin token"
+    if name in ("extra zero", "learned bias"):
+        model.model.layers[0].self_attn.attention = bias = SinkBias(1)
+        bias.bias.requires_grad_(name == "learned bias")
+    ids, curve = chains[:, 0 if begin else 1 :], ([], [])
+    for step, _ in backcopy.train(model, task, STEPS, seed=seed, begin=begin):
+        if step == 1 or step % 50 == 0:
+            curve[0].append(step)
+            curve[1].append(idle_share(model, ids[:, :-1], late)[0])
+    excess = []  # nats above the best possible loss, of idle queries
+    for pinned in (None, (), (0,), (2,)):
+        cache = KVCache() if pinned is None else kept(model, pinned, 8)
+        more = through(model, ids, cache) - backcopy.best_losses(task, ids)
+        excess.append(more[:, -late.shape[1] :][late].mean().item())
+    rises = [x - excess[0] for x in excess[1:]]
+    return curve, [*idle_share(model, ids[:, :-1], late), excess[0], *rises]
+
+
 def training() -> None:
     task = backcopy.make_task(seed=0)
     chains = backcopy.sample(task, 48, 24, torch.Generator().manual_seed(1000))
-    late = ~task.is_trigger[chains[:, 13:-1]]
-    curves, lines = (
-        {},
-        ["| model | first token | nowhere | all | window | first kept | other kept |"],
-    )
+    curves = {}
+    lines = ["| model | first token | nowhere | all | + window | + first kept | + other kept |"]
     lines.append("|---|---|---|---|---|---|---|")
     for name in ("begin token", "no sink", "extra zero", "learned bias"):
-        model, begin = backcopy.one_head_model(seed=0), name == "begin token"
-        if name in ("extra zero", "learned bias"):
-            model.model.layers[0].self_attn.attention = bias = SinkBias(1)
-            bias.bias.requires_grad_(name == "learned bias")
-        ids, curves[name] = chains[:, 0 if begin else 1 :], ([], [])
-        for step, _ in backcopy.train(model, task, STEPS, begin=begin):
-            if step == 1 or step % 50 == 0:
-                curves[name][0].append(step)
-                curves[name][1].append(idle_share(model, ids[:, :-1], late)[0])
-        shares, excess = idle_share(model, ids[:, :-1], late), []
-        for pinned in (None, (), (0,), (2,)):
-            cache = KVCache() if pinned is None else kept(model, pinned, 8)
-            more = through(model, ids, cache) - backcopy.best_losses(task, ids)
-            excess.append(more[:, -late.shape[1] :][late].mean().item())
-        row = " | ".join(f"{x:.2f}" for x in (*shares, *excess))
-        lines.append(f"| {name} | {row} |")
+        runs = [grown(task, chains, name, seed) for seed in range(SEEDS)]
+        curves[name] = runs[0][0]
+        columns = zip(*(row for _, row in runs), strict=True)
+        cells = (f"{sum(c) / SEEDS:.2f} ({min(c):.2f} to {max(c):.2f})" for c in columns)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     write("lab07_training", "\n".join(lines) + "\n")
     share = curves["begin token"][1][-1]
     title = f"A sink grows on the begin token, to {share:.2f}, and nowhere else"

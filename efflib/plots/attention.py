@@ -68,34 +68,30 @@ def training(curves: dict[str, tuple[Sequence[int], Sequence[float]]], title: st
 
 
 def caches(
-    values: dict[str, Sequence[float]],
+    values: dict[str, tuple[float, float, float]],
     title: str,
-    references: dict[str, float] | None = None,
     controls: Sequence[str] = (),
     ylabel: str = "perplexity",
 ) -> Drawn:
-    """A bar with the mean of every cache, a mark for each measurement, lines to compare with.
+    """A bar for every cache, with its interval.  values: {name: (value, low, high)}.
 
     controls: caches that are drawn without a filling.
     """
     fig, (ax,) = figure(width=8.0, height=3.6)
-    for i, (name, row) in enumerate(values.items()):
+    for i, (name, (value, low, high)) in enumerate(values.items()):
         face = "white" if name in controls else SKY
-        ax.bar(i, mean(row), width=0.62, color=face, edgecolor=BLUE)
-        ax.plot([i] * len(row), list(row), color=BLACK, marker="_", linestyle="none")
-        at = (i, max(row))
-        ax.annotate(style.number(mean(row)), at, (0, 4), textcoords="offset points", ha="center")
-    for i, (name, height) in enumerate((references or {}).items()):
-        ax.axhline(height, color=GREY, linestyle=LINES[1:][i % 3], label=name)
-    ax.set_xticks(range(len(values)), list(values), fontsize=9)
+        ax.bar(i, value, width=0.62, color=face, edgecolor=BLUE)
+        if low < high:  # what the others are compared with has no interval
+            ax.vlines(i, low, high, color=BLACK)
+        at, text = (i, max(value, high)), f"{value:.2f}"
+        ax.annotate(text, at, (0, 4), textcoords="offset points", ha="center", fontsize=9)
+    shown = [name.replace(", ", ",\n") for name in values]
+    ax.set_xticks(range(len(values)), shown, fontsize=8)
     ax.set_ylabel(ylabel)
     ax.margins(y=0.15)
-    if references:
-        ax.legend(frameon=False, fontsize=9)
     style.title(fig, title)
-    lines = {name: [height] for name, height in (references or {}).items()}
-    said = (f"{name} {style.number(mean(row))}" for name, row in {**values, **lines}.items())
-    return fig, f"{ylabel} by cache: " + ", ".join(said)
+    said = (f"{name}: {v:.2f} ({low:.2f} to {high:.2f})" for name, (v, low, high) in values.items())
+    return fig, f"{ylabel} by cache: " + "; ".join(said)
 
 
 def stream(
@@ -125,10 +121,13 @@ def stream(
     return fig, f"A stream of {tokens[-1]:,} tokens: " + "; ".join(said)
 
 
-def opening(curve: Sequence[float], at: int, title: str) -> Drawn:
-    """Perplexity along a text over that of a full cache, with a question mark where it rises."""
+def opening(curve: Sequence[float], at: int, title: str, first: int = 1) -> Drawn:
+    """Perplexity along a text over that of a full cache, with a question mark where it rises.
+
+    first: tokens read at the first value; of a mean over the last four it is 4.
+    """
     fig, (ax,) = figure(width=8.0, height=2.6)
-    ax.plot(range(1, len(curve) + 1), curve, color=BLUE)
+    ax.plot(range(first, first + len(curve)), curve, color=BLUE)
     ax.axvline(at, color=GREY, linestyle="--")
     ax.axhline(1, color=GREY, linewidth=0.6)
     top = max(curve)
@@ -137,8 +136,8 @@ def opening(curve: Sequence[float], at: int, title: str) -> Drawn:
     ax.set(xlabel="tokens read", ylabel="perplexity,\ntimes that of a full cache")
     ax.set_ylim(0, 1.05 * top)
     style.title(fig, title)
-    before, after = mean(curve[: at - 1]), mean(curve[at - 1 :])
+    before, after = mean(curve[: at + 1 - first]), mean(curve[at + 1 - first :])
     return fig, (
         f"{title}: perplexity over that of a full cache along a text, on average {before:.1f} "
-        f"before token {at} and {after:.1f} from there on; the place has a question mark"
+        f"up to token {at} and {after:.1f} from there on; the place has a question mark"
     )

@@ -1,8 +1,9 @@
 """Public tests of lab07: what lab.check runs.  Examples by hand, properties, and brute force.
 
 Caches are driven: one call runs a list of appends beside the student's code and returns what each
-gave, collected after the last one, so that results which were written over show.  Models are
-functions of these tests that are called back, so calls are counted here.
+gave, a copy made at once and the thing itself after the last one, so that results which were
+written over show.  Models are functions of these tests that are called back, so calls are counted
+here.
 """
 
 import math
@@ -86,7 +87,8 @@ def test_map_against_brute_force(student, rng):
     "ex1",
     points=2,
     invariant="rows 1 0 0, 1/2 1/2 0, 1/3 1/3 1/3: token 0 has the share 5/12 from query 1 on",
-    cause="the mean over all queries, a row in place of a column, or a sum in place of a mean",
+    cause="the mean over all queries, a row in place of a column, a sum in place of a mean, or no "
+    "check of token and first: -1 would be the last",
 )
 def test_share_by_hand(student, rng):
     even = torch.tensor([[1.0, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]])
@@ -127,7 +129,9 @@ def test_even_share(student, rng):
 
 
 def drive_window(student, size, steps):
-    """Appends beside the student's code; what each gave, as it is after the last."""
+    """Appends beside the student's code; what each gave, at once and as it is after the last."""
+    from copy import deepcopy
+
     cache, other = student.WindowCache(size), student.WindowCache(size)
     rows = []
     for layer, k, v in steps:
@@ -137,8 +141,18 @@ def drive_window(student, size, steps):
             kind = "ok"
         except ValueError:
             given, kind = None, "ValueError"
-        rows.append([kind, given, before, (cache.length, cache.bytes())])
+        rows.append([kind, deepcopy(given), given, before, (cache.length, cache.bytes())])
     return rows, other.length, other.bytes()
+
+
+def check_unchanged(rows):
+    """What was returned is at the end what it was at once; rows (kind, at once, at the end, ..)."""
+    for i, (_, given, later, *_) in enumerate(rows):
+        for x, y, name in zip(given or (), later or (), ("keys", "values"), strict=False):
+            assert torch.equal(x, y), (
+                f"the {name} that append {i + 1} returned were right, and a later append changed "
+                "them: they are the cache's own buffer, which was written over"
+            )
 
 
 def steps_of(rng, chunks, layers, shape=(1, 2, 3), dtype=torch.float32):
@@ -152,12 +166,12 @@ def steps_of(rng, chunks, layers, shape=(1, 2, 3), dtype=torch.float32):
 
 
 def check_window(student, size, steps):
+    """Every append, as it was at once; the rows of the driver are returned."""
     rows, *other = student.drive(drive_window, size, steps)
     assert list(other) == [0, 0], "a second cache, which was not used, is not empty"
     held, seen = {}, 0
-    for i, ((layer, k, v), (kind, given, before, after)) in enumerate(
-        zip(steps, rows, strict=True)
-    ):
+    for i, ((layer, k, v), row) in enumerate(zip(steps, rows, strict=True)):
+        kind, given, _, before, after = row
         what = f"append {i + 1} (layer {layer}, {k.shape[2]} tokens, size {size})"
         if k.shape[2] > size:
             assert kind == "ValueError", f"{what}: no ValueError was raised"
@@ -180,17 +194,18 @@ def check_window(student, size, steps):
         assert type(after[1]) is int and after[1] == weight, (
             f"after {what} bytes() is {after[1]!r}, expected {weight}"
         )
+    return rows
 
 
 @exercise(
     "ex2",
     points=3,
     invariant="returned are the last `size` of everything that came to a layer, in order",
-    cause="cut along another dimension, the new ones in front, one too many or too few, or layers "
-    "that share one buffer",
+    cause="cut along another dimension, the new ones in front, one too many or too few, layers "
+    "that share one buffer, or a buffer that is handed out and written over later",
 )
 def test_the_last_tokens_are_kept(student, rng):
-    check_window(student, 3, steps_of(rng, [1] * 8, 2))
+    check_unchanged(check_window(student, 3, steps_of(rng, [1] * 8, 2)))
     check_window(student, 5, steps_of(rng, [3, 1, 1, 2, 5, 1], 1, shape=(2, 4, 2)))
     check_window(student, 1, steps_of(rng, [1, 1, 1], 1))
 
@@ -308,18 +323,34 @@ def test_large_costs(student, rng):
 
 def drive_streaming(student, size, pinned, theta, steps):
     """As drive_window, with what the model would ask before and after each append."""
+    from copy import deepcopy
+
     cache = student.StreamingCache(size, pinned, theta)
     other = student.StreamingCache(size, pinned, theta)
+
+    def asked():
+        return deepcopy([cache.next_position, cache.length, cache.tokens()])
+
     rows = []
     for layer, k, v in steps:
-        before = [cache.next_position, cache.length, cache.tokens()]
-        cache.tokens().clear()  # a list that belongs to the caller
+        before = asked()
         try:
             given, kind = cache.append(layer, k, v), "ok"
         except ValueError:
             given, kind = None, "ValueError"
-        rows.append([kind, given, before, [cache.next_position, cache.length, cache.tokens()]])
+        rows.append([kind, deepcopy(given), given, before, asked()])
     return rows, cache.keeps_raw_keys, [other.length, other.tokens()]
+
+
+def drive_tokens(student, size, theta, steps):
+    """tokens() at the end, and once more after its caller has emptied that list."""
+    cache = student.StreamingCache(size, [0], theta)
+    for layer, k, v in steps:
+        cache.append(layer, k, v)
+    first = cache.tokens()
+    numbers = list(first)
+    del first[:]
+    return numbers, cache.tokens(), cache.length
 
 
 def kept_after(kept, seen, new, size, pinned):
@@ -333,12 +364,13 @@ def kept_after(kept, seen, new, size, pinned):
 
 
 def check_streaming(student, size, pinned, steps, theta=THETA):
+    """Every append, as it was at once; the rows of the driver are returned."""
     rows, raw, other = student.drive(drive_streaming, size, pinned, theta, steps)
     assert raw is True, f"keeps_raw_keys is {raw!r}, expected True"
     assert other == [0, []], f"a second cache, which was not used, has (length, tokens) {other}"
     kept, seen, came = {}, {}, {}
     for i, ((layer, k, v), row) in enumerate(zip(steps, rows, strict=True)):
-        kind, given, before, after = row
+        kind, given, _, before, after = row
         new, old = k.shape[2], kept.get(layer, [])
         what = f"append {i + 1} (layer {layer}, {new} tokens, size {size}, pinned {list(pinned)})"
         numbers = kept_after(old, seen.get(layer, 0), new, size, pinned)
@@ -364,14 +396,18 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
         expect_tensor(given[0], f"keys of {what}", k.dtype, tuple(keys.shape))
         expect_tensor(given[1], f"values of {what}", v.dtype, tuple(values.shape))
         expect_close(given[1], values, what=f"values of {what}")
-        # angles below 2^5 are rounded to 2^-20 of one, keys of order 1 are turned by two products
-        expect_close(given[0], expected, what=f"keys of {what}", atol=1e-4)
+        # angles below 2^5 are rounded to 2^-20 of one, keys of order 1 are turned by two products;
+        # in bfloat16 the cosine, the product and the sum are rounded to 2^-9 of at most 2 max |k|
+        rough = 6 * 2.0**-9 * float(keys.abs().max())
+        atol = rough if k.dtype == torch.bfloat16 else 1e-4
+        expect_close(given[0], expected, what=f"keys of {what}", atol=atol)
         if layer == 0:
             assert after[1:] == [len(numbers), numbers] and type(after[1]) is int, (
                 f"after {what} (length, tokens()) is {after[1:]}, expected "
                 f"[{len(numbers)}, {numbers}]"
             )
             assert all(type(t) is int for t in after[2]), f"tokens() is {after[2]}, not ints"
+    return rows
 
 
 @exercise(
@@ -380,10 +416,12 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
     invariant="size 4, token 0 pinned: 0 1 2 3, then 0 2 3 4, then 0 3 4 5; keys turned by places "
     "0 1 2 3, values as they came",
     cause="turned keys kept and turned again, keys turned by the numbers of the text, pinned "
-    "tokens dropped, or the newest dropped in place of the oldest",
+    "tokens dropped, the newest dropped in place of the oldest, or a buffer that is handed out and "
+    "written over later",
 )
 def test_sinks_stay_and_places_are_counted(student, rng):
-    check_streaming(student, 4, [0], steps_of(rng, [1] * 8, 1, shape=(1, 1, 4)))
+    steps = steps_of(rng, [1] * 8, 1, shape=(1, 1, 4))
+    check_unchanged(check_streaming(student, 4, [0], steps))
     check_streaming(student, 5, [0, 1, 2], steps_of(rng, [3, 1, 1, 1, 1, 1], 2, shape=(1, 2, 4)))
     check_streaming(student, 3, [], steps_of(rng, [1] * 6, 1, shape=(2, 1, 4)))
 
@@ -391,24 +429,36 @@ def test_sinks_stay_and_places_are_counted(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="pinned may be any tokens: they take a place once they come, and stay",
-    cause="pinned taken for their number (the first ones), places kept free for them, or a token "
-    "that is named twice counted twice",
+    invariant="pinned may be any tokens: they take a place once they come, and stay; keys and "
+    "values keep their dtype",
+    cause="pinned taken for their number (the first ones), places kept free for them, a token "
+    "that is named twice counted twice, or keys that are float32 whatever came",
 )
 def test_any_tokens_may_be_pinned(student, rng):
     check_streaming(student, 4, [5, 2], steps_of(rng, [1] * 10, 2, shape=(1, 1, 4)))
     check_streaming(student, 3, [2, 2, 2], steps_of(rng, [1] * 6, 1, shape=(1, 1, 4)))
     check_streaming(student, 3, [9], steps_of(rng, [2] + [1] * 6, 1, shape=(1, 1, 4)), theta=1e4)
+    steps = steps_of(rng, [1] * 6, 1, shape=(1, 2, 4), dtype=torch.bfloat16)
+    check_streaming(student, 3, [1], steps)
 
 
 @exercise(
     "ex4",
     points=1,
-    invariant="a chunk without place, and a size that pinned tokens fill, are ValueErrors",
-    cause="old tokens dropped for a chunk, something changed before the check, or no room for a "
-    "token that is not pinned",
+    invariant="a chunk without place, and a size that pinned tokens fill, are ValueErrors; what "
+    "tokens() returned is a new list",
+    cause="old tokens dropped for a chunk, something changed before the check, no room for a "
+    "token that is not pinned, or the cache's own list handed out",
 )
 def test_what_finds_no_place(student, rng):
+    numbers, later, length = student.drive(
+        drive_tokens, 3, THETA, steps_of(rng, [1] * 4, 1, shape=(1, 1, 4))
+    )
+    assert numbers == [0, 2, 3], f"size 3, token 0 pinned, four tokens: tokens() is {numbers}"
+    assert later == numbers and length == 3, (
+        f"the list that tokens() returned was emptied by its caller, and now the cache says "
+        f"tokens() {later}, length {length}: return a new list"
+    )
     check_streaming(student, 4, [0], steps_of(rng, [2, 3, 2, 2, 1], 1, shape=(1, 1, 4)))
     for size, pinned in ((4, [0, 1, 2, 3]), (1, [7])):
         expect_error(
@@ -546,7 +596,8 @@ def test_formula_by_hand(student, rng):
     "ex6",
     points=1,
     invariant="scores and biases of 1e4 either way, and rows without a key, give numbers",
-    cause="e^s computed as it stands, or only the largest score taken off and not b",
+    cause="e^s computed as it stands, only the largest score taken off and not b, or a mask of a "
+    "finite number that a score may reach",
 )
 def test_large_scores_and_empty_rows(student, rng):
     scores = torch.tensor([[1e4, 9999.0, -math.inf], [-1e4, -1e4, -1e4], [-math.inf] * 3])
@@ -557,6 +608,13 @@ def test_large_scores_and_empty_rows(student, rng):
     # a difference of two numbers of 1e4 is off by some roundings of 1e4
     expect_close(p, right, what="p", atol=4 * UNIT * 1e4)
     assert (p[:, :, 2] == 0).all() and (p[:, :, 0, 2] == 0).all(), "a masked key has a share"
+    # seen: score -1e4, as large as b; masked: 5000, whatever number stands in its place
+    q, k = torch.full((1, 1, 1, 1), 100.0), torch.tensor([-100.0, 50.0]).view(1, 1, 2, 1)
+    v, mask = torch.tensor([2.0, 8.0]).view(1, 1, 2, 1), torch.tensor([[True, False]])
+    out = student.sink_attention(q, k, v, mask, torch.tensor([-1e4]))
+    expect_tensor(out, "sink_attention(...)", torch.float32, (1, 1, 1, 1))
+    what = "output for the scores -1e4 (seen, v = 2) and masked (v = 8), b = -1e4"
+    expect_close(out.flatten(), torch.ones(1), what=what, atol=1e-2)
 
 
 def drive_attention(student, q, k, v, mask, bias, up):

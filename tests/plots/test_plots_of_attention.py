@@ -33,14 +33,16 @@ def test_training_curves():
     assert alt.endswith("zero: 0.10 to 0.20; sink: 0.30 to 0.30")
 
 
-def test_bars_are_means_and_controls_are_empty():
-    rows = {"window": [2.0, 4.0], "sinks": [1.0, 2.0], "random": [5.0, 5.0]}
-    figure, alt = attention.caches(rows, "title", {"all": 1.2}, controls=["random"])
+def test_bars_have_intervals_and_controls_are_empty():
+    rows = {"window": (3.0, 2.0, 4.0), "sinks": (1.0, 1.0, 1.0), "all, no": (5.0, 4.5, 5.5)}
+    figure, alt = attention.caches(rows, "title", controls=["all, no"])
     bars = figure.axes[0].patches
-    assert [bar.get_height() for bar in bars] == [3.0, 1.5, 5.0]
+    assert [bar.get_height() for bar in bars] == [3.0, 1.0, 5.0]
     assert bars[0].get_facecolor() == bars[1].get_facecolor() != bars[2].get_facecolor()
-    assert alt == "perplexity by cache: window 3, sinks 1.5, random 5, all 1.2"
-    assert attention.caches(rows, "title")[0].axes[0].get_legend() is None
+    lines = [line.get_segments()[0] for line in figure.axes[0].collections]
+    assert [[y for _, y in line] for line in lines] == [[2.0, 4.0], [4.5, 5.5]]
+    assert figure.axes[0].get_xticklabels()[2].get_text() == "all,\nno"
+    assert "window: 3.00 (2.00 to 4.00); sinks: 1.00 (1.00 to 1.00)" in alt
 
 
 def test_a_stream_has_memory_on_the_left_and_perplexity_on_the_right():
@@ -54,7 +56,8 @@ def test_a_stream_has_memory_on_the_left_and_perplexity_on_the_right():
 
 
 def test_the_opening_asks_at_its_place():
-    figure, alt = attention.opening([1.0, 1.0, 4.0, 6.0], 3, "what happened?")
+    figure, alt = attention.opening([1.0, 1.0, 4.0, 6.0], 3, "what happened?", first=2)
     assert [text.get_text() for text in figure.axes[0].texts] == ["?"]
-    assert "on average 1.0 before token 3 and 5.0 from there on" in alt
-    assert figure.axes[0].get_lines()[1].get_xdata()[0] == pytest.approx(3)
+    assert "on average 1.0 up to token 3 and 5.0 from there on" in alt
+    curve, place = figure.axes[0].get_lines()[:2]
+    assert list(curve.get_xdata()) == [2, 3, 4, 5] and place.get_xdata()[0] == pytest.approx(3)

@@ -17,8 +17,10 @@ The effect grows with training, as the share of the begin token does, which `tra
 records: at cache 32 the window alone was 1.05 times one sink after 13 M tokens, 1.16 after 17 M
 (QUICK), and now is what the table says after 79 M.
 
-CONTROL: four other early tokens, drawn at random, kept in place of the first four. They cost the
-same memory; if any old context helped, they would help too.
+CONTROL: four other early tokens, drawn at random, kept in place of the first four, beside as many
+recent ones: what `sinks 4` has over `random 4` is due to which tokens they are. (The window has
+four recent tokens more, so it says nothing about the worth of old ones; the lab on sinks compares
+one early token with as many recent ones, a sink without its value, and texts without `<s>`.)
 
 What a model does that has no begin token, or needs none: `sink_variants`.
 """
