@@ -225,7 +225,7 @@ def training() -> None:
         curves[name] = runs[0][0]
         columns = zip(*(row for _, row in runs), strict=True)
         cells = (f"{sum(c) / SEEDS:.2f} ({min(c):.2f} to {max(c):.2f})" for c in columns)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {' | '.join(cells)} |".replace("-0.00", "0.00"))
     write("lab07_training", "\n".join(lines) + "\n")
     share = curves["begin token"][1][-1]
     title = f"A sink grows on the begin token, to {share:.2f}, and nowhere else"

@@ -752,18 +752,18 @@ print(f"4 + {SIZE - 1} over 1 + {SIZE - 1}: {said(compare(streamed(range(4), SIZ
 #   ones, reads no better than the window. (Compare with as many recent tokens: in the chapter's
 #   table four early ones help beside the last eight, and far less than four sinks.)
 # - *What the token says.* With its values set to zero most of the repair is still there. Then it
-#   gives nothing, and only takes attention that would go elsewhere. That matters little, not
-#   nothing: the interval does not hold 1.
+#   gives nothing, and only takes attention that would go elsewhere. So the value matters little,
+#   though not nothing: see its interval.
 # - *The cache.* Recomputation has no old keys at all, and collapses like the window, until `<s>`
 #   stands in front of it. In the paper it does not collapse: their models saw texts that begin
 #   anywhere, ours has never seen one without `<s>`.
 #
 # **What stays open.** Without `<s>` and with everything kept the model reads quite well, though no
 # head then gives the first token much. So this softmax does not need a sink always: it needs one
-# when little else is in view, and the table of sizes says so as well. Two accounts fit. Attention
-# that has no place to rest falls on few tokens where few are there, and evens out over many. Or a
-# short view without `<s>` is just what the model has never seen in training. To tell them apart,
-# models must be trained in another way; section 4 has some.
+# when little else is in view, as the sizes above say too. Two accounts fit. Attention that has no
+# place to rest falls on few tokens where few are there, and evens out over many. Or a short view
+# without `<s>` is just what the model has never seen in training. To tell them apart, models must
+# be trained in another way; section 4 has some.
 #
 # More sinks do not help here, with as many tokens in all, nor with as many recent ones (the last
 # line above). The paper's caches are a hundred times as long:
