@@ -16,7 +16,7 @@
 #
 # | | |
 # |---|---|
-# | Time | about 3 hours |
+# | Time | about 3 and a half hours, 3 of them exercises |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | what a KV cache is ([lab 6](../lab06_paged_attention/) has one); softmax; classes |
 # | Not covered | eviction by importance (lab 12), writing a kernel (lab 08), longer contexts |

@@ -103,6 +103,8 @@ def test_share_by_hand(student, rng):
         seen = expect_tensor(student.share(p, token, first), "share(...)", torch.float32, (2,))
         what = f"share of token {token} from query {first} on"
         expect_close(seen, torch.tensor(right), what=what, atol=1e-6)
+    swapped = student.share(p.flip(0), 0, 1)
+    expect_close(swapped, torch.tensor([0, 5 / 12]), what="share, heads swapped", atol=1e-6)
     wide = student.share(torch.tensor([[[0.25, 0.5, 0.25, 0.0]]]), 3, 0)
     expect_close(
         expect_tensor(wide, "share(...)", torch.float32, (1,)), torch.zeros(1), what="share"
@@ -270,6 +272,7 @@ def check_recomputed(student, ids, size):
 )
 def test_windows_are_read_anew(student, rng):
     check_recomputed(student, torch.tensor([3, 1, 4, 1, 5]), 3)
+    check_recomputed(student, torch.tensor([2, 7, 1, 8, 2]), 3)
     check_recomputed(student, torch.randint(60, (6,), generator=rng), 1)
     check_recomputed(student, torch.randint(60, (4,), generator=rng), 9)
 
@@ -509,6 +512,7 @@ def check_losses(student, ids, dtype=torch.float32):
 def test_losses_token_by_token(student, rng):
     check_losses(student, torch.randint(11, (3, 6), generator=rng))
     check_losses(student, torch.randint(11, (2, 5), generator=rng), torch.bfloat16)
+    check_losses(student, torch.tensor([[1, 2, 3, 4, 5, 6]] * 3))
 
 
 def compared(student, a, b):
@@ -654,7 +658,8 @@ def an_attention(rng, B, H, Hkv, T, S, d):
     "taken for causal, or b taken out of the graph by .item(), .data or .detach()",
 )
 def test_attention_and_its_gradients(student, rng):
-    for shape in ((2, 4, 2, 3, 5, 4), (1, 1, 1, 1, 1, 2), (1, 2, 2, 4, 4, 16)):
+    shapes = ((2, 4, 2, 3, 5, 4), (1, 1, 1, 1, 1, 2), (1, 2, 2, 4, 4, 16))
+    for shape in (*shapes, shapes[0]):
         inputs = an_attention(rng, *shape)
         out, grads = student.drive(drive_attention, *inputs)
         right, right_grads = exact_attention(*inputs)
