@@ -1051,8 +1051,8 @@ for true, placed in zip(*parts, strict=True):
 
 # %% [markdown]
 # Part of the loss is there from the first hundred tokens on. These distances the model has seen in
-# training, so that part has another cause: it has not seen them with nothing in between. Beyond the
-# lengths of its training nothing is promised at all.
+# training, so that part has another cause; perhaps that it has never seen them with nothing in
+# between. Beyond the lengths of its training nothing is promised at all.
 #
 # ### Open task (not graded)
 #
