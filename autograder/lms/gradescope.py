@@ -51,7 +51,7 @@ def as_results(result: Result) -> dict:
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": [as_test(test) for test in tests],
-        "extra_data": {"seed": str(result.seed), "sandbox": result.sandbox},
+        "extra_data": {"sandbox": result.sandbox},
     }
 
 

@@ -8,6 +8,7 @@ brings NVIDIA's libraries (several GB). Without it, a build for CPUs is taken.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -38,7 +39,12 @@ def set_up(gpu: bool) -> int:
         print(f"Python {sys.version.split()[0]} is too old: the course needs 3.11 or later")
         return 1
     if not PYTHON.exists():
-        venv.create(VENV, with_pip=True)
+        try:
+            venv.create(VENV, with_pip=True)
+        except subprocess.CalledProcessError:  # Debian's Python comes in parts
+            shutil.rmtree(VENV, ignore_errors=True)
+            print("venv made no pip: on Debian and Ubuntu, first `sudo apt install python3-venv`")
+            return 1
     if not gpu and sys.platform != "darwin" and pip("--index-url", CPU_INDEX, pinned("torch")):
         print(f"no build of torch from {CPU_INDEX}: taking the one of the package index")
     failed = pip("--constraint", "constraints.txt", "--editable", ".")
