@@ -11,7 +11,7 @@ Where implementations differ
 - Start of A: here as in the authors' code and peft Kaiming uniform with a = sqrt(5), which is
   U(-1 / sqrt(K), 1 / sqrt(K)); the paper's text says Gaussian.
 - Factor alpha / r: rsLoRA (arXiv:2312.03732) uses alpha / sqrt(r), so that large ranks do not
-  learn more slowly.
+  learn more slowly (`rank_stabilized`).
 - Dropout acts on the input of the update only, never on the frozen path.
 - Merging: the authors and peft add to W in place and subtract to unmerge, so W comes back only up
   to rounding, in 16 bits visibly.  Here the frozen W is kept and merging makes a new linear, so
@@ -43,6 +43,7 @@ class LoRALinear(nn.Module):
         alpha: float,
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
+        rank_stabilized: bool = False,
     ) -> None:
         super().__init__()
         expect_whole(1, r=r)
@@ -50,7 +51,9 @@ class LoRALinear(nn.Module):
             raise ValueError(f"base must be an nn.Linear or NF4Linear, got {type(base).__name__}")
         if not 0 <= dropout < 1 or not math.isfinite(alpha):
             raise ValueError(f"need 0 <= {dropout=} < 1 and a finite {alpha=}")
-        self.base, self.scale, self.dropout = base, alpha / r, dropout
+        self.base, self.alpha, self.dropout = base, alpha, dropout
+        self.rank_stabilized = rank_stabilized
+        self.scale = alpha / (math.sqrt(r) if rank_stabilized else r)
         w = base_weight(base)
         self.a = nn.Parameter(torch.empty(r, w.shape[1], dtype=w.dtype, device=w.device))
         self.b = nn.Parameter(torch.zeros(w.shape[0], r, dtype=w.dtype, device=w.device))
@@ -76,6 +79,7 @@ def add_lora(
     targets: tuple[str, ...],
     dropout: float = 0.0,
     seed: int = 0,
+    rank_stabilized: bool = False,
 ) -> nn.Module:
     """A copy of the model, all of it frozen, with trainable updates beside the targets.
 
@@ -97,12 +101,13 @@ def add_lora(
     if not found:
         raise ValueError(f"no linear of {type(model).__name__} is named by targets={targets}")
     for name, layer in found:
-        model.set_submodule(name, LoRALinear(layer, r, alpha, dropout, generator))
+        made = LoRALinear(layer, r, alpha, dropout, generator, rank_stabilized)
+        model.set_submodule(name, made)
     return model
 
 
 def update(layer: LoRALinear) -> Tensor:
-    """(alpha / r) B A, float64. [N, K]"""
+    """(alpha / r) B A, or (alpha / sqrt(r)) B A, in float64. [N, K]"""
     return layer.scale * (layer.b.detach().double() @ layer.a.detach().double())
 
 

@@ -154,11 +154,28 @@ def nf4_bits(shape: tuple[int, ...], double: bool = True) -> int:
     return 4 * n + 8 * blocks + SCALE_BITS * (math.ceil(blocks / SCALE_BLOCK) + 1)
 
 
+class _FrozenProduct(torch.autograd.Function):
+    """y = x W_hat^T + b and dx = dy W_hat, with W_hat decoded for each of the two.
+
+    F.linear would keep W_hat, and autograd hold it from the forward to the backward pass: the
+    float weights of all layers at once.  Nothing but the layer, with its codes, is kept here.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, layer: "NF4Linear") -> Tensor:
+        ctx.layer = layer
+        return F.linear(x, layer.weight_hat().to(x.dtype), layer.bias)
+
+    @staticmethod
+    def backward(ctx, dy: Tensor) -> tuple[Tensor, None]:
+        return dy @ ctx.layer.weight_hat().to(dy.dtype), None
+
+
 class NF4Linear(nn.Module):
     """A frozen linear that stores codes; y = x W_hat^T + b, the gradient goes to x only.
 
-    W_hat is made anew at every call, so that no float copy stays (during training autograd keeps
-    it until the backward pass; bitsandbytes makes it a second time instead).
+    W_hat is made anew in every forward pass and again in every backward pass, as in bitsandbytes,
+    so that no float copy stays.
     """
 
     def __init__(self, linear: nn.Linear, double: bool = True) -> None:
@@ -181,7 +198,7 @@ class NF4Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] -> [..., N] in x's dtype."""
-        return F.linear(x, self.weight_hat().to(x.dtype), self.bias)
+        return _FrozenProduct.apply(x, self)
 
 
 def nf4_model(model: nn.Module, double: bool = True, skip: tuple[str, ...] = SKIP) -> nn.Module:

@@ -174,3 +174,28 @@ def test_bad_input_is_named():
     for r, dropout in ((0, 0.0), (2, 1.0), (2, -0.1)):
         with pytest.raises(ValueError, match=f"r={r} must be|dropout={dropout}"):
             add_lora(llama(), r, 1, ATTENTION, dropout)
+
+
+@pytest.mark.parametrize("r", [1, 4, 9])
+def test_rank_stabilised_divides_by_the_root_of_r(r):
+    model = add_lora(llama(), r, 6, ATTENTION, rank_stabilized=True)
+    layers = [m for m in model.modules() if isinstance(m, LoRALinear)]
+    assert {m.scale for m in layers} == {6 / math.sqrt(r)}
+    plain = next(m for m in add_lora(llama(), r, 6, ATTENTION).modules() if type(m) is LoRALinear)
+    assert plain.scale == 6 / r and torch.equal(plain.a, layers[0].a)
+    made = randomize(model).model.layers[0].self_attn.q_proj
+    right = 6 / math.sqrt(r) * made.b.double() @ made.a.double()
+    torch.testing.assert_close(update(made), right.detach())
+
+
+def test_a_rank_stabilised_update_keeps_its_size_as_r_grows():
+    """With random A and B the entries of B A grow as sqrt(r): alpha / r makes them shrink."""
+    sizes = {}
+    for stabilized in (False, True):
+        for r in (4, 64):
+            generator = torch.Generator().manual_seed(r)
+            made = LoRALinear(nn.Linear(256, 256), r, 8, 0, generator, stabilized)
+            nn.init.normal_(made.b, generator=generator)
+            sizes[stabilized, r] = update(made).std().item()
+    assert sizes[True, 64] / sizes[True, 4] == pytest.approx(1, abs=0.1)
+    assert sizes[False, 64] / sizes[False, 4] == pytest.approx(1 / 4, abs=0.03)

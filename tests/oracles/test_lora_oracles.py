@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.utils import get_peft_model_state_dict
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from efflib.finetuning.lora import LoRALinear, add_lora, merge_lora, trainable_parameters
+from efflib.finetuning.peft_state import adapter_state, load_adapter, save_adapter
 
 pytestmark = pytest.mark.oracle
 
@@ -27,10 +29,17 @@ def model():
 
 
 @pytest.mark.parametrize("r, alpha", [(1, 1), (4, 16), (8, 8)])
+@pytest.mark.parametrize("stabilized", [False, True])
 @torch.no_grad()
-def test_outputs_and_merged_weights(r, alpha):
-    ours = add_lora(model(), r, alpha, TARGETS)
-    config = LoraConfig(r=r, lora_alpha=alpha, target_modules=list(TARGETS), task_type="CAUSAL_LM")
+def test_outputs_and_merged_weights(r, alpha, stabilized):
+    ours = add_lora(model(), r, alpha, TARGETS, rank_stabilized=stabilized)
+    config = LoraConfig(
+        r=r,
+        lora_alpha=alpha,
+        use_rslora=stabilized,
+        target_modules=list(TARGETS),
+        task_type="CAUSAL_LM",
+    )
     theirs = get_peft_model(model(), config).eval()
     generator = torch.Generator().manual_seed(1)
     for name, layer in ours.named_modules():
@@ -48,3 +57,39 @@ def test_outputs_and_merged_weights(r, alpha):
     assert fused.keys() == merged.keys()
     for name, weight in fused.items():
         torch.testing.assert_close(weight, merged[name], rtol=0, atol=1e-6)
+
+
+def randomized(module):
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in module.named_parameters():
+        if name.endswith((".b", "lora_B.default.weight")):
+            parameter.data.normal_(std=0.1, generator=generator)
+    return module.eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("stabilized", [False, True])
+def test_peft_loads_what_we_save(tmp_path, stabilized):
+    ours = randomized(add_lora(model(), 4, 6, TARGETS, 0.1, rank_stabilized=stabilized))
+    save_adapter(ours, tmp_path)
+    theirs = PeftModel.from_pretrained(model(), tmp_path).eval()
+    state, mine = get_peft_model_state_dict(theirs), adapter_state(ours)
+    assert state.keys() == mine.keys()
+    assert all(torch.equal(state[k], mine[k]) for k in mine)
+    torch.testing.assert_close(theirs(IDS).logits, ours(IDS).logits, rtol=0, atol=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("stabilized", [False, True])
+def test_we_load_what_peft_saves(tmp_path, stabilized):
+    config = LoraConfig(
+        r=4,
+        lora_alpha=6,
+        use_rslora=stabilized,
+        target_modules=list(TARGETS),
+        task_type="CAUSAL_LM",
+    )
+    theirs = randomized(get_peft_model(model(), config))
+    theirs.save_pretrained(tmp_path)
+    ours = load_adapter(model(), tmp_path).eval()
+    torch.testing.assert_close(ours(IDS).logits, theirs(IDS).logits, rtol=0, atol=1e-6)

@@ -196,6 +196,24 @@ def test_the_linear_is_frozen_and_passes_gradients(bias, double):
     assert torch.equal(again(x), out)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_it_decodes_for_both_passes_and_keeps_no_float_weight_between_them(monkeypatch, dtype):
+    torch.manual_seed(0)
+    frozen, decoded, saved = NF4Linear(nn.Linear(64, 48, bias=False)), [], []
+    plain, decode = frozen.weight_hat(), NF4Linear.weight_hat
+    monkeypatch.setattr(NF4Linear, "weight_hat", lambda self: decoded.append(1) or decode(self))
+    x = torch.randn(2, 5, 64, dtype=dtype, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        out = frozen(x)
+    assert len(decoded) == 1 and not saved
+    dy = torch.randn_like(out)
+    out.backward(dy)
+    assert len(decoded) == 2
+    torch.testing.assert_close(x.grad, dy @ plain.to(dtype))
+    frozen(x.detach())
+    assert len(decoded) == 3
+
+
 def test_a_whole_model_keeps_its_output_layer_and_the_original():
     model = nn.Sequential()
     model.add_module("a", nn.Linear(64, 64))
