@@ -15,6 +15,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     salience  what a factor on salient channels does; tokens per second against the batch
     placements  results measured several times: means with their spread
     pruning   which weights stay; quality against the products that are done
+    finetuning  what is learned and forgotten, what training holds, levels of 4 bits
     memory    rows and blocks of a cache, and where its memory goes; turing: the example of the
               lecture step by step
     attention maps of heads, sinks along layers and training, caches and streams

@@ -1,0 +1,661 @@
+"""Hidden tests of lab10: brute force in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission.
+"""
+
+import math
+from statistics import NormalDist
+
+import torch
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_number,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+BFLOAT16 = 2.0**-8
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def drive_layer(student, w, a, b, x, options):
+    """Runs beside the student's code: a layer on a base that is no nn.Linear."""
+    from torch import nn
+
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out_features, self.in_features = w.shape
+            self.factor = nn.Parameter(w)
+
+        def forward(self, x):
+            return x @ self.factor.T
+
+    layer = student.LoRALinear(Base(), **options).eval()
+    layer.a.data, layer.b.data = a, b
+    y = layer(x)
+    y.float().square().sum().backward()
+    grads = [n for n, p in layer.named_parameters() if p.grad is not None]
+    return y.detach(), layer.a.grad, layer.b.grad, sorted(grads)
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="y = base(x) + s x A^T B^T, and the gradient reaches a and b alone",
+    cause="A or B transposed, a scale that fits one rank only, or a base that must be an nn.Linear",
+)
+def test_the_formula(student, rng):
+    for r, stabilized in ((1, False), (3, False), (5, True), (16, True)):
+        n, k, alpha = draw(rng, 1, 9), draw(rng, 1, 9), 1.0 + draw(rng, 1, 20)
+        w, x = torch.randn(n, k, generator=rng), torch.randn(2, 4, k, generator=rng)
+        a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+        options = {"r": r, "alpha": alpha, "rank_stabilized": stabilized}
+        value = student.drive(drive_layer, w, a, b, x, options)
+        y, da, db, grads = expect_tuple(value, (torch.Tensor,) * 3 + (list,), "a layer")
+        scale = alpha / (math.sqrt(r) if stabilized else r)
+        exact_a, exact_b = a.double().requires_grad_(), b.double().requires_grad_()
+        right = x.double() @ w.double().T + scale * (x.double() @ exact_a.T @ exact_b.T)
+        right.square().sum().backward()
+        size = x.double().abs() @ (w.double().abs() + scale * b.abs().double() @ a.abs().double()).T
+        bound = (4 * (k + r) + 8) * FLOAT32
+        expect_at_most((y.double() - right.detach()).abs(), bound * size, "the error of y")
+        for seen, true, what in ((da, exact_a.grad, "a"), (db, exact_b.grad, "b")):
+            largest = true.abs().max().item()
+            expect_close(seen, true, what=f"the gradient of {what}", atol=1e-4 * largest)
+        assert grads == ["a", "b"], "gradients reached the base"
+
+
+def drive_starts(student, names):
+    """Runs beside the student's code: how the updates of a model start."""
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 16))
+    starts = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        made = student.add_lora(model, names, 32, 1.0)
+        starts.append([made.get_submodule(n).a.data for n in names])
+        assert not any(made.get_submodule(n).b.data.any() for n in names)
+    return starts
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="a is uniform in +-1 / sqrt(K); layers start unlike, torch's seed decides",
+    cause="a normal start, a fixed seed inside, one a for all layers, or a bound with r or N in it",
+)
+def test_how_layers_start(student, rng):
+    starts = student.drive(drive_starts, ["0", "1", "2"])
+    first, again, other = starts
+    for a, b, c in zip(first, again, other, strict=True):
+        expect_tensor(a, "a", torch.float32, (32, 64))
+        expect_same(b, a, "a of the same seed")
+        assert not torch.equal(a, c), "another seed gives the same a"
+        expect_at_most(a.abs(), 1 / 8, "the size of a")
+        # 2048 numbers: the deviation of a uniform is bound / sqrt(3), its error 1 % (8 of them)
+        expect_close(a.std().item() * 8 * math.sqrt(3), 1.0, what="the deviation of a", atol=0.08)
+        expect_close(a.mean().item() * 8, 0.0, what="the mean of a", atol=0.12)
+    assert not torch.equal(first[0], first[1]), "two layers start alike"
+
+
+def drive_low(student, w, a, b, x):
+    """Runs beside the student's code: a base in bfloat16."""
+    from torch import nn
+
+    base = nn.Linear(w.shape[1], w.shape[0], bias=False, dtype=w.dtype)
+    base.weight.data = w
+    layer = student.LoRALinear(base, len(a), 2.0 * len(a)).eval()
+    layer.a.data, layer.b.data = a, b
+    return layer(x).detach(), base(x).detach()
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="beside a bfloat16 base the update is computed in float32 and the output is bfloat16",
+    cause="a and b in the dtype of the base, products in bfloat16, or an output in float32",
+)
+def test_a_bfloat16_base(student, rng):
+    n, k, r = 6, 128, 4
+    w = (0.01 * torch.randn(n, k, generator=rng)).bfloat16()
+    a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+    # the parts of the low-rank products cancel: what is left is seen in float32 only
+    b[:, 1], a[1] = -b[:, 0], a[0] + 0.01 * a[1]
+    b[:, 2:] = 0
+    for shape in ((k,), (3, k), (2, 1, 5, k)):
+        x = torch.randn(shape, generator=rng).bfloat16()
+        value = student.drive(drive_low, w, a, b, x)
+        y, base = expect_tuple(value, (torch.Tensor, torch.Tensor), "a layer")
+        expect_tensor(y, "the output", torch.bfloat16, (*shape[:-1], n))
+        update = 2 * (x.double() @ a.double().T @ b.double().T)
+        bound = 2 * BFLOAT16 * (base.double().abs() + update.abs()) + 1e-3
+        error = (y.double() - base.double() - update).abs()
+        expect_at_most(error, bound, "the error of the output")
+
+
+def drive_nested(student, names):
+    """Runs beside the student's code: modes, gradients, and what was given."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    inner = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5), nn.Linear(5, 5))
+    model = nn.Sequential(nn.Linear(4, 5), inner, nn.LayerNorm(5), nn.Linear(5, 2))
+    model.eval()
+    inner.train()
+    given = {n: p.detach().clone() for n, p in model.named_parameters()}
+    made = student.add_lora(model, names, 2, 4.0)
+    for name in names:
+        made.get_submodule(name).b.data.fill_(1.0)
+    made(torch.randn(3, 4)).sum().backward()
+    grads = sorted(n for n, p in made.named_parameters() if p.grad is not None)
+    modes = {n: m.training for n, m in made.named_modules() if n in ("0", "1.0", "1.2", "3")}
+    same = {n: torch.equal(p.detach(), given[n]) for n, p in model.named_parameters()}
+    touched = any(p.grad is not None for p in model.parameters())
+    return grads, modes, sorted(same), all(same.values()), touched
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="in a nested model gradients reach the updates alone, layers keep their modes, and "
+    "the given model keeps its parameters",
+    cause="new modules in training mode beside eval, shared parameters, or no copy of the model",
+)
+def test_nested_models(student, rng):
+    for names in (["1.0", "3"], ["0", "1.0", "1.2", "3"]):
+        grads, modes, left, same, touched = student.drive(drive_nested, names)
+        assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
+        right = {"0": False, "1.0": True, "1.2": True, "3": False}
+        wrong = [n for n in names if modes[n] != right[n]]
+        assert not wrong, "layers came back in another mode"
+        names_left = ["0.bias", "0.weight", "1.0.bias", "1.0.weight", "1.2.bias", "1.2.weight"]
+        names_left += ["2.bias", "2.weight", "3.bias", "3.weight"]
+        assert left == names_left and same and not touched, "the model that was given has changed"
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="the merged weight is the exact sum, rounded once to the dtype of w",
+    cause="products or sums in bfloat16, or a scale that is forgotten or squared",
+)
+def test_merged_weights(student, rng):
+    for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2)):
+        w = torch.randn(n, k, generator=rng)
+        a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+        for size, scale in ((1.0, 0.5), (1e-3, -3.0)):
+            exact = w.double() + scale * (b.double() @ (size * a).double())
+            new = student.merge(w, size * a, b, scale)
+            expect_tensor(new, "merge", torch.float32, (n, k))
+            parts = w.double().abs() + abs(scale) * (b.double().abs() @ (size * a).double().abs())
+            off = (new.double() - exact).abs()
+            expect_at_most(off, (r + 4) * FLOAT32 * parts, "the error of merge")
+            exact = w.bfloat16().double() + scale * (b.double() @ (size * a).double())
+            low = expect_tensor(
+                student.merge(w.bfloat16(), size * a, b, scale), "merge", torch.bfloat16, (n, k)
+            )
+            # half a step of bfloat16, and what float32 sums may add to it
+            bound = exact.abs() * BFLOAT16 / 2 * 1.01 + (r + 4) * FLOAT32 * parts
+            expect_at_most((low.double() - exact).abs(), bound, "the error of merge in bfloat16")
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="stacked updates have the effect of their sum, in either order",
+    cause="the first two only, B's on top of one another, or a scale on both sides",
+)
+def test_sums_of_updates(student, rng):
+    n, k = 6, 8
+    for ranks in ((2,), (1, 4), (3, 1, 2, 2)):
+        updates = [
+            (torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng), scale)
+            for r, scale in zip(ranks, (0.25, -3.0, 2.0, 1.0), strict=False)
+        ]
+        right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+        for order in (updates, updates[::-1]):
+            a, b = expect_tuple(student.stack(order), (torch.Tensor, torch.Tensor), "stack")
+            expect_tensor(a, "a", torch.float32, (sum(ranks), k))
+            expect_tensor(b, "b", torch.float32, (n, sum(ranks)))
+            expect_close(b.double() @ a.double(), right, what="B A", atol=1e-4)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="no matrix of rank r is nearer than B A; one of rank r comes back itself",
+    cause="V not transposed, values left out, tall matrices only, or noise for a low rank",
+)
+def test_the_nearest_matrix(student, rng):
+    for n, k in ((9, 4), (4, 9), (5, 5), (1, 6)):
+        delta = torch.randn(n, k, generator=rng) * 10.0 ** draw(rng, -3, 2)
+        sizes = torch.linalg.svdvals(delta.double())
+        for r in range(1, min(n, k) + 1):
+            a, b = expect_tuple(student.factor(delta, r), (torch.Tensor, torch.Tensor), "factor")
+            expect_tensor(a, "a", torch.float32, (r, k))
+            expect_tensor(b, "b", torch.float32, (n, r))
+            off = (delta.double() - b.double() @ a.double()).norm().item()
+            least = sizes[r:].norm().item() + 1e-4 * sizes[0].item()
+            expect_at_most(off, least, "the distance")
+    low = torch.randn(6, 1, generator=rng) @ torch.randn(1, 7, generator=rng)
+    for r in (1, 3):
+        a, b = student.factor(low, r)
+        expect_close(b.double() @ a.double(), low, what="a matrix of rank 1", atol=1e-4)
+    a, b = student.factor(torch.zeros(3, 4), 2)
+    expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def number(value, right, what):
+    expect_close(float(expect_number(value, what)), float(right), what=what, rtol=1e-9)
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="numbers and bytes of whole models: r (N + K) each, 12 or 16 bytes a trained number",
+    cause="bits rounded to whole bytes, or a copy that counts elsewhere",
+)
+def test_whole_models(student, rng):
+    for d, f, layers in ((4096, 11008, 32), (8192, 22016, 80)):
+        shapes = [(d, d)] * 4 + [(f, d)] * 2 + [(d, f)]
+        r = draw(rng, 1, 64)
+        seen = student.trained_numbers(shapes * layers, r)
+        number(seen, layers * r * (8 * d + 3 * (d + f)), "trained_numbers")
+        total = layers * (4 * d * d + 3 * d * f)
+        for bits in (16, 8, 4.5, 4.127):
+            trained = draw(rng, 1, 10**9)
+            for copy in (False, True):
+                value = student.bytes_held(total, trained, bits, copy)
+                assert isinstance(value, tuple) and len(value) == 3, "no tuple of three"
+                number(value[0], total * bits / 8 + 2 * trained, "weights")
+                number(value[1], 2 * trained, "gradients")
+                number(value[2], (12 if copy else 8) * trained, "optimizer")
+
+
+def walked(layers, boundary, block, every):
+    """The peak of a walk through both passes: inputs of groups, and one group at a time."""
+    inputs = sum(boundary for i in range(layers) if i % every == 0)
+    groups = [list(range(i, min(i + every, layers))) for i in range(0, layers, every)]
+    return max(inputs + sum(block for _ in group) for group in reversed(groups))
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="the bytes of checkpoints are those of a walk through both passes",
+    cause="rounding the number of groups down, or the size of the largest group up",
+)
+def test_a_walk_through_the_passes(student, rng):
+    for _ in range(8):
+        layers = draw(rng, 1, 40)
+        boundary, block = draw(rng, 1, 50), draw(rng, 1, 999)
+        for every in sorted({1, layers, draw(rng, 1, layers), draw(rng, 1, layers)}):
+            seen = student.checkpointed(layers, boundary, block, every)
+            number(seen, walked(layers, boundary, block, every), "checkpointed")
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="no distance of checkpoints takes fewer bytes than the best one",
+    cause="a rounded root, a search that ends too early, or the wrong one of two equal ones",
+)
+def test_no_better_distance(student, rng):
+    for _ in range(10):
+        layers = draw(rng, 1, 60)
+        boundary, block = draw(rng, 1, 20), draw(rng, 1, 20)
+        sums = [walked(layers, boundary, block, n) for n in range(1, layers + 1)]
+        seen = student.best_every(layers, boundary, block)
+        assert type(seen) is int and seen == sums.index(min(sums)) + 1, "not the best distance"
+    assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def true_levels():
+    """From another implementation of the quantile function, in float64."""
+    q, p = NormalDist().inv_cdf, 0.9677083
+    above = [q(p + (0.5 - p) * i / 8) for i in range(8)]
+    below = [-q(p + (0.5 - p) * i / 7) for i in range(7)]
+    return torch.tensor(sorted([*below, 0.0, *above]), dtype=torch.float64) / q(p)
+
+
+def coded(student, w):
+    value = expect_tuple(student.quantize_nf4(w), (torch.Tensor, torch.Tensor), "quantize_nf4")
+    codes = expect_tensor(value[0], "codes", torch.uint8, (w.numel(),))
+    return codes, expect_tensor(value[1], "absmax", torch.float32, (-(-w.numel() // 64),))
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="the levels are those quantiles, from -1 to 1, twice the same",
+    cause="probabilities from another end, one of the ends counted, or a table that is changed",
+)
+def test_the_levels_again(student, rng):
+    for _ in range(2):
+        levels = expect_tensor(student.nf4_levels(), "nf4_levels()", torch.float32, (16,))
+        expect_close(levels, true_levels(), what="the levels", atol=2e-6)
+        expect_close(levels[torch.tensor([0, 15])], torch.tensor([-1.0, 1.0]), what="the ends")
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="each code is that of the nearest level, for blocks of any size and sign",
+    cause="one absmax for all, a sign lost, or levels compared with the weight itself",
+)
+def test_nearest_in_float64(student, rng):
+    for shape in ((5, 128), (64,), (3, 7, 11), (1, 1)):
+        w = torch.randn(shape, generator=rng) * 10.0 ** draw(rng, -4, 3)
+        if draw(rng, 0, 1):
+            w = w.abs() * (1 - 2 * draw(rng, 0, 1))  # one sign only
+        codes, absmax = coded(student, w)
+        flat = w.flatten().double()
+        blocks = [part.abs().max().item() for part in flat.split(64)]
+        expect_close(absmax, torch.tensor(blocks).float(), what="absmax")
+        of_block = torch.tensor(blocks, dtype=torch.float64)[torch.arange(len(flat)) // 64]
+        distances = ((flat / of_block)[:, None] - true_levels()).abs()
+        seen = distances.gather(1, codes.long()[:, None])[:, 0]
+        expect_at_most(seen, distances.amin(1) + 1e-5, "the distance to the level that was taken")
+
+
+def drive_view(student, w):
+    """Runs beside the student's code: a weight that is not contiguous."""
+    return student.quantize_nf4(w.T)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="bfloat16 weights and views are coded as the same numbers in float32",
+    cause="products in bfloat16, levels in the dtype of w, or view on a transposed weight",
+)
+def test_bfloat16_and_views(student, rng):
+    w = torch.randn(24, 10, generator=rng).bfloat16()
+    right = coded(student, w.float())
+    for seen, expected, what in zip(coded(student, w), right, ("codes", "absmax"), strict=True):
+        expect_same(seen, expected, f"{what} of a bfloat16 weight")
+    value = expect_tuple(student.drive(drive_view, w), (torch.Tensor,) * 2, "quantize_nf4")
+    right = coded(student, w.T.float().contiguous())
+    for seen, expected, what in zip(value, right, ("codes", "absmax"), strict=True):
+        expect_same(seen, expected, f"{what} of a transposed weight")
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="weights come back within half a gap of their block, zeros and the largest exactly",
+    cause="the absmax of another block, a wrong level, or a block of zeros that becomes NaN",
+)
+def test_there_and_back(student, rng):
+    gap = true_levels().diff().max().item()
+    for shape in ((6, 50), (1, 3), (2, 64)):
+        w = torch.randn(shape, generator=rng)
+        codes, absmax = coded(student, w)
+        back = student.dequantize_nf4(codes, absmax, shape)
+        expect_tensor(back, "dequantize_nf4", torch.float32, shape)
+        of_block = absmax.double()[torch.arange(w.numel()) // 64].reshape(shape)
+        expect_at_most((back - w).abs().double(), (gap / 2 + 1e-6) * of_block, "the error")
+        largest = w.abs() == of_block.float()
+        expect_close(back[largest], w[largest], what="the largest of each block", rtol=1e-6)
+    w = torch.zeros(130)
+    w[129] = 2.5
+    codes, absmax = coded(student, w)
+    expect_same(student.dequantize_nf4(codes, absmax, (130,)), w, "zeros and 2.5")
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+def scaled(student, absmax, levels):
+    value = student.quantize_scales(absmax, levels)
+    codes, second, mean = expect_tuple(value, (torch.Tensor,) * 3, "quantize_scales")
+    expect_tensor(codes, "codes", torch.uint8, tuple(absmax.shape))
+    expect_tensor(second, "second", torch.float32, (-(-len(absmax) // 256),))
+    return codes, second, expect_tensor(mean, "mean", torch.float32, ())
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="codes name the levels nearest to (absmax - mean) / second, whatever the levels are",
+    cause="levels taken for evenly spaced or symmetric, or a mean of each block",
+)
+def test_codes_in_float64(student, rng):
+    for n in (256, 1, 257, 900):
+        levels = torch.rand(256, generator=rng).sort().values * 2 - 1
+        absmax = torch.rand(n, generator=rng) * 10.0 ** draw(rng, -2, 2) + 0.01
+        codes, second, mean = scaled(student, absmax, levels)
+        exact = absmax.double().mean()
+        expect_close(mean, exact, what="the mean", rtol=1e-5)
+        left = (absmax.double() - exact).split(256)
+        right = torch.stack([part.abs().max() for part in left])
+        expect_close(second, right, what="second", rtol=1e-4, atol=1e-5 * exact.item())
+        if n == 1:
+            continue  # nothing is left of one scale
+        of_block = right[torch.arange(n) // 256].clamp(min=1e-30)
+        x = torch.cat(left) / of_block
+        distances = (x[:, None] - levels.double()).abs()
+        seen = distances.gather(1, codes.long()[:, None])[:, 0]
+        # the mean is known to 1e-5 of itself, and is divided by second
+        slack = 4e-5 * exact / of_block + 1e-5
+        expect_at_most(seen, distances.amin(1) + slack, "the distance to the level that was taken")
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="scales come back as level times second of their block plus the mean",
+    cause="second of another block, the mean inside the product, or a dtype of bytes",
+)
+def test_what_scales_come_back_as(student, rng):
+    for n in (1, 256, 257, 700):
+        levels = torch.rand(256, generator=rng).sort().values * 2 - 1
+        codes = torch.randint(256, (n,), generator=rng).to(torch.uint8)
+        second, mean = torch.rand(-(-n // 256), generator=rng), torch.rand((), generator=rng) + 1
+        back = student.dequantize_scales(codes, second, mean, levels)
+        expect_tensor(back, "dequantize_scales", torch.float32, (n,))
+        of_block = second.double()[torch.arange(n) // 256]
+        right = levels.double()[codes.long()] * of_block + mean.double()
+        expect_close(back, right, what="the scales", atol=1e-6)
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="equal scales come back exactly, also where only one block is equal to the mean",
+    cause="0 / 0, or an epsilon that moves other blocks",
+)
+def test_blocks_at_the_mean(student, rng):
+    levels = torch.linspace(-1, 1, 256)
+    absmax = torch.full((512,), 0.5)
+    absmax[256::2], absmax[257::2] = 0.25, 0.75  # the first block is the mean, the second not
+    codes, second, mean = scaled(student, absmax, levels)
+    expect_same(mean, torch.tensor(0.5), "the mean")
+    expect_same(second, torch.tensor([0.0, 0.25]), "second")
+    back = student.dequantize_scales(codes, second, mean, levels)
+    expect_close(back, absmax, what="the scales", atol=1e-6)
+    tiny = torch.tensor([1e-6, 3e-6])
+    codes, second, mean = scaled(student, tiny, levels)
+    expect_close(second, torch.tensor([1e-6]), what="second of tiny scales", rtol=1e-3)
+    back = student.dequantize_scales(codes, second, mean, levels)
+    expect_close(back, tiny, what="tiny scales", rtol=0.01)
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="every bit that n weights need is counted, and n bits of nothing",
+    cause="a block too few at the limits, or the same second and mean for all sizes",
+)
+def test_every_bit(student, rng):
+    for n in (1, 63, 64, 65, 64 * 256, 64 * 256 + 1, 4096 * 4096, draw(rng, 1, 10**7)):
+        blocks = -(-n // 64)
+        for double in (False, True):
+            seen = student.nf4_bits(n, double)
+            right = 4 * n + (8 * blocks + 32 * -(-blocks // 256) + 32 if double else 32 * blocks)
+            assert type(seen) is int and seen == right, "another number of bits"
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def drive_chain(student, first, second, x, dy):
+    """Runs beside the student's code: two layers, one after the other, and then their decodes."""
+    x, calls = x.requires_grad_(), []
+
+    def decoder(w, name):
+        def decode():
+            calls.append(name)
+            return w.clone()
+
+        return decode
+
+    y = student.frozen_product(x, decoder(first, "first"))
+    y = student.frozen_product(y.relu(), decoder(second, "second"))
+    before = len(calls)
+    y.backward(dy)
+    return y.detach(), x.grad, before, calls
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="outputs and gradients are those of dense layers, for x of any number of dimensions",
+    cause="flattened shapes, a transpose that fits squares only, or a cache of the last W",
+)
+def test_two_layers_against_autograd(student, rng):
+    for shape in ((5,), (3, 5), (2, 3, 5)):
+        first, second = torch.randn(6, 5, generator=rng), torch.randn(4, 6, generator=rng)
+        x, dy = torch.randn(shape, generator=rng), torch.randn((*shape[:-1], 4), generator=rng)
+        value = student.drive(drive_chain, first, second, x, dy)
+        y, dx, before, calls = expect_tuple(value, (torch.Tensor, torch.Tensor, int, list), "y")
+        exact = x.double().requires_grad_()
+        right = (exact @ first.double().T).relu() @ second.double().T
+        right.backward(dy.double())
+        expect_tensor(y, "y", torch.float32, (*shape[:-1], 4))
+        expect_close(y, right.detach(), what="y", atol=1e-4)
+        expect_close(dx, exact.grad, what="dx", atol=1e-4)
+        assert before == 2 and sorted(calls) == ["first", "first", "second", "second"], "decodes"
+
+
+def drive_bfloat16(student, w, x, dy):
+    """Runs beside the student's code: x in bfloat16, and x that needs no gradient."""
+    calls = []
+
+    def decode():
+        calls.append(1)
+        return w.clone()
+
+    plain = student.frozen_product(x.clone(), decode)
+    needs, x = plain.requires_grad, x.requires_grad_()
+    y = student.frozen_product(x, decode)
+    y.backward(dy)
+    return plain.detach(), needs, y.detach(), x.grad, len(calls)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="W is used in the dtype of x; without a gradient asked for there is no second decode",
+    cause="a result in float32, a gradient in another dtype, or decoding ahead of need",
+)
+def test_bfloat16_and_no_gradient(student, rng):
+    w = torch.randn(6, 8, generator=rng)
+    for dtype, error in ((torch.float32, 1e-5), (torch.bfloat16, 4 * BFLOAT16)):
+        x, dy = (
+            torch.randn(3, 8, generator=rng).to(dtype),
+            torch.randn(3, 6, generator=rng).to(dtype),
+        )
+        value = student.drive(drive_bfloat16, w, x, dy)
+        plain, needs, y, dx, calls = expect_tuple(
+            value, (torch.Tensor, bool, torch.Tensor, torch.Tensor, int), "both"
+        )
+        used = w.to(dtype).double()
+        for seen, right, parts, what in (
+            (plain, x.double() @ used.T, x.double().abs() @ used.T.abs(), "y without a gradient"),
+            (y, x.double() @ used.T, x.double().abs() @ used.T.abs(), "y"),
+            (dx, dy.double() @ used, dy.double().abs() @ used.abs(), "dx"),
+        ):
+            expect_tensor(seen, what, dtype, tuple(right.shape))
+            expect_at_most((seen.double() - right).abs(), error * parts, f"the error of {what}")
+        assert not needs and calls == 3, "decoded for a gradient that nobody asked for"
+
+
+def added(x, y, adapters, index):
+    y = y.double()
+    for i, j in enumerate(index):
+        if j >= 0:
+            a, b, scale = adapters[j]
+            y[i] += scale * (x[i].double() @ a.double().T @ b.double().T)
+    return y
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="every row gets the update of its own adapter, whatever the ranks and the order",
+    cause="ranks taken as equal, rows sorted and not put back, or the last adapter for -1",
+)
+def test_mixed_batches(student, rng):
+    for rows, tokens, n, k in ((5, 2, 3, 4), (1, 1, 6, 2), (8, 3, 4, 4)):
+        adapters = []
+        for r in (1, 4, 2):
+            a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+            adapters.append((a, b, float(draw(rng, 1, 5)) - 2.5))
+        x, y = (
+            torch.randn(rows, tokens, k, generator=rng),
+            torch.randn(rows, tokens, n, generator=rng),
+        )
+        index = [draw(rng, -1, 2) for _ in range(rows)]
+        new = student.batched_update(x, y, adapters, torch.tensor(index))
+        expect_tensor(new, "batched_update", torch.float32, (rows, tokens, n))
+        expect_close(new, added(x, y, adapters, index), what="y", atol=1e-4)
+        none = [i for i, j in enumerate(index) if j < 0]
+        expect_same(new[none], y[none], "rows without an adapter")
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="no adapters, unused ones with NaN or inf, and rows that hold NaN: others stay right",
+    cause="products for all rows that are masked afterwards, or an empty list that fails",
+)
+def test_what_must_not_spread(student, rng):
+    x, y = torch.randn(3, 2, 5, generator=rng), torch.randn(3, 2, 4, generator=rng)
+    new = student.batched_update(x, y, [], torch.tensor([-1, -1, -1]))
+    expect_same(new, y, "y without any adapter")
+    good = (torch.randn(2, 5, generator=rng), torch.randn(4, 2, generator=rng), 1.5)
+    for bad in (math.nan, math.inf):
+        unused = (torch.full((3, 5), bad), torch.randn(4, 3, generator=rng), 1.0)
+        index = [1, -1, 1]
+        new = student.batched_update(x, y, [unused, good], torch.tensor(index))
+        expect_close(new, added(x, y, [unused, good], index), what="y", atol=1e-4)
+    spoilt = x.clone()
+    spoilt[1] = math.nan
+    new = student.batched_update(spoilt, y, [good], torch.tensor([0, -1, 0]))
+    expect_close(new, added(spoilt, y, [good], [0, -1, 0]), what="y beside a row of NaN", atol=1e-4)

@@ -1,0 +1,1121 @@
+# %% [markdown]
+# # Lab 10: LoRA, NF4 and QLoRA
+#
+# ![Three bars, the memory that training a model of 65 billion parameters takes in three ways, from
+# over 800 GB down to less than 48 GB, where a line marks one
+# card.](../../course/figures/lab10/opening.svg)
+#
+# **The question.** A model of 65 billion parameters is trained on one card of 48 GB. Its weights
+# alone, in 16 bits, take 130 GB. **What is trained, what is not, in how many bits does it lie, and
+# what does that cost in quality?**
+#
+# Section 5 asks this again. You will answer it with your own numbers.
+#
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about 3 hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | linear layers and gradients; helpful: lab 1 (scales, codebooks) |
+# | Not covered | other adapters and prompts (a later lab); which learning rate is best, and why |
+#
+# After this lab you can
+# 1. put low-rank updates beside frozen layers, merge them, add them, and say what their rank holds;
+# 2. count what training holds, weights, gradients, optimizer and activations, and plan a fine-tune;
+# 3. store weights in NF4 with doubly quantized scales and train through them.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
+# names and arguments as they are. Answer predictions in their field; where no field is shown, by
+# `lab.answer("gap", 50)`. Seconds that a cell announces are those of a quiet machine with two
+# cores.
+#
+# ## Map and notation
+#
+# Section 1, low rank: exercises 1 and 2. Section 2, memory: 3. Section 3, weights in 4 bits: 4 and
+# 5. Section 4, QLoRA and many adapters: 6.
+#
+# | symbol | shape | in code | meaning |
+# |---|---|---|---|
+# | $W$ | [N, K] | `w`, `base` | frozen weight of a linear layer: N outputs, K inputs |
+# | $A$ | [r, K] | `a` | reads the input; starts at random |
+# | $B$ | [N, r] | `b` | writes the output; starts at zero |
+# | $r$ | | `r` | the rank, much smaller than N and K |
+# | $s$ | | `scale` | factor of the update: $\alpha / r$, or $\alpha / \sqrt r$ |
+# | $m$ | [blocks] | `absmax` | largest size of a weight in a block of 64 |
+#
+# No function of this lab changes its arguments.
+
+# %%
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.plots import explorer, finetuning, placements, style
+
+lab = Lab("lab10_lora")
+
+# %% [markdown]
+# ## Baseline
+#
+# Our model writes Python. It shall learn **C++**: the header files that torch brings along, which
+# it has never seen. One part of them is for training, another is held out. Beside it stands
+# held-out **Python**, to see what is forgotten.
+
+# %% tags=["demo", "fold"]
+# the model, both texts, and helpers: perplexity, a training run, what a model writes
+from efflib.finetuning.training import finetune
+from efflib.zoo.evaluation import held_out_segments, token_losses
+from efflib.zoo.phenomena.lora import headers, pieces
+from efflib.zoo.tokenizer import text_ids
+
+base_model = zoo.load("target")
+cpp, python = pieces(headers("held out"), 16, 128, seed=0), held_out_segments("code", 2048)
+STEPS, BATCH, LENGTH = 30, 4, 64
+NAMES = [n for n, m in base_model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
+PROMPT = "template <typename T>\nclass "
+
+
+def perplexity(model: nn.Module, text: Tensor) -> float:
+    return token_losses(model, text, context=128, stride=128).double().mean().exp().item()
+
+
+def training_text(seed: int, kind: str = "C++") -> list[Tensor]:
+    """One batch [BATCH, 1 + LENGTH] for every step."""
+    source = headers("training") if kind == "C++" else text_ids("code", held_out=False)
+    return list(pieces(source, STEPS * BATCH, LENGTH, seed).split(BATCH))
+
+
+def with_lora(r: int, seed: int = 0, model: nn.Module = base_model) -> nn.Module:
+    """The model with your updates beside every linear layer of the blocks; alpha = 2 r."""
+    torch.manual_seed(seed)
+    return add_lora(model, NAMES, r, 2 * r)
+
+
+def train(model: nn.Module, lr: float, seed: int = 0, kind: str = "C++") -> nn.Module:
+    return finetune(model, training_text(seed, kind), lr, seed)[0]
+
+
+def trained_share(model: nn.Module) -> float:
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return trained / sum(p.numel() for p in base_model.parameters())
+
+
+def written(model: nn.Module, prompt: str = PROMPT) -> str:
+    return zoo.sample(model, prompt, tokens=48)[len(prompt) :]
+
+
+found = {}  # the numbers you find, for the takeaways at the end
+
+# %% tags=["demo"]
+found["frozen"], found["frozen, python"] = (perplexity(base_model, t) for t in (cpp, python))
+numbers = sum(p.numel() for p in base_model.parameters())
+stored = sum(base_model.get_submodule(n).weight.numel() for n in NAMES)
+print(
+    f"{numbers / 1e6:.2f} M parameters, {stored / 1e6:.2f} M of them in {len(NAMES)} linear layers"
+)
+print(f"perplexity: C++ {found['frozen']:.1f}, Python {found['frozen, python']:.1f}")
+print(PROMPT + written(base_model))
+
+# %% [markdown]
+# ## 1. Low rank
+#
+# Training moves $W$ to $W + \Delta$. LoRA does not store $\Delta$, but two thin matrices with
+# $\Delta = s B A$, and leaves $W$ alone. A matrix of rank 1 is one column times one row: four
+# numbers from two and two.
+
+# %% tags=["demo"]
+a4, b4, w4 = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [-1.0]]), torch.eye(2)
+x4 = torch.tensor([[1.0, 1.0]])
+print("B A =", (b4 @ a4).tolist())
+print("merged   ", (x4 @ (w4 + b4 @ a4).T).tolist())
+print("beside it", (x4 @ w4.T + (x4 @ a4.T) @ b4.T).tolist(), "without ever making B A")
+lab.predict(
+    "share",
+    "An update of rank 4 beside every linear layer of the blocks: which share of the number of "
+    "the model's parameters is trained?",
+    unit="%",
+)
+lab.predict(
+    "gap",
+    "Training all weights lowers the perplexity of C++. Which part of that (of the difference in "
+    "perplexity) does rank 4 get in the same number of steps?",
+    unit="%",
+)
+
+# %% [markdown]
+# ### Exercise 1 · A layer with an update
+#
+# **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** `LoRALinear` and `add_lora`.
+#
+# $$ y = \mathrm{base}(x) + s\; \mathrm{dropout}(x)\, A^T B^T, \qquad
+#    s = \alpha / r \quad\text{or, rank-stabilised,}\quad s = \alpha / \sqrt{r} $$
+#
+# - `LoRALinear(base, r, alpha, dropout, rank_stabilized)` is a module with the parameters `a` [r,
+#   K] and `b` [N, r] in float32, and the number `scale`. `base` is any module with `in_features`
+#   (K) and `out_features` (N); all of its parameters are frozen.
+# - `a` starts uniform in $\pm 1 / \sqrt K$, drawn by torch; `b` starts at 0. So at the start the
+#   layer puts out exactly what its base does.
+# - Dropout falls on the input of the update only, and in training mode only.
+# - The update is computed in float32 and added in the dtype of the base's output.
+# - `ValueError` unless `r` is at least 1 and 0 <= `dropout` < 1.
+# - `add_lora(model, names, r, alpha)`: a copy of the model with a `LoRALinear` in place of each
+#   named layer, and **everything** frozen but the `a` and `b`. The model that was given stays as it
+#   was.
+#
+# **Shapes** `x` [..., K] float32 or bfloat16, `y` [..., N] in the dtype of the base's output.
+
+
+# %% solution="ex1"
+class LoRALinear(nn.Module):
+    """A frozen layer with a trainable update of rank r.
+
+    Raises ValueError unless r >= 1 and 0 <= dropout < 1.
+    """
+
+    def __init__(
+        self,
+        base: nn.Module,
+        r: int,
+        alpha: float,
+        dropout: float = 0.0,
+        rank_stabilized: bool = False,
+    ) -> None:
+        super().__init__()
+        ### BEGIN SOLUTION
+        if r < 1 or not 0 <= dropout < 1:
+            raise ValueError(f"need r={r} >= 1 and 0 <= dropout={dropout} < 1")
+        self.base, self.dropout = base.requires_grad_(False), dropout
+        self.scale = alpha / math.sqrt(r) if rank_stabilized else alpha / r
+        bound = 1 / math.sqrt(base.in_features)
+        self.a = nn.Parameter(torch.empty(r, base.in_features).uniform_(-bound, bound))
+        self.b = nn.Parameter(torch.zeros(base.out_features, r))
+        ### END SOLUTION
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] -> [..., N]."""
+        ### BEGIN SOLUTION
+        y = self.base(x)
+        low = F.dropout(x.float(), self.dropout, self.training) @ self.a.T  # [..., r]
+        return y + (self.scale * (low @ self.b.T)).to(y.dtype)
+        ### END SOLUTION
+
+
+def add_lora(model: nn.Module, names: list[str], r: int, alpha: float) -> nn.Module:
+    """A frozen copy of the model with trainable updates beside the named layers."""
+    ### BEGIN SOLUTION
+    model = copy.deepcopy(model).requires_grad_(False)
+    for name in names:
+        base = model.get_submodule(name)
+        model.set_submodule(name, LoRALinear(base, r, alpha).train(base.training))
+    return model
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** Two thin products, x times $A^T$ and that times $B^T$; $B A$ is never made. Starting $B$
+# at zero makes the update zero, starting both at zero would keep it there: each one's gradient has
+# the other as a factor.
+#
+# **By hand.** One input, one output, $W$ = 3, $r$ = 1, $\alpha$ = 2, $A$ = 5, $B$ = 7: x = 1 gives
+# 3 + 2 · 35 = 73. With $r$ = 4 the factor is 2/4, rank-stabilised 2/2.
+#
+# **The usual errors.** Dropout on what the base reads. Freezing the linear layers, but not norms
+# and embeddings. A factor of $\alpha$ alone. The model that was given changed: `set_submodule` on
+# it instead of on a copy.
+# </details>
+#
+# ### Exercise 2 · Merge, add, and go back, derived
+#
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# After training, the update can be added to $W$, and the layer is a plain one again.
+#
+# **Deliver** three functions.
+#
+# - `merge(w, a, b, scale) -> w_new`: $W + s B A$, summed in float32 or float64 and rounded
+#   **once**, to the dtype of `w`.
+# - `stack(updates) -> (a, b)`: two people have trained updates of one model, with ranks $r_1$ and
+#   $r_2$. **One** pair that has, with factor 1, exactly the effect of all together:
+#   $B A = \sum_i s_i B_i A_i$. `updates` is a list of `(a, b, scale)`. Derive what shapes it has.
+# - `factor(delta, r) -> (a, b)`: the other direction. A fully trained $\Delta$ is given; which $A$
+#   and $B$ of rank $r$ have the smallest $\lVert \Delta - B A \rVert_F$? `ValueError` unless 1 <= r
+#   <= min(N, K).
+#
+# **Shapes** `w` [N, K] float32 or bfloat16; `delta` [N, K], `a` [r, K] and `b` [N, r] float32.
+
+
+# %% solution="ex2"
+def merge(w: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """w + scale b a, rounded once to the dtype of w. [N, K]"""
+    ### BEGIN SOLUTION
+    return (w.double() + scale * (b.double() @ a.double())).to(w.dtype)
+    ### END SOLUTION
+
+
+def stack(updates: list[tuple[Tensor, Tensor, float]]) -> tuple[Tensor, Tensor]:
+    """(a, b) with b a = the sum of scale_i b_i a_i."""
+    ### BEGIN SOLUTION
+    a = torch.cat([a for a, _, _ in updates])
+    b = torch.cat([scale * b for _, b, scale in updates], dim=1)
+    return a, b
+    ### END SOLUTION
+
+
+def factor(delta: Tensor, r: int) -> tuple[Tensor, Tensor]:
+    """The (a, b) of rank r whose product is nearest to delta [N, K].
+
+    Raises ValueError unless 1 <= r <= min(N, K).
+    """
+    ### BEGIN SOLUTION
+    if not 1 <= r <= min(delta.shape):
+        raise ValueError(f"r={r} is no rank of {tuple(delta.shape)}")
+    u, sizes, v = torch.linalg.svd(delta.double(), full_matrices=False)
+    return v[:r].float(), (u[:, :r] * sizes[:r]).float()
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** A sum of products of matrices is a product of longer matrices. And the nearest matrix of
+# a given rank is known since 1936 (Eckart and Young): keep the largest singular values.
+#
+# **By hand.** $A_1$ = (1, 0), $B_1$ = 2, $s_1$ = 1 and $A_2$ = (0, 1), $B_2$ = 3, $s_2$ = 10: $A$
+# is the two rows on top of one another and $B$ = (2, 30); $B A$ = (2, 30). And the nearest matrix
+# of rank 1 to the diagonal matrix (4, 3) is (4, 0): what is missing is 3.
+#
+# **The usual errors.** $A$'s and $B$'s added: $(B_1 + B_2)(A_1 + A_2)$ has mixed terms, and needs
+# equal ranks. `torch.linalg.svd` gives $V^T$, not $V$. A sum in bfloat16: small updates are rounded
+# away.
+# </details>
+#
+# **Reveal.** Rank 1, 4 and 16, and all weights; each twice, on other training text, in 30 steps.
+# The **control** trains rank 4 as long, but on more Python. About 35 s.
+
+# %% tags=["demo"]
+RATES = {"rank 1": 1e-2, "rank 4": 1e-2, "rank 16": 5e-3, "all weights": 1e-3}  # from a search
+runs, models, shares = {}, {}, {}
+for method, lr in RATES.items():
+    runs[method], runs[f"{method}, python"] = [], []
+    for seed in (0, 1):
+        start = base_model
+        if method != "all weights":
+            start = with_lora(int(method.split()[1]), seed)
+        models[method] = train(start, lr, seed)
+        runs[method].append(perplexity(models[method], cpp))
+        runs[f"{method}, python"].append(perplexity(models[method], python))
+    shares[method] = trained_share(start)
+models["control"] = train(with_lora(4), RATES["rank 4"], kind="Python")
+control = perplexity(models["control"], cpp)
+
+# %% tags=["demo"]
+for method in RATES:
+    shown = placements.plus_minus(runs[method], 4)
+    other = placements.plus_minus(runs[f"{method}, python"], 3)
+    print(f"{method:12s} {shares[method]:7.2%} trained: C++ {shown}, Python {other}")
+print(f"control, more Python: C++ {control:.1f}; frozen {found['frozen']:.1f}")
+means = {method: placements.mean(runs[method]) for method in RATES}
+gap = (found["frozen"] - means["rank 4"]) / (found["frozen"] - means["all weights"])
+lab.reveal("share", round(100 * shares["rank 4"], 1))
+lab.reveal("gap", round(100 * gap))
+found |= means | {"gap": gap, "share": shares["rank 4"], "control": control}
+found["python"] = placements.mean(runs["rank 4, python"])
+style.show(
+    finetuning.learned_and_forgotten(
+        {m: (100 * shares[m], runs[m], runs[f"{m}, python"]) for m in RATES},
+        (found["frozen"], found["frozen, python"]),
+        f"Rank 4 trains {shares['rank 4']:.1%} and gets {gap:.0%} of what all weights get",
+    ),
+    alt="Left, perplexity of C++ against the share of trained parameters: falling. Right, of "
+    "Python, which rises above that of the frozen model for every method.",
+)
+
+# %% [markdown]
+# ### Where the rank goes
+#
+# Is the change of a full fine-tune of low rank? Your `factor` cuts it to rank $r$ in every layer.
+# The control is a random matrix of the same size: all its directions weigh about as much.
+
+# %% tags=["demo"]
+full = models["all weights"]
+deltas = {n: (full.get_submodule(n).weight - base_model.get_submodule(n).weight) for n in NAMES}
+deltas = {n: d.detach() for n, d in deltas.items()}
+RANKS = [1, 4, 16, 64, 192]
+cut = {}
+for r in RANKS:
+    cut[r] = copy.deepcopy(full)
+    for n, d in deltas.items():
+        a, b = factor(d, r)
+        cut[r].get_submodule(n).weight.data = merge(base_model.get_submodule(n).weight, a, b, 1.0)
+by_rank = [perplexity(cut[r], cpp) for r in RANKS]
+for r, value in zip(RANKS, by_rank, strict=True):
+    print(f"the full fine-tune, cut to rank {r:3d}: C++ {value:.2f}")
+
+
+# %% tags=["demo", "fold"]
+# how much of the change (of its squares) lies in the r strongest directions, by kind of layer
+def kept(d: Tensor) -> list[float]:
+    sizes = torch.linalg.svdvals(d).square()
+    return [(sizes[:r].sum() / sizes.sum()).item() for r in RANKS]
+
+
+kinds = {
+    kind: [kept(d) for n, d in deltas.items() if n.endswith(kind)]
+    for kind in ("q_proj", "v_proj", "up_proj", "down_proj")
+}
+kinds["random"] = [kept(torch.randn(192, 192)) for _ in range(3)]
+found["kept"] = placements.mean(
+    [row[1] for k, rows in kinds.items() if k != "random" for row in rows]
+)
+found["kept, random"] = placements.mean([row[1] for row in kinds["random"]])
+found["cut"] = by_rank[1]
+style.show(
+    placements.curves(
+        RANKS,
+        {"": kinds},
+        f"Four directions hold {found['kept']:.0%} of the change, of a random one "
+        f"{found['kept, random']:.0%}",
+        "rank that is kept",
+        "share of the squares of the change",
+    ),
+    alt="Share of the squared change kept by the strongest r directions, for four kinds of layers "
+    "above a random matrix.",
+)
+
+# %% [markdown]
+# **Then write one sentence:** which part of the change does rank 4 hold, and why is the trained
+# rank 4 better than the full fine-tune that was cut to it?
+#
+# *Your sentence:*
+#
+# ## 2. What training holds
+#
+# A number that is trained costs more than itself: its gradient, and two float32 states of AdamW
+# (the running means of the gradient and of its square). Some programs keep a float32 copy of it as
+# well. And there is what the backward pass reads again, the *activations*.
+
+# %% tags=["demo"]
+lab.predict(
+    "65B",
+    "65 billion parameters, all of them trained: 16-bit weights and gradients, float32 states. How "
+    "many GB, without activations?",
+    unit="GB",
+)
+lab.predict(
+    "every",
+    "80 blocks, each keeps 34 times as much as its input. With checkpoints at every n-th block, "
+    "which n takes the least memory?",
+)
+
+# %% [markdown]
+# ### Exercise 3 · Bytes
+#
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** four functions.
+#
+# - `trained_numbers(shapes, r)`: how many numbers updates of rank r train beside layers of the
+#   shapes [(N, K), ...].
+# - `bytes_held(frozen, trained, bits, copy) -> (weights, gradients, optimizer)`: `frozen` numbers
+#   lie in `bits` bits each; `trained` ones in 16, and so do their gradients; AdamW has two float32
+#   for each trained number, and one more if a float32 `copy` of it is kept (it counts as
+#   optimizer).
+# - `checkpointed(layers, boundary, block, every)`: bytes of activations. The forward pass keeps
+#   only the input of blocks 0, `every`, 2 `every`, ..., `boundary` bytes each. The backward pass
+#   takes one group of blocks after the other, computes it again from its input, and then holds, for
+#   the **largest** group, `block` bytes for each of its blocks. The sum of both, derived from these
+#   words.
+# - `best_every(layers, boundary, block) -> int`: the `every` from 1 to `layers` with the fewest
+#   bytes; of equal ones the smallest.
+#
+# Numbers of parameters and bytes may be large: 65 billion and more. `every` is from 1 to `layers`,
+# and need not divide it.
+
+
+# %% solution="ex3"
+def trained_numbers(shapes: list[tuple[int, int]], r: int) -> int:
+    """The numbers in all A and B."""
+    ### BEGIN SOLUTION
+    return sum(r * (n + k) for n, k in shapes)
+    ### END SOLUTION
+
+
+def bytes_held(
+    frozen: int, trained: int, bits: float = 16, copy: bool = False
+) -> tuple[float, float, float]:
+    """Bytes of (weights, gradients, optimizer)."""
+    ### BEGIN SOLUTION
+    return frozen * bits / 8 + 2 * trained, 2 * trained, (12 if copy else 8) * trained
+    ### END SOLUTION
+
+
+def checkpointed(layers: int, boundary: float, block: float, every: int) -> float:
+    """Bytes of activations with a checkpoint at the input of every `every`-th block."""
+    ### BEGIN SOLUTION
+    return math.ceil(layers / every) * boundary + min(every, layers) * block
+    ### END SOLUTION
+
+
+def best_every(layers: int, boundary: float, block: float) -> int:
+    """The `every` with the fewest bytes, the smallest of equal ones."""
+    ### BEGIN SOLUTION
+    return min(range(1, layers + 1), key=lambda n: checkpointed(layers, boundary, block, n))
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** Count each kind alone. A group of blocks costs its input all the time, and everything in
+# it only while it is its turn.
+#
+# **By hand.** A layer 10 × 20 and rank 2: 2 · 10 + 2 · 20 = 60. 100 frozen numbers in 4 bits and 10
+# trained ones: 50 + 20, 20, 80 bytes. 10 blocks, `every` = 4: groups of 4, 4 and 2, three inputs,
+# and four blocks at once.
+#
+# **The usual errors.** N K for N + K. Gradients for frozen numbers. 10 / 4 = 2 groups. A formula
+# for the best `every`, the root of layers · boundary / block, rounded: near it, but not always it.
+# </details>
+#
+# **Reveal.** Llamas of four sizes: all weights, LoRA and QLoRA with r = 64 beside all linear layers
+# of the blocks, 512 tokens with checkpoints at every block.
+
+# %% tags=["demo"]
+SIZES = {"7B": (32, 4096, 11008), "13B": (40, 5120, 13824), "33B": (60, 6656, 17920)}
+SIZES["65B"] = (80, 8192, 22016)  # blocks, D, F
+TOKENS, VOCAB, R = 512, 32000, 64
+
+
+def plan(size: str, method: str, tokens: int = TOKENS) -> tuple[float, ...]:
+    """Bytes of weights, gradients, optimizer, activations."""
+    layers, d, f = SIZES[size]
+    shapes = [(d, d)] * 4 + [(f, d)] * 2 + [(d, f)]
+    linears, ends = layers * sum(n * k for n, k in shapes), 2 * VOCAB * d + (2 * layers + 1) * d
+    boundary, block = 2 * tokens * d, 2 * tokens * (8 * d + 4 * f)
+    logits = tokens * (2 * d + 2 * 4 * VOCAB)
+    activations = checkpointed(layers, boundary, block, 1) + logits
+    if method == "full":
+        return (*bytes_held(0, linears + ends), activations)
+    held = bytes_held(
+        linears, layers * trained_numbers(shapes, R), 4.127 if method == "qlora" else 16
+    )
+    return held[0] + 2 * ends, held[1], held[2], activations  # embedding, head, norms: 16 bits
+
+
+# %% tags=["demo"]
+print("GB      weights  gradients  optimizer  activations    total")
+for size in SIZES:
+    for method in ("full", "lora", "qlora"):
+        row = [value / 1e9 for value in plan(size, method)]
+        print(f"{size:3s} {method:5s}" + "".join(f"{v:9.1f}" for v in (*row, sum(row))))
+lab.reveal("65B", round(sum(plan("65B", "full")[:3]) / 1e9))
+_, d, f = SIZES["65B"]
+boundary, block = 2 * TOKENS * d, 2 * TOKENS * (8 * d + 4 * f)
+for every in (1, best_every(80, boundary, block), 80):
+    size = checkpointed(80, boundary, block, every) / 1e9
+    print(f"65B, checkpoints at every {every:2d}. block: {size:.1f} GB of activations")
+lab.reveal("every", best_every(80, 1, 34))
+found["65B"] = {m: sum(plan("65B", m)) / 1e9 for m in ("full", "lora", "qlora")}
+
+
+# %% tags=["demo", "fold"]
+# the same, to move; what exceeds the card a paged optimizer lays into the host's memory
+def draw_memory(size: str, tokens: float, card: str):
+    rows = {m: [b / 1e9 for b in plan(size, m, int(tokens))] for m in ("full", "lora", "qlora")}
+    limit = float(card.removesuffix(" GB"))
+    over = {m: max(0.0, sum(row) - limit) for m, row in rows.items()}
+    title = f"{size}: QLoRA takes {sum(rows['qlora']):.0f} GB"
+    if over["qlora"]:
+        fits = over["qlora"] <= rows["qlora"][2]
+        title += f", {over['qlora']:.0f} too many" + (", which paging takes" if fits else "")
+    return finetuning.memory_bars(rows, limit, title), title
+
+
+explorer.explorer(
+    draw_memory,
+    {
+        "size": ["65B", "33B", "13B", "7B"],
+        "tokens": [512.0, 2048.0, 8192.0],
+        "card": ["48 GB", "24 GB", "80 GB"],
+    },
+)
+
+# %% [markdown]
+# **Then write one sentence:** which of the four parts does LoRA make small, which NF4, which
+# neither?
+#
+# *Your sentence:*
+#
+# ## 3. Weights that lie in 4 bits
+#
+# A weight that is never trained takes no small steps, so it needs no 16 bits. A 4-bit code names
+# one of 16 *levels*; block for block, 64 weights share the largest size $m$ among them, and a level
+# $c$ stands for $c\,m$. NF4 puts the levels at **quantiles** of the normal distribution, because
+# weights are about normal: then all codes are used about equally often.
+
+# %% tags=["demo"]
+print(
+    "the normal quantiles of 1/2, 3/4, 7/8 are",
+    torch.special.ndtri(torch.tensor([0.5, 0.75, 0.875])).tolist(),
+)
+lab.predict(
+    "grid",
+    "Normal weights in blocks of 64. The other way to spend 4.5 bits is a plain grid of 16 equal "
+    "steps from the smallest to the largest of the block. If NF4's error is 100, how large is "
+    "the grid's?",
+)
+
+# %% [markdown]
+# ### Exercise 4 · NF4
+#
+# **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** three functions.
+#
+# - `nf4_levels() -> levels`: with $Q$ the quantile function of the normal distribution and $p$ =
+#   0.9677083: the 8 values $Q$ at 8 evenly spaced probabilities from $p$ **towards** 1/2 (the ninth
+#   would be 1/2 itself), minus $Q$ at 7 such probabilities from $p$ towards 1/2 (the eighth would
+#   be 1/2), and 0. All divided by the largest, in rising order.
+# - `quantize_nf4(w) -> (codes, absmax)`: blocks of 64 run over the flattened tensor, not over rows,
+#   and the last may be shorter. `absmax` is the largest size in each block; the code is the number
+#   of the level nearest to the weight divided by it (of two equally near ones either). A block of
+#   zeros has `absmax` 0 and comes back as zeros.
+# - `dequantize_nf4(codes, absmax, shape) -> w_hat`.
+#
+# **Shapes** `levels` [16] float32; `w` of any shape, float32 or bfloat16, perhaps a view; `codes`
+# [n] uint8 for n weights; `absmax` [ceil(n / 64)] float32; `w_hat` of `shape`, float32.
+
+
+# %% solution="ex4"
+def nf4_levels() -> Tensor:
+    """The 16 levels in rising order. [16] float32"""
+    ### BEGIN SOLUTION
+    p = 0.9677083
+    above = torch.special.ndtri(torch.linspace(p, 0.5, 9, dtype=torch.float64)[:-1])
+    below = -torch.special.ndtri(torch.linspace(p, 0.5, 8, dtype=torch.float64)[:-1])
+    levels = torch.cat([below, torch.zeros(1, dtype=torch.float64), above.flip(0)])
+    return (levels / levels.max()).float()
+    ### END SOLUTION
+
+
+def quantize_nf4(w: Tensor) -> tuple[Tensor, Tensor]:
+    """(codes [n] uint8, absmax [ceil(n / 64)] float32)."""
+    ### BEGIN SOLUTION
+    flat = w.float().flatten()
+    blocks = F.pad(flat, (0, -len(flat) % 64)).reshape(-1, 64)
+    absmax = blocks.abs().amax(1)
+    scaled = blocks / torch.where(absmax > 0, absmax, 1.0)[:, None]
+    codes = (scaled[..., None] - nf4_levels()).abs().argmin(-1)  # [blocks, 64]
+    return codes.flatten()[: len(flat)].to(torch.uint8), absmax
+    ### END SOLUTION
+
+
+def dequantize_nf4(codes: Tensor, absmax: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """What the codes stand for, float32."""
+    ### BEGIN SOLUTION
+    of_block = absmax.repeat_interleave(64)[: len(codes)]
+    return (nf4_levels()[codes.long()] * of_block).reshape(shape)
+    ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** The two halves are made apart, with 8 and with 7 levels, so that 0 is a level of its
+# own. `torch.special.ndtri` is the quantile function.
+#
+# **By hand.** The largest positive level is $Q(p)$ itself, divided by itself: 1. The smallest is
+# -1. $m$ = 2 and $w$ = 0.5: 0.25 lies nearest to 0.2461, so it comes back as 0.4922.
+#
+# **The usual errors.** Levels mirrored: 8 on both sides, or no zero. Blocks of a row: the same
+# numbers only where 64 divides K. 0 / 0 in a block of zeros. The largest value with its sign as
+# `absmax`.
+# </details>
+#
+# ### Exercise 5 · Double quantization
+#
+# **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+#
+# One float32 for 64 weights is half a bit for each. So the `absmax` are quantized in turn, into 8
+# bits. They are all positive and much alike, so their mean is taken off first.
+#
+# **Deliver** three functions.
+#
+# - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all, then blocks of 256:
+#   `second` is the largest size of (absmax - mean) in the block, `codes` the numbers of the levels
+#   nearest to (absmax - mean) / second (of two equally near ones either). `levels` are 256 numbers
+#   in rising order, given.
+# - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the mean,
+#   `second` is 0 and the mean comes back, not NaN.
+# - `nf4_bits(n, double) -> int`: **all** bits that n weights take: 4 a code; the scales in float32,
+#   or doubly quantized: 8 bits a scale, and float32 for each `second` and for the one mean.
+#
+# **Shapes** `absmax` [blocks] float32, `codes` [blocks] uint8, `second` [ceil(blocks / 256)]
+# float32, `mean` [] float32, `levels` [256] float32.
+
+
+# %% solution="ex5"
+def quantize_scales(absmax: Tensor, levels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(codes [blocks] uint8, second [ceil(blocks / 256)], mean []) of absmax [blocks]."""
+    ### BEGIN SOLUTION
+    mean = absmax.mean()
+    blocks = F.pad(absmax - mean, (0, -len(absmax) % 256)).reshape(-1, 256)
+    second = blocks.abs().amax(1)
+    scaled = blocks / torch.where(second > 0, second, 1.0)[:, None]
+    codes = (scaled[..., None] - levels).abs().argmin(-1).flatten()[: len(absmax)]
+    return codes.to(torch.uint8), second, mean
+    ### END SOLUTION
+
+
+def dequantize_scales(codes: Tensor, second: Tensor, mean: Tensor, levels: Tensor) -> Tensor:
+    """absmax [blocks] that the codes stand for."""
+    ### BEGIN SOLUTION
+    of_block = second.repeat_interleave(256)[: len(codes)]
+    return levels[codes.long()] * of_block + mean
+    ### END SOLUTION
+
+
+def nf4_bits(n: int, double: bool) -> int:
+    """Bits of n weights: codes, scales, and what their own quantization needs."""
+    ### BEGIN SOLUTION
+    blocks = math.ceil(n / 64)
+    if not double:
+        return 4 * n + 32 * blocks
+    return 4 * n + 8 * blocks + 32 * math.ceil(blocks / 256) + 32
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** The same steps as in exercise 4, once more, on the scales; what is new is the mean.
+# Without it half of the levels, the negative ones, would never be used.
+#
+# **By hand.** absmax = 1, 2, 6: the mean is 3, what is left -2, -1, 3, `second` = 3, and the levels
+# nearest to -2/3, -1/3 and 1 are looked up. 64 weights: 256 + 32 = 288 bits, 4.5 each.
+#
+# **The usual errors.** The mean of each block of 256 in place of one. The padding of the last block
+# counted into the mean. Bits of the mean, or of the last shorter block, forgotten.
+# </details>
+#
+# **Reveal.** The error of 4 bits, on normal numbers and on the model's weights: NF4, and grids with
+# as many bits.
+
+# %% tags=["demo"]
+from efflib.quantization.nf4 import dynamic_codebook
+
+torch.manual_seed(0)
+normal = torch.randn(256, 512)
+weights = torch.cat([base_model.get_submodule(n).weight.detach().flatten() for n in NAMES[:14]])
+weights = weights[: len(weights) // 64 * 64].reshape(-1, 64)
+
+
+def rounded(blocks: Tensor, way: str) -> Tensor:
+    """blocks [n, 64] through 4 bits."""
+    if way.startswith("NF4"):
+        codes, absmax = quantize_nf4(blocks)
+        if "double" in way:
+            levels = dynamic_codebook()
+            absmax = dequantize_scales(*quantize_scales(absmax, levels), levels)
+        return dequantize_nf4(codes, absmax, blocks.shape)
+    low, high = blocks.aminmax(dim=1, keepdim=True)
+    if way == "symmetric grid":
+        step = blocks.abs().amax(1, keepdim=True) / 7
+        return (blocks / step).round() * step
+    low, step = low.half().float(), ((high - low) / 15).half().float()  # 32 bits for 64 weights
+    return ((blocks - low) / step).round().clamp(0, 15) * step + low
+
+
+errors = {}
+for label, blocks in (("normal numbers", normal.reshape(-1, 64)), ("the model", weights)):
+    for way in ("NF4", "NF4, double", "plain grid", "symmetric grid"):
+        size = blocks.square().mean().sqrt()
+        errors[label, way] = ((rounded(blocks, way) - blocks).square().mean().sqrt() / size).item()
+        print(f"{label:15s} {way:15s} {errors[label, way]:.4f} of the size of the weights")
+lab.reveal(
+    "grid", round(100 * errors["normal numbers", "plain grid"] / errors["normal numbers", "NF4"])
+)
+bits = {double: nf4_bits(4096 * 4096, double) / 4096**2 for double in (False, True)}
+print(f"bits a weight of a 4096 x 4096 matrix: {bits[False]:.3f}, double {bits[True]:.3f}")
+found["bits"], found["errors"] = bits, errors
+
+# %% tags=["demo", "fold"]
+# the levels, and how often each is used
+codes = quantize_nf4(normal)[0]
+used = torch.bincount(codes.long(), minlength=16) / len(codes)
+low, high = normal.reshape(-1, 64).aminmax(dim=1, keepdim=True)
+grid_codes = ((normal.reshape(-1, 64) - low) / (high - low) * 15).round().long().flatten()
+grid_used = torch.bincount(grid_codes, minlength=16) / len(grid_codes)
+style.show(
+    finetuning.levels_and_use(
+        {"NF4": (nf4_levels(), used), "plain grid": (torch.linspace(-1, 1, 16), grid_used)},
+        "NF4 uses its codes more evenly; that is not the same as a small error",
+    ),
+    alt="Stems at the 16 levels of NF4 and of an even grid; the height is how often a normal "
+    "weight gets the code. NF4's are of more equal height.",
+)
+
+# %% [markdown]
+# NF4 is a table of *quantiles*: it makes codes equally likely, which is what carries the most
+# information. The smallest squared error is something else, and a plain grid with its own zero
+# comes a little closer to it. The wide steps at the ends cost NF4 more than the fine ones in the
+# middle save.
+#
+# ## 4. QLoRA
+#
+# Now both together: the base in NF4, updates beside it. The gradient has to pass **through** the
+# frozen layers to reach the updates of the blocks before. For $y = x W^T$ it is $dx = dy\, W$: the
+# backward pass needs $W$ again. Autograd would keep it, decoded, from the forward to the backward
+# pass, for all layers at once, and the 4 bits would be gained for nothing.
+
+# %% tags=["demo"]
+lab.predict(
+    "qlora",
+    f"Rank 4 reached {means['rank 4']:.1f} beside 16-bit weights. What does it reach beside "
+    "weights in NF4, after the same steps?",
+)
+lab.predict(
+    "survives",
+    "The update is merged, and the sum rounded to NF4 again. Which share of the update survives?",
+    unit="%",
+)
+
+# %% [markdown]
+# ### Exercise 6 · Through frozen weights, for many adapters
+#
+# **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** two functions.
+#
+# - `frozen_product(x, decode) -> y`: $y = x W^T$ where `decode()` makes $W$ [N, K] anew at each
+#   call. The gradient goes to `x`, and **nothing as large as $W$ is kept** between forward and
+#   backward pass: `decode` is called once in the forward pass and once in the backward pass, and
+#   not at all in a backward pass that never comes. `W` is float32 and is used in the dtype of `x`.
+#   (A `torch.autograd.Function` of your own, beside `frozen_product`, in the same cell.)
+# - `batched_update(x, y, adapters, index) -> y_new`: a batch whose rows use **different** adapters.
+#   `y` is what the shared base put out for all rows; row i gets $s_j\, x_i A_j^T B_j^T$ added, with
+#   j = `index[i]`; -1 means no adapter, and that row stays bit by bit. `adapters` is a list of `(a,
+#   b, scale)` whose ranks may differ; one that no row uses has no effect, whatever it holds.
+#
+# **Shapes** `x` [..., K] in `frozen_product`; `x` [B, T, K], `y` [B, T, N] and `index` [B] int64 in
+# `batched_update`, float32.
+
+
+# %% solution="ex6"
+### BEGIN SOLUTION
+class FrozenProduct(torch.autograd.Function):
+    """x W^T, with W decoded in each pass."""
+
+    @staticmethod
+    def forward(ctx, x, decode):
+        ctx.decode = decode
+        return x @ decode().to(x.dtype).T
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy @ ctx.decode().to(dy.dtype), None
+
+
+### END SOLUTION
+
+
+def frozen_product(x: Tensor, decode) -> Tensor:
+    """x [..., K] times the transpose of decode() [N, K], which is not kept. [..., N]"""
+    ### BEGIN SOLUTION
+    return FrozenProduct.apply(x, decode)
+    ### END SOLUTION
+
+
+def batched_update(
+    x: Tensor, y: Tensor, adapters: list[tuple[Tensor, Tensor, float]], index: Tensor
+) -> Tensor:
+    """y [B, T, N] with the update of adapter index[i] added to row i; -1: none."""
+    ### BEGIN SOLUTION
+    y = y.clone()
+    for j, (a, b, scale) in enumerate(adapters):
+        rows = index == j
+        y[rows] += scale * (x[rows] @ a.T @ b.T)
+    return y
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** `ctx` may keep a function instead of a tensor. Rows that use one adapter are one small
+# batch.
+#
+# **By hand.** $W$ = (2, 3), x = (1, 1): y = 5, and with dy = 10 the gradient is (20, 30). Rows 0,
+# 1, 2 with index 1, -1, 0: the first gets the second adapter, the second none, the third the first.
+#
+# **The usual errors.** $dx = dy\,W^T$: fails, or is wrong where N = K. `ctx.save_for_backward(W)`.
+# `adapters[-1]` for rows without an adapter: Python's last one. `y` changed in place.
+# </details>
+#
+# **Reveal.** All of it is yours now: NF4 with doubly quantized scales, the product that decodes,
+# LoRA beside it. Twice, as above. About 15 s.
+
+
+# %% tags=["demo"]
+class FrozenNF4(nn.Module):
+    """A linear layer in NF4, by your functions."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.out_features, self.in_features = linear.weight.shape
+        self.codes, absmax = quantize_nf4(linear.weight.detach())
+        self.scales = quantize_scales(absmax, dynamic_codebook())
+
+    def decode(self) -> Tensor:
+        absmax = dequantize_scales(*self.scales, dynamic_codebook())
+        return dequantize_nf4(self.codes, absmax, (self.out_features, self.in_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return frozen_product(x, self.decode)
+
+
+in_nf4 = copy.deepcopy(base_model)
+for n in NAMES:
+    in_nf4.set_submodule(n, FrozenNF4(base_model.get_submodule(n)))
+
+# %% tags=["demo"]
+runs["QLoRA"] = []
+for seed in (0, 1):
+    models["QLoRA"] = train(with_lora(4, seed, in_nf4), RATES["rank 4"], seed)
+    runs["QLoRA"].append(perplexity(models["QLoRA"], cpp))
+found["nf4"], found["QLoRA"] = perplexity(in_nf4, cpp), placements.mean(runs["QLoRA"])
+print(f"untrained: {found['frozen']:.2f} in 16 bits, {found['nf4']:.2f} in NF4")
+print(f"rank 4: {placements.plus_minus(runs['rank 4'], 4)} beside 16 bits")
+print(f"        {placements.plus_minus(runs['QLoRA'], 4)} beside NF4")
+lab.reveal("qlora", round(found["QLoRA"], 1))
+for label in ("control", "rank 4", "all weights", "QLoRA"):
+    print(f"--- {label}\n{PROMPT}{written(models[label])}\n")
+
+# %% [markdown]
+# ### Merging into quantized weights
+#
+# Beside 16-bit weights a merge is exact up to one rounding. What if the sum has to be stored in NF4
+# again? The part of an update $D$ that survives is $\langle \hat W' - \hat W, D \rangle / \langle
+# D, D \rangle$: 1 if all of it arrives, 0 if none does.
+
+# %% tags=["demo"]
+merged = {way: copy.deepcopy(models["QLoRA"]) for way in ("16 bits", "NF4")}
+arrived, asked = 0.0, 0.0
+for n in NAMES:
+    layer = models["QLoRA"].get_submodule(n)
+    before = layer.base.decode()
+    total = merge(before, layer.a.detach(), layer.b.detach(), layer.scale)
+    linear = nn.Linear(*reversed(total.shape), bias=False)
+    linear.weight.data = total
+    merged["16 bits"].set_submodule(n, linear)
+    merged["NF4"].set_submodule(n, FrozenNF4(linear))
+    update = total - before
+    arrived += ((merged["NF4"].get_submodule(n).decode() - before) * update).sum().item()
+    asked += update.square().sum().item()
+for way, model in merged.items():
+    found[f"merged, {way}"] = perplexity(model, cpp)
+    print(f"merged into {way}: C++ {found[f'merged, {way}']:.2f}")
+found["survives"] = arrived / asked
+lab.reveal("survives", round(100 * found["survives"]))
+
+# %% [markdown]
+# ### Many adapters, one base
+#
+# One model in memory, two adapters beside it: the one for C++, and the control, which was trained
+# on Python. `Several` puts your `batched_update` to work; each row of a batch chooses.
+
+
+# %% tags=["demo"]
+class Several(nn.Module):
+    """A shared base, and for each row of the batch the adapter that `chosen` names."""
+
+    chosen = torch.tensor([])
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.base = layers[0].base
+        self.adapters = [(la.a.detach(), la.b.detach(), la.scale) for la in layers]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return batched_update(x, self.base(x), self.adapters, Several.chosen)
+
+
+both = copy.deepcopy(base_model)
+for n in NAMES:
+    both.set_submodule(n, Several([models[m].get_submodule(n) for m in ("rank 4", "control")]))
+batch = torch.stack([cpp[0, :100], cpp[0, :100], cpp[0, :100]])
+Several.chosen = torch.tensor([0, 1, -1])
+with torch.no_grad():
+    together = both(batch)
+    alone = [models["rank 4"], models["control"], base_model]
+    apart = [
+        (row - m(cpp[:1, :100])[0]).abs().max() for row, m in zip(together, alone, strict=True)
+    ]
+for who, row, off in zip(
+    ("C++ adapter", "Python adapter", "no adapter"), together, apart, strict=True
+):
+    loss = F.cross_entropy(row[:-1], cpp[0, 1:100]).exp()
+    print(f"{who:14s} perplexity of one header {loss:6.1f}; to its own model's logits {off:.1e}")
+
+# %% [markdown]
+# ### An update repairs a pruned model
+#
+# The lecture's table: LLaMA-7B with half of its weights gone has perplexity 7.26, with LoRA 6.84
+# (all weights trained: 5.98). Here: 2 of 4 weights gone by the method of lab 4, then rank 4 on
+# **Python**. About 6 s.
+
+# %% tags=["demo"]
+from efflib.sparsity.wanda import prune_wanda
+
+calibration = pieces(text_ids("code", held_out=False), 16, 128, seed=7)
+pruned = prune_wanda(base_model, calibration, (2, 4))
+repaired = train(with_lora(4, model=pruned), 3e-3, kind="Python")
+zeros = [(pruned.get_submodule(n).weight == 0).float().mean().item() for n in NAMES]
+found["pruned"], found["repaired"] = (perplexity(m, python) for m in (pruned, repaired))
+dense = found["frozen, python"]
+print(f"dense {dense:.2f}, pruned {found['pruned']:.2f}, repaired {found['repaired']:.2f}")
+layer = repaired.get_submodule(NAMES[0])
+left = (merge(layer.base.weight, layer.a, layer.b, layer.scale) == 0).float().mean().item()
+print(f"zeros: {placements.mean(zeros):.0%}; after merging the update {left:.0%}")
+
+# %% [markdown]
+# ## 5. Misconceptions
+#
+# **"LoRA trains faster because it has fewer parameters."** The forward pass is the same and a
+# little more; the backward pass still runs through every block. Only the gradients of $W$ itself
+# are saved, about a third of the work. What it saves is memory.
+#
+# **"LoRA needs no activations."** It does: the gradient of $A$ needs the layer's input, and every
+# block before has to be passed.
+#
+# **"NF4 is the best 4-bit format."** It makes codes equally likely. In squared error a plain grid
+# with its own zero is slightly better on normal weights, at as many bits.
+#
+# **"LoRA does not forget."** It forgets: look at the perplexity of Python. Here less than one
+# would fear, or no less than all weights; your figure says which.
+#
+# **"Merged is merged."** Into 16 bits, yes. Into NF4 again, most of the update is rounded away; and
+# into pruned weights, the zeros are gone.
+#
+# ### Open task (not graded)
+#
+# **Beat it:** the lowest perplexity of C++ with at most 88,000 trained numbers and 30 steps. The
+# cell prints what to beat. Ideas: other ranks in other layers (`trained_numbers` counts);
+# rank-stabilised factors; other learning rates; `factor` of a full fine-tune as the start; dropout.
+
+
+# %% tags=["demo"]
+def own_updates(model: nn.Module) -> tuple[nn.Module, float]:
+    """Yours: the model with updates, and the learning rate. It starts as rank 4 everywhere."""
+    return add_lora(model, NAMES, 4, 8), RATES["rank 4"]
+
+
+torch.manual_seed(0)
+start, lr = own_updates(base_model)
+trained = sum(p.numel() for p in start.parameters() if p.requires_grad)
+found["open task"] = perplexity(train(start, lr), cpp)
+print(f"{trained} numbers: {found['open task']:.2f}, to beat {runs['rank 4'][0]:.2f}")
+
+# %% [markdown]
+# ## 6. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1, the one of the title.** What is trained, what is not, in how many bits does it lie,
+# and what does that cost in quality? Say what takes the largest part of the memory in each of the
+# three ways. *Rubric:* the parts of the memory of 65B in the three ways, with your numbers (2);
+# quality of rank 4 against all weights and of QLoRA against LoRA, with the control (2); what is
+# forgotten (1).
+#
+# **Question 2.** A colleague serves 50 customers, each with an own adapter of rank 16 for one 13B
+# model in NF4. "We merge every adapter and store the merged models in NF4 too: then nothing has to
+# be computed beside the base." What do you answer, what would you propose, and what must be
+# measured? *Rubric:* what merging does to weights in NF4, with your number (2); a batch over shared
+# weights, and its memory against 50 models (2); what it costs at decoding, and what to measure (1).
+
+# %% [markdown] written="w1"
+# Trained are only A and B of rank r beside each layer, a few percent of the numbers; the base is
+# frozen and lies in NF4, 4.127 bits a weight with doubly quantized scales. All weights of 65B take
+# 783 GB without activations, and most of that are AdamW's states; LoRA takes 141 GB, nearly all of
+# it frozen 16-bit weights; QLoRA takes 45. In quality rank 4 got about 90 % of what training all
+# weights got here, and QLoRA was within 3 % of LoRA; rank 4 on more Python made C++ worse, so it is
+# the text and not the training. Python got worse by about a tenth.
+
+# %% [markdown] written="w2"
+# Do not merge: the sum has to be rounded to NF4 again, and only a small share of the update
+# survived that, because most of it is smaller than half a step between levels. Merged into 16 bits
+# it is right, but 50 models of 26 GB are 1300 GB. I would keep one base in NF4, about 7 GB, and the
+# adapters beside it, 62 million numbers or 125 MB each, 6 GB for all of them, and let each row of
+# the batch add its own. Decoding reads the base once for all rows and besides only the adapters in
+# use. To be measured: the time of a step with one and with many different adapters, and the quality
+# of each customer's task.
+
+# %% [markdown]
+# ## Stretch (not graded)
+#
+# - **The start.** Both at zero, both random, $A$ zero and $B$ random: which of them learns, and
+#   what do the first ten losses look like?
+# - **Large ranks.** $r$ = 64 with $\alpha / r$ and with $\alpha / \sqrt r$, $\alpha$ = 8 both
+#   times.
+# - **peft.** `efflib.finetuning.peft_state.save_adapter` writes the files of peft. Load them there.
+#
+# **Next:** a later lab compares LoRA with adapters, prompts and biases.
+#
+# **Sources.** Hu et al., *LoRA*, 2021 (arXiv:2106.09685). Kalajdzievski, *A Rank Stabilization
+# Scaling Factor*, 2023 (arXiv:2312.03732). Dettmers et al., *QLoRA*, 2023 (arXiv:2305.14314). Chen
+# et al., *Training Deep Nets with Sublinear Memory Cost*, 2016 (arXiv:1604.06174). Biderman et al.,
+# *LoRA Learns Less and Forgets Less*, 2024 (arXiv:2405.09673). Chen et al., *Punica*, 2023
+# (arXiv:2310.18547). MIT 6.5940, lectures on efficient fine-tuning; the table of pruned models is
+# that of Sun et al., *Wanda*, 2023 (arXiv:2306.11695).
+#
+# ## Report and takeaways
+#
+# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo", "fold"]
+lab.report()
+f = found
+takeaways = [
+    f"Rank 4 trains {f['share']:.1%} of the numbers and gets {f['gap']:.0%} of what all weights "
+    f"get (C++: frozen {f['frozen']:.1f}, rank 4 {f['rank 4']:.1f}, all {f['all weights']:.1f}; "
+    f"control {f['control']:.1f}).",
+    f"Python, {f['frozen, python']:.1f} before, is {f['python']:.1f} after.",
+    f"Four directions hold {f['kept']:.0%} of a full fine-tune's change, {f['kept, random']:.0%} "
+    "of a random one's.",
+    f"65B: {f['65B']['full']:.0f}, {f['65B']['lora']:.0f} and {f['65B']['qlora']:.0f} GB.",
+    f"NF4 takes {f['bits'][False]:.3f} bits, double {f['bits'][True]:.3f}. QLoRA: "
+    f"{f['QLoRA']:.2f}, LoRA {f['rank 4']:.2f}.",
+    f"Of an update merged into NF4 again {f['survives']:.0%} survives.",
+    f"Pruned {f['pruned']:.2f}, repaired {f['repaired']:.2f}, dense {f['frozen, python']:.2f}.",
+    f"Open task: {f['open task']:.2f}.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))

@@ -1,0 +1,636 @@
+"""Public tests of lab10: what lab.check runs.  Properties, and numbers to check by hand.
+
+w is a weight [N, K], a [r, K] and b [N, r] its update, x inputs [..., K].
+"""
+
+import math
+from statistics import NormalDist
+
+import torch
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_number,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+BFLOAT16 = 2.0**-8
+
+
+# ---- exercise 1: a layer with an update ------------------------------------------------------
+
+
+def drive_layer(student, w, bias, a, b, x, options, train):
+    """Runs beside the student's code: a layer whose a and b are set, called twice."""
+    from torch import nn
+
+    base = nn.Linear(w.shape[1], w.shape[0], dtype=w.dtype)
+    base.weight.data, base.bias.data = w, bias
+    layer = student.LoRALinear(base, **options).train(train)
+    layer.a.data, layer.b.data = a, b
+    return layer(x).detach(), layer(x).detach(), float(layer.scale)
+
+
+def layer_of(student, w, bias, a, b, x, train=False, **options):
+    value = student.drive(drive_layer, w, bias, a, b, x, options, train)
+    return expect_tuple(value, (torch.Tensor, torch.Tensor, float), "the layer, twice")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="W = 3, bias 1, A = 5, B = 7, alpha = 2, r = 1: x = 1 gives 74; r = 4 scales by 2/4",
+    cause="a scale of alpha alone, the root of r in the wrong case, or the base or bias left out",
+)
+def test_a_layer_by_hand(student, rng):
+    for r, stabilized, scale in (
+        (1, False, 2.0),
+        (4, False, 0.5),
+        (4, True, 1.0),
+        (9, True, 2 / 3),
+    ):
+        a, b = torch.full((r, 1), 5.0), torch.full((1, r), 7.0)
+        options = {"r": r, "alpha": 2.0, "rank_stabilized": stabilized}
+        y, again, seen = layer_of(
+            student, torch.tensor([[3.0]]), torch.ones(1), a, b, torch.ones(2, 1), **options
+        )
+        what = f"r = {r}, rank_stabilized = {stabilized}"
+        expect_close(seen, scale, what=f"scale of {what}", rtol=1e-6)
+        right = torch.full((2, 1), 4.0 + scale * 35 * r)
+        # a sum of r products: each rounded
+        expect_close(y, right, what=f"the output with {what}", rtol=4 * (r + 4) * FLOAT32)
+        expect_same(again, y, "the output of a second call")
+    x, w = torch.tensor([[1.0, 2.0, 4.0]]), torch.zeros(2, 3)
+    a, b = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[1.0], [-3.0]])
+    y, *_ = layer_of(student, w, torch.zeros(2), a, b, x, r=1, alpha=1.0)
+    expect_close(y, torch.tensor([[9.0, -27.0]]), what="x = 1, 2, 4, A = 1, 0, 2, B = 1, -3")
+
+
+def drive_start(student, w, bias, x, options):
+    """Runs beside the student's code: a new layer, as it is."""
+    from torch import nn
+
+    base = nn.Linear(w.shape[1], w.shape[0], dtype=w.dtype)
+    base.weight.data, base.bias.data = w, bias
+    layer = student.LoRALinear(base, **options)
+    trains = sorted(name for name, p in layer.named_parameters() if p.requires_grad)
+    y = layer.eval()(x)
+    return layer.a.data, layer.b.data, trains, y.detach(), base(x).detach()
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="at the start a is uniform in +-1 / sqrt(K), b is 0, the output is the base's bit by "
+    "bit, and only a and b train; r < 1 or dropout outside [0, 1) is a ValueError",
+    cause="both 0 or both random, a normal a, a bound of 1 / K, a base that trains, or no check",
+)
+def test_the_start(student, rng):
+    w, bias = torch.randn(40, 100, generator=rng), torch.randn(40, generator=rng)
+    x = torch.randn(3, 100, generator=rng)
+    value = student.drive(drive_start, w, bias, x, {"r": 8, "alpha": 16.0})
+    a, b, trains, y, right = expect_tuple(
+        value, (torch.Tensor, torch.Tensor, list, torch.Tensor, torch.Tensor), "a new layer"
+    )
+    expect_tensor(a, "a", torch.float32, (8, 100))
+    expect_same(b, torch.zeros(40, 8), "b at the start")
+    expect_at_most(a.abs(), 0.1, "the size of a at the start, K = 100,")
+    # 800 uniform numbers: all below 0.097 with probability 0.97^800 < 1e-10
+    assert a.max() > 0.097 and a.min() < -0.097, f"a reaches from {a.min():.3f} to {a.max():.3f}"
+    expect_same(y, right, "the output of a new layer")
+    assert trains == ["a", "b"], f"these parameters train: {trains}"
+    for r, dropout in ((0, 0.0), (-1, 0.0), (2, 1.0), (2, -0.1)):
+        options = {"r": r, "alpha": 1.0, "dropout": dropout}
+        expect_error(
+            ValueError, lambda o=options: student.drive(drive_start, w, bias, x, o), str(options)
+        )
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="dropout zeroes inputs of the update and divides the others by 1 - p, in training "
+    "mode only; the base sees all of x",
+    cause="dropout on what the base reads, on the low-rank product, on the output, or in eval mode",
+)
+def test_dropout_on_the_update_only(student, rng):
+    w, a, b = torch.tensor([[3.0], [4.0]]), torch.ones(2, 1), torch.eye(2)
+    x = torch.ones(200, 1)
+    options = {"r": 2, "alpha": 2.0, "dropout": 0.75}
+    y, other, _ = layer_of(student, w, torch.zeros(2), a, b, x, train=True, **options)
+    left = (y - torch.tensor([3.0, 4.0])).double()
+    # one input: an update is 0 or 1 / (1 - 0.75) = 4 for both outputs at once
+    fits = ((left == 0) | (left == 4)).all() and (left[:, 0] == left[:, 1]).all()
+    assert fits, f"updates with dropout 0.75 are {left[:6].tolist()}, expected rows of 0 or of 4"
+    share = (left[:, 0] == 0).double().mean().item()
+    # 200 draws of probability 0.75: 8 standard errors
+    expect_close(share, 0.75, what="the share of inputs that were dropped", atol=0.25)
+    assert not torch.equal(y, other), "a second call dropped the same inputs"
+    y, *_ = layer_of(student, w, torch.zeros(2), a, b, x, train=False, **options)
+    expect_same(y, torch.tensor([[4.0, 5.0]]).expand(200, 2), "the output in eval mode")
+
+
+def drive_add(student, names, r, alpha):
+    """Runs beside the student's code: a small nested model gets updates."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    model = nn.Sequential()
+    model.add_module("emb", nn.Embedding(5, 6))
+    model.add_module("block", nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)))
+    ids = torch.tensor([0, 4, 2])
+    before = model(ids).detach()
+    changed = student.add_lora(model, names, r, alpha)
+    kinds = {n: type(m).__name__ for n, m in model.named_modules()}
+    return {
+        "new": sorted(n for n, m in changed.named_modules() if type(m).__name__ == "LoRALinear"),
+        "trains": sorted(n for n, p in changed.named_parameters() if p.requires_grad),
+        "scales": [float(changed.get_submodule(n).scale) for n in names],
+        "same": changed(ids).detach(),
+        "before": before,
+        "given": sorted(kinds.values()),
+        "still": all(p.requires_grad for p in model.parameters()),
+    }
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="the copy has updates beside the named layers, trains nothing else, and puts out the "
+    "same; the model that was given stays as it was",
+    cause="embeddings and norms left to train, other layers taken, or no copy",
+)
+def test_a_model_with_updates(student, rng):
+    for names in (["block.0"], ["block.2", "block.0"]):
+        seen = student.drive(drive_add, names, 2, 6.0)
+        assert seen["new"] == sorted(names), f"updates stand beside {seen['new']}, not {names}"
+        trains = sorted(f"{n}.{part}" for n in names for part in ("a", "b"))
+        assert seen["trains"] == trains, f"these train: {seen['trains']}, expected {trains}"
+        assert seen["scales"] == [3.0] * len(names), f"scales {seen['scales']} of alpha 6, r 2"
+        expect_same(seen["same"], seen["before"], "the output of the model with new updates")
+        assert "LoRALinear" not in seen["given"], "the model that was given has updates now"
+        assert seen["still"], "parameters of the model that was given are frozen now"
+
+
+# ---- exercise 2: merge, add, and go back -----------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="W = 1 in bfloat16 and an update of 2^-8 + 2^-17 give 1 + 2^-7: one rounding",
+    cause="the update rounded to bfloat16 before it is added, no scale, or another dtype",
+)
+def test_merge_rounds_once(student, rng):
+    a, b = torch.tensor([[2.0**-8], [2.0**-17]]), torch.ones(1, 2)
+    for dtype, right in ((torch.bfloat16, 1 + 2.0**-7), (torch.float32, 1 + 2.0**-8 + 2.0**-17)):
+        for scale in (1.0, 0.5):
+            new = student.merge(torch.ones(1, 1, dtype=dtype), a / scale, b, scale)
+            right_w = torch.full((1, 1), right, dtype=dtype)
+            expect_same(new, right_w, f"1 + update in {dtype}, scale {scale}")
+    w, a = torch.zeros(2, 3), torch.tensor([[1.0, 0.0, 2.0]])
+    new = student.merge(w, a, torch.tensor([[1.0], [-3.0]]), 0.5)
+    right = torch.tensor([[0.5, 0.0, 1.0], [-1.5, 0.0, -3.0]])
+    expect_same(new, right, "A = 1, 0, 2, B = 1, -3, s = 1/2")
+
+
+def pair(value, call, shape_a, shape_b):
+    a, b = expect_tuple(value, (torch.Tensor, torch.Tensor), call)
+    expect_tensor(a, f"a of {call}", torch.float32, shape_a)
+    expect_tensor(b, f"b of {call}", torch.float32, shape_b)
+    return a.double(), b.double()
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="one pair has the effect of all: B A is the sum of s_i B_i A_i, its rank that of all "
+    "together",
+    cause="A's and B's added, which mixes them; scales left out or used twice; equal ranks only",
+)
+def test_stacked_updates(student, rng):
+    one = (torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0]]), 1.0)
+    two = (torch.tensor([[0.0, 1.0]]), torch.tensor([[3.0]]), 10.0)
+    a, b = pair(student.stack([one, two]), "stack", (2, 2), (1, 2))
+    expect_close(b @ a, torch.tensor([[2.0, 30.0]]), what="B A of the example by hand")
+    updates = []
+    for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
+        a, b = torch.randn(r, 5, generator=rng), torch.randn(4, r, generator=rng)
+        updates.append((a, b, scale))
+    right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+    a, b = pair(student.stack(updates), "stack", (6, 5), (4, 6))
+    expect_close(b @ a, right, what="B A of three updates", rtol=1e-5, atol=1e-5)
+    a, b = pair(student.stack(updates[:1]), "stack", (3, 5), (4, 3))
+    expect_close(
+        b @ a, updates[0][1].double() @ updates[0][0].double() / 2, what="of one", atol=1e-5
+    )
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="the nearest matrix of rank r: diag(4, 3) at rank 1 is diag(4, 0), 3 is missing",
+    cause="V for V^T, singular values left out, or other than the largest",
+)
+def test_the_nearest_of_rank_r(student, rng):
+    delta = torch.tensor([[0.0, -4.0, 0.0], [3.0, 0.0, 0.0]])
+    a, b = pair(student.factor(delta, 1), "factor", (1, 3), (2, 1))
+    right = torch.tensor([[0.0, -4.0, 0.0], [0.0, 0.0, 0.0]])
+    expect_close(b @ a, right, what="B A of rank 1", atol=1e-5)
+    delta = torch.randn(6, 4, generator=rng)
+    sizes = torch.linalg.svdvals(delta.double())
+    for r in (1, 2, 4):
+        a, b = pair(student.factor(delta, r), "factor", (r, 4), (6, r))
+        off = (delta.double() - b @ a).norm().item()
+        least = sizes[r:].norm().item()
+        expect_at_most(off, least + 1e-4, f"the distance of B A of rank {r}")
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="r from 1 to the smaller of N and K; any other is a ValueError",
+    cause="no check: a slice that is shorter than r, or empty",
+)
+def test_what_is_no_rank(student, rng):
+    delta = torch.randn(3, 5, generator=rng)
+    a, b = pair(student.factor(delta, 3), "factor", (3, 5), (3, 3))
+    expect_close(b @ a, delta, what="B A of full rank", atol=1e-5)
+    for r in (0, 4, -1):
+        expect_error(ValueError, lambda r=r: student.factor(delta, r), f"r = {r} of [3, 5]")
+
+
+# ---- exercise 3: bytes -----------------------------------------------------------------------
+
+
+def number(value, right, what):
+    expect_close(float(expect_number(value, what)), float(right), what=what, rtol=1e-9)
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="layers of 10 x 20 and 5 x 8, rank 2: 60 + 26 numbers",
+    cause="N K for N + K, one shape only, or r left out",
+)
+def test_numbers_by_hand(student, rng):
+    number(student.trained_numbers([(10, 20), (5, 8)], 2), 86, "trained_numbers, two layers")
+    number(student.trained_numbers([(10, 20)], 1), 30, "trained_numbers, rank 1")
+    number(student.trained_numbers([], 4), 0, "trained_numbers, no layer")
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="100 frozen numbers in 4 bits, 10 trained ones: 70, 20 and 80 bytes, with a copy 120",
+    cause="bits for bytes, states of frozen numbers, one state, or trained ones in 4 bits",
+)
+def test_bytes_by_hand(student, rng):
+    for arguments, right in (
+        ((100, 10, 4), (70, 20, 80)),
+        ((100, 10), (220, 20, 80)),
+        ((100, 10, 4, True), (70, 20, 120)),
+        ((0, 10), (20, 20, 80)),
+        ((100, 0, 4.5), (56.25, 0, 0)),
+    ):
+        value = student.bytes_held(*arguments)
+        assert isinstance(value, tuple) and len(value) == 3, f"bytes_held returned {value!r}"
+        for seen, expected, part in zip(
+            value, right, ("weights", "gradients", "optimizer"), strict=True
+        ):
+            number(seen, expected, f"{part} of bytes_held{arguments}")
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="10 blocks, checkpoints at every 4th: three inputs and four blocks",
+    cause="groups rounded down, the last group's blocks in place of the largest's, all blocks, or "
+    "only one input",
+)
+def test_checkpoints_by_hand(student, rng):
+    for layers, every, inputs, blocks in (
+        (10, 4, 3, 4),
+        (10, 5, 2, 5),
+        (10, 1, 10, 1),
+        (10, 10, 1, 10),
+        (10, 9, 2, 9),
+        (1, 1, 1, 1),
+    ):
+        what = f"{layers} blocks, every {every}"
+        number(student.checkpointed(layers, 1000, 7, every), 1000 * inputs + 7 * blocks, what)
+        number(student.checkpointed(layers, 1, 100, every), inputs + 100 * blocks, what)
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="no other distance takes fewer bytes, and of equal ones it is the smallest",
+    cause="the root as a formula, a largest of equal ones, or 1 or all blocks left out",
+)
+def test_the_best_distance(student, rng):
+    for layers, boundary, block in ((16, 1, 1), (80, 1, 34), (10, 5, 1), (7, 1, 100), (9, 900, 1)):
+        seen = student.best_every(layers, boundary, block)
+        assert type(seen) is int, f"best_every returned {seen!r}, not an int"
+        sums = [-(-layers // n) * boundary + n * block for n in range(1, layers + 1)]
+        right = sums.index(min(sums)) + 1
+        assert seen == right, f"{layers} blocks, {boundary}, {block}: {seen}, expected {right}"
+
+
+# ---- exercise 4: NF4 -------------------------------------------------------------------------
+
+
+def true_levels():
+    """From another implementation of the quantile function, in float64."""
+    q, p = NormalDist().inv_cdf, 0.9677083
+    above = [q(p + (0.5 - p) * i / 8) for i in range(8)]
+    below = [-q(p + (0.5 - p) * i / 7) for i in range(7)]
+    return torch.tensor(sorted([*below, 0.0, *above]), dtype=torch.float64) / q(p)
+
+
+def coded(student, w):
+    value = expect_tuple(student.quantize_nf4(w), (torch.Tensor, torch.Tensor), "quantize_nf4")
+    n = w.numel()
+    codes = expect_tensor(value[0], "codes", torch.uint8, (n,))
+    return codes, expect_tensor(value[1], "absmax", torch.float32, (-(-n // 64),))
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="16 rising levels from -1 to 1, one of them 0: 7 below it and 8 above",
+    cause="both halves made with 8 or with 7, no zero, not divided by the largest, or falling",
+)
+def test_levels(student, rng):
+    levels = expect_tensor(student.nf4_levels(), "nf4_levels()", torch.float32, (16,))
+    assert (levels.diff() > 0).all(), f"the levels do not rise: {levels.tolist()}"
+    assert levels[7] == 0, f"level 7 is {levels[7].item():.4f}, not 0"
+    expect_close(levels, true_levels(), what="the levels", atol=2e-6)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="absmax is the largest size of the block; each weight has the level nearest to it",
+    cause="the largest value with its sign, the level below in place of the nearest, codes of the "
+    "weight itself, or a dtype that is none of bytes",
+)
+def test_the_nearest_level(student, rng):
+    w = torch.zeros(64)
+    w[:5] = torch.tensor([0.5, -2.0, 1.0, -0.1, 1.9])
+    codes, absmax = coded(student, w)
+    expect_same(absmax, torch.tensor([2.0]), "absmax of 0.5, -2, 1, -0.1, 1.9 and zeros")
+    # in parts of 2: 0.25, -1, 0.5, -0.05, 0.95
+    right = [10, 0, 12, 6, 15] + [7] * 59
+    assert codes.tolist() == right, f"codes {codes.tolist()[:6]} ..., expected {right[:6]} ..."
+    levels, factors = true_levels(), torch.tensor([[1], [30], [1e-3], [1]])
+    w = torch.randn(4, 64, generator=rng) * factors
+    codes, absmax = coded(student, w)
+    expect_same(absmax, w.abs().amax(1), "absmax")
+    distances = (w.double() / absmax.double()[:, None]).flatten()[:, None] - levels
+    seen = distances.abs().gather(1, codes.long()[:, None])[:, 0]
+    expect_at_most(seen, distances.abs().amin(1) + 1e-5, "the distance to the level that was taken")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="blocks run over the ends of rows, the last may be short, one of zeros stays zeros",
+    cause="blocks of each row, a last block that is padded into the result, or 0 / 0",
+)
+def test_blocks_of_64(student, rng):
+    w = torch.randn(3, 50, generator=rng)
+    codes, absmax = coded(student, w)
+    right = torch.stack([part.abs().max() for part in w.flatten().split(64)])
+    expect_same(absmax, right, "absmax of [3, 50]: blocks of 64, 64 and 22")
+    w = torch.cat([torch.zeros(64), torch.tensor([-3.0, 3.0])])
+    codes, absmax = coded(student, w)
+    expect_same(absmax, torch.tensor([0.0, 3.0]), "absmax of a block of zeros and a short one")
+    back = student.dequantize_nf4(codes, absmax, (66,))
+    expect_same(back, w, "what comes back of zeros, and of -3 and 3")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="a code comes back as its level times the absmax of its block, in the given shape",
+    cause="the absmax of another block, uint8 as a mask, or a flat result",
+)
+def test_what_comes_back(student, rng):
+    codes = torch.randint(16, (2 * 70,), generator=rng).to(torch.uint8)
+    absmax = torch.tensor([1.0, 8.0, 0.5])
+    for shape in ((2, 70), (7, 5, 4), (140,)):
+        back = student.dequantize_nf4(codes, absmax, shape)
+        expect_tensor(back, "dequantize_nf4(...)", torch.float32, shape)
+        right = true_levels()[codes.long()] * absmax[torch.arange(140) // 64].double()
+        expect_close(back.flatten(), right, what="the weights that came back", atol=2e-5)
+
+
+# ---- exercise 5: double quantization ---------------------------------------------------------
+
+
+def some_levels(rng):
+    """256 rising numbers from -1 to 1, denser in the middle."""
+    x = torch.linspace(-1, 1, 256)
+    return x.sign() * x.square()
+
+
+def scaled(student, absmax, levels):
+    value = student.quantize_scales(absmax, levels)
+    codes, second, mean = expect_tuple(value, (torch.Tensor,) * 3, "quantize_scales")
+    expect_tensor(codes, "codes", torch.uint8, tuple(absmax.shape))
+    expect_tensor(second, "second", torch.float32, (-(-len(absmax) // 256),))
+    return codes, second, expect_tensor(mean, "mean", torch.float32, ())
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="absmax 1, 2, 6: the mean is 3, second is 3, and -2/3, -1/3 and 1 are looked up",
+    cause="the mean not taken off, a mean of the padding or of each block, or no sizes",
+)
+def test_scales_by_hand(student, rng):
+    levels = torch.linspace(-1, 1, 256)
+    codes, second, mean = scaled(student, torch.tensor([1.0, 2.0, 6.0]), levels)
+    expect_close(mean, torch.tensor(3.0), what="the mean", rtol=4 * FLOAT32)
+    expect_close(second, torch.tensor([3.0]), what="second", rtol=8 * FLOAT32)
+    # level i is -1 + 2 i / 255: nearest to -2/3, -1/3 and 1 are 42.5, 85 and 255
+    assert codes.tolist()[1:] == [85, 255] and codes[0] in (42, 43), f"codes {codes.tolist()}"
+    absmax = torch.cat([torch.full((256,), 1.0), torch.tensor([5.0, 4.0])])
+    codes, second, mean = scaled(student, absmax, levels)
+    right = absmax.double().mean()
+    expect_close(mean, right, what="the mean of 258", rtol=300 * FLOAT32)
+    left = torch.stack([right - 1, 5 - right])
+    expect_close(second, left, what="second of two blocks", rtol=0, atol=1e-3)
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="what comes back is at most half the gap of two levels away, times second",
+    cause="blocks of another size, codes that are not the nearest, or the mean not added again",
+)
+def test_scales_come_back(student, rng):
+    levels = some_levels(rng)
+    gap = levels.double().diff().max()
+    for n in (1, 100, 256, 600):
+        absmax = 0.1 + torch.rand(n, generator=rng)
+        codes, second, mean = scaled(student, absmax, levels)
+        back = student.dequantize_scales(codes, second, mean, levels)
+        expect_tensor(back, "dequantize_scales(...)", torch.float32, (n,))
+        of_block = second.double()[torch.arange(n) // 256]
+        off = (back.double() - absmax.double()).abs()
+        expect_at_most(off, gap / 2 * of_block + 1e-6, f"the error of {n} scales")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="scales that are all equal come back as they were",
+    cause="0 / 0 where all are the mean",
+)
+def test_equal_scales(student, rng):
+    levels = some_levels(rng)
+    for n in (1, 3, 300):
+        absmax = torch.full((n,), 0.25)
+        codes, second, mean = scaled(student, absmax, levels)
+        expect_same(second, torch.zeros(-(-n // 256)), f"second of {n} equal scales")
+        back = student.dequantize_scales(codes, second, mean, levels)
+        expect_same(back, absmax, f"{n} equal scales")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="64 weights take 288 bits, doubly quantized 256 + 8 + 32 + 32",
+    cause="scales, seconds, or the mean left out, rounded down, or counted in 16 bits",
+)
+def test_bits_by_hand(student, rng):
+    for n, double, right in (
+        (64, False, 288),
+        (64, True, 328),
+        (65, False, 324),
+        (65, True, 260 + 16 + 64),
+        (64 * 257, True, 4 * 64 * 257 + 8 * 257 + 3 * 32),
+    ):
+        seen = student.nf4_bits(n, double)
+        assert type(seen) is int, f"nf4_bits returned {seen!r}, not an int"
+        assert seen == right, f"nf4_bits({n}, {double}) is {seen}, expected {right}"
+
+
+# ---- exercise 6: through frozen weights, for many adapters -----------------------------------
+
+
+def drive_product(student, w, x, dy, kept):
+    """Runs beside the student's code: both passes, what was decoded, what was saved."""
+    import torch
+
+    x, calls, saved = x.requires_grad_(), [], []
+
+    def decode():
+        calls.append(1)
+        return w.clone()
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(
+        lambda t: saved.append(t.numel()) or t, lambda t: t
+    )
+    with hooks:
+        y = student.frozen_product(x, decode)
+    between = len(calls)
+    if kept:
+        return y.detach(), between, saved
+    y.backward(dy)
+    return y.detach(), between, saved, x.grad, len(calls)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="W = (2, 3), x = (1, 1): y = 5, and dy = 10 gives dx = (20, 30)",
+    cause="dy W^T, a gradient that forgets dy, or x W in place of x W^T",
+)
+def test_both_passes_by_hand(student, rng):
+    value = student.drive(
+        drive_product, torch.tensor([[2.0, 3.0]]), torch.ones(1, 2), torch.tensor([[10.0]]), False
+    )
+    expect_close(value[0], torch.tensor([[5.0]]), what="y")
+    expect_close(value[3], torch.tensor([[20.0, 30.0]]), what="dx")
+    w = torch.randn(4, 4, generator=rng)  # square: W and its transpose both fit
+    x, dy = torch.randn(2, 3, 4, generator=rng), torch.randn(2, 3, 4, generator=rng)
+    y, _, _, dx, _ = student.drive(drive_product, w, x, dy, False)
+    expect_close(y, x.double() @ w.double().T, what="y of a square W", atol=1e-5)
+    expect_close(dx, dy.double() @ w.double(), what="dx of a square W", atol=1e-5)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="decode is called once in each pass, and nothing as large as W is kept between them",
+    cause="ctx.save_for_backward(W), F.linear, which keeps it, or a decoded W on ctx",
+)
+def test_nothing_large_is_kept(student, rng):
+    w, x = torch.randn(7, 9, generator=rng), torch.randn(2, 9, generator=rng)
+    _, between, saved, _, after = student.drive(drive_product, w, x, torch.ones(2, 7), False)
+    assert between == 1, f"decode was called {between} times in the forward pass, expected once"
+    large = [n for n in saved if n >= 63]
+    assert not large, f"between the passes tensors of {large} numbers are kept; W has 63"
+    assert after == 2, f"decode was called {after} times in both passes, expected twice"
+    _, between, _ = student.drive(drive_product, w, x, torch.ones(2, 7), True)
+    assert between == 1, f"without a backward pass decode was called {between} times, expected once"
+
+
+def some_adapters(rng, ranks=(2, 1, 3), n=4, k=5):
+    made = []
+    for j, r in enumerate(ranks):
+        a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+        made.append((a, b, 0.5 + j))
+    return made
+
+
+def added(x, y, adapters, index):
+    y = y.double()
+    for i, j in enumerate(index):
+        if j >= 0:
+            a, b, scale = adapters[j]
+            y[i] += scale * (x[i].double() @ a.double().T @ b.double().T)
+    return y
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="each row gets the update of its own adapter, scaled; -1 leaves it bit by bit",
+    cause="adapters[-1] for none, one adapter for all rows, scales left out, or rows counted as "
+    "adapters",
+)
+def test_rows_of_their_own(student, rng):
+    adapters = some_adapters(rng)
+    x, y = torch.randn(4, 3, 5, generator=rng), torch.randn(4, 3, 4, generator=rng)
+    for index in ([1, -1, 0, 1], [2, 2, -1, 0], [-1, -1, -1, -1]):
+        new = student.batched_update(x, y, adapters, torch.tensor(index))
+        expect_tensor(new, "batched_update(...)", torch.float32, (4, 3, 4))
+        expect_close(new, added(x, y, adapters, index), what=f"rows {index}", atol=1e-5)
+        none = [i for i, j in enumerate(index) if j < 0]
+        expect_same(new[none], y[none], f"rows without an adapter of {index}")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="an adapter that no row uses has no effect, even if it holds NaN",
+    cause="all adapters computed for all rows and masked by 0: 0 times NaN is NaN",
+)
+def test_an_unused_adapter(student, rng):
+    adapters = some_adapters(rng)
+    bad = (adapters[1][0] * math.nan, adapters[1][1], 1.0)
+    x, y = torch.randn(3, 2, 5, generator=rng), torch.randn(3, 2, 4, generator=rng)
+    index = [2, 0, -1]
+    new = student.batched_update(x, y, [adapters[0], bad, adapters[2]], torch.tensor(index))
+    expect_close(new, added(x, y, adapters, index), what="rows beside an unused NaN", atol=1e-5)
