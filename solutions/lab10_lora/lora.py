@@ -79,7 +79,7 @@ base_model = zoo.load("target")
 cpp, python = pieces(headers("held out"), 16, 128, seed=0), held_out_segments("code", 2048)
 STEPS, BATCH, LENGTH = 30, 4, 64
 NAMES = [n for n, m in base_model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
-PROMPT = "template <typename T>\nclass "
+PROMPT = "struct Device {\n  "
 
 
 def perplexity(model: nn.Module, text: Tensor) -> float:
@@ -599,7 +599,7 @@ lab.predict(
 # - `quantize_nf4(w) -> (codes, absmax)`: blocks of 64 run over the flattened tensor, not over rows,
 #   and the last may be shorter. `absmax` is the largest size in each block; the code is the number
 #   of the level nearest to the weight divided by it (of two equally near ones either). A block of
-#   zeros has `absmax` 0 and comes back as zeros.
+#   zeros has `absmax` 0 and the codes of 0.
 # - `dequantize_nf4(codes, absmax, shape) -> w_hat`.
 #
 # **Shapes** `levels` [16] float32; `w` of any shape, float32 or bfloat16, perhaps a view; `codes`
@@ -669,7 +669,7 @@ lab.check("ex4")
 #   nearest to (absmax - mean) / second (of two equally near ones either). `levels` are 256 numbers
 #   in rising order, given.
 # - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the mean,
-#   `second` is 0 and the mean comes back, not NaN.
+#   `second` is 0 and the mean comes back exactly.
 # - `nf4_bits(n, double) -> int`: **all** bits that n weights take: 4 a code; the scales in float32,
 #   or doubly quantized: 8 bits a scale, and float32 for each `second` and for the one mean.
 #
