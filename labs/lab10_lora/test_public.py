@@ -30,9 +30,16 @@ def drive_layer(student, w, bias, a, b, x, options, train):
     """Runs beside the student's code: a layer whose a and b are set, called twice."""
     from torch import nn
 
-    base = nn.Linear(w.shape[1], w.shape[0], dtype=w.dtype)
-    base.weight.data, base.bias.data = w, bias
-    layer = student.LoRALinear(base, **options).train(train)
+    class Base(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out_features, self.in_features = w.shape
+            self.kernel, self.shift = nn.Parameter(w), nn.Parameter(bias)
+
+        def forward(self, x):
+            return x @ self.kernel.T + self.shift
+
+    layer = student.LoRALinear(Base(), **options).train(train)
     layer.a.data, layer.b.data = a, b
     return layer(x).detach(), layer(x).detach(), float(layer.scale)
 
@@ -89,22 +96,25 @@ def drive_start(student, w, bias, x, options):
     points=1,
     invariant="at the start a is uniform in +-1 / sqrt(K), b is 0, the output is the base's bit by "
     "bit, and only a and b train; r < 1 or dropout outside [0, 1) is a ValueError",
-    cause="both 0 or both random, a normal a, a bound of 1 / K, a base that trains, or no check",
+    cause="both 0 or both random, a normal a, a bound of 1 / K, a base that trains, another dtype, "
+    "inputs of two dimensions only, or no check",
 )
 def test_the_start(student, rng):
     w, bias = torch.randn(40, 100, generator=rng), torch.randn(40, generator=rng)
-    x = torch.randn(3, 100, generator=rng)
-    value = student.drive(drive_start, w, bias, x, {"r": 8, "alpha": 16.0})
-    a, b, trains, y, right = expect_tuple(
-        value, (torch.Tensor, torch.Tensor, list, torch.Tensor, torch.Tensor), "a new layer"
-    )
-    expect_tensor(a, "a", torch.float32, (8, 100))
-    expect_same(b, torch.zeros(40, 8), "b at the start")
-    expect_at_most(a.abs(), 0.1, "the size of a at the start, K = 100,")
-    # 800 uniform numbers: all below 0.097 with probability 0.97^800 < 1e-10
-    assert a.max() > 0.097 and a.min() < -0.097, f"a reaches from {a.min():.3f} to {a.max():.3f}"
-    expect_same(y, right, "the output of a new layer")
-    assert trains == ["a", "b"], f"these parameters train: {trains}"
+    x = torch.randn(3, 2, 100, generator=rng)
+    kinds = (torch.Tensor, torch.Tensor, list, torch.Tensor, torch.Tensor)
+    for dtype in (torch.float32, torch.bfloat16):
+        inputs = [t.to(dtype) for t in (w, bias, x)]
+        value = student.drive(drive_start, *inputs, {"r": 8, "alpha": 16.0})
+        a, b, trains, y, right = expect_tuple(value, kinds, "a new layer")
+        expect_tensor(a, f"a beside a base in {dtype}", torch.float32, (8, 100))
+        expect_same(b, torch.zeros(40, 8), f"b beside a base in {dtype}")
+        expect_at_most(a.abs(), 0.1, "the size of a at the start, K = 100,")
+        low, high = a.aminmax()
+        # 800 uniform numbers: all below 0.095 with probability 0.975^800 < 1e-8
+        assert low < -0.095 and high > 0.095, f"a reaches from {low:.3f} to {high:.3f}"
+        expect_same(y, right, f"the output of a new layer in {dtype}")
+        assert trains == ["a", "b"], f"these parameters train: {trains}"
     for r, dropout in ((0, 0.0), (-1, 0.0), (2, 1.0), (2, -0.1)):
         options = {"r": r, "alpha": 1.0, "dropout": dropout}
         expect_error(
@@ -144,7 +154,8 @@ def drive_add(student, names, r, alpha):
     torch.manual_seed(0)
     model = nn.Sequential()
     model.add_module("emb", nn.Embedding(5, 6))
-    model.add_module("block", nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)))
+    model.add_module("block", nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6)))
+    model.eval()
     ids = torch.tensor([0, 4, 2])
     before = model(ids).detach()
     changed = student.add_lora(model, names, r, alpha)
@@ -153,6 +164,8 @@ def drive_add(student, names, r, alpha):
         "new": sorted(n for n, m in changed.named_modules() if type(m).__name__ == "LoRALinear"),
         "trains": sorted(n for n, p in changed.named_parameters() if p.requires_grad),
         "scales": [float(changed.get_submodule(n).scale) for n in names],
+        "starts": [changed.get_submodule(n).a.data for n in names],
+        "train": [changed.get_submodule(n).training for n in names],
         "same": changed(ids).detach(),
         "before": before,
         "given": sorted(kinds.values()),
@@ -165,16 +178,21 @@ def drive_add(student, names, r, alpha):
     points=1,
     invariant="the copy has updates beside the named layers, trains nothing else, and puts out the "
     "same; the model that was given stays as it was",
-    cause="embeddings and norms left to train, other layers taken, or no copy",
+    cause="embeddings and norms left to train, other layers taken, no copy, one start for all, or "
+    "another mode",
 )
 def test_a_model_with_updates(student, rng):
-    for names in (["block.0"], ["block.2", "block.0"]):
-        seen = student.drive(drive_add, names, 2, 6.0)
+    for names, alpha in ((["block.0"], 3.0), (["block.2", "block.0"], 6.0)):
+        seen = student.drive(drive_add, names, 2, alpha)
         assert seen["new"] == sorted(names), f"updates stand beside {seen['new']}, not {names}"
         trains = sorted(f"{n}.{part}" for n in names for part in ("a", "b"))
         assert seen["trains"] == trains, f"these train: {seen['trains']}, expected {trains}"
-        assert seen["scales"] == [3.0] * len(names), f"scales {seen['scales']} of alpha 6, r 2"
+        right = [alpha / 2] * len(names)
+        assert seen["scales"] == right, f"scales {seen['scales']} of alpha {alpha}, r 2"
         expect_same(seen["same"], seen["before"], "the output of the model with new updates")
+        if len(names) == 2:
+            assert not torch.equal(*seen["starts"]), "two layers start with the same a"
+        assert not any(seen["train"]), "new layers of a model in eval mode are in training mode"
         assert "LoRALinear" not in seen["given"], "the model that was given has updates now"
         assert seen["still"], "parameters of the model that was given are frozen now"
 
@@ -199,6 +217,9 @@ def test_merge_rounds_once(student, rng):
     new = student.merge(w, a, torch.tensor([[1.0], [-3.0]]), 0.5)
     right = torch.tensor([[0.5, 0.0, 1.0], [-1.5, 0.0, -3.0]])
     expect_same(new, right, "A = 1, 0, 2, B = 1, -3, s = 1/2")
+    new = student.merge(w + 1, a, torch.tensor([[2.0], [0.0]]), 0.5)
+    right = torch.tensor([[2.0, 1.0, 3.0], [1.0, 1.0, 1.0]])
+    expect_same(new, right, "W = 1, A = 1, 0, 2, B = 2, 0, s = 1/2, a second call,")
 
 
 def pair(value, call, shape_a, shape_b):
@@ -220,13 +241,14 @@ def test_stacked_updates(student, rng):
     two = (torch.tensor([[0.0, 1.0]]), torch.tensor([[3.0]]), 10.0)
     a, b = pair(student.stack([one, two]), "stack", (2, 2), (1, 2))
     expect_close(b @ a, torch.tensor([[2.0, 30.0]]), what="B A of the example by hand")
-    updates = []
-    for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
-        a, b = torch.randn(r, 5, generator=rng), torch.randn(4, r, generator=rng)
-        updates.append((a, b, scale))
-    right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
-    a, b = pair(student.stack(updates), "stack", (6, 5), (4, 6))
-    expect_close(b @ a, right, what="B A of three updates", rtol=1e-5, atol=1e-5)
+    for _ in range(2):
+        updates = []
+        for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
+            a, b = torch.randn(r, 5, generator=rng), torch.randn(4, r, generator=rng)
+            updates.append((a, b, scale))
+        right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+        a, b = pair(student.stack(updates), "stack", (6, 5), (4, 6))
+        expect_close(b @ a, right, what="B A of three updates", rtol=1e-5, atol=1e-5)
     a, b = pair(student.stack(updates[:1]), "stack", (3, 5), (4, 3))
     expect_close(
         b @ a, updates[0][1].double() @ updates[0][0].double() / 2, what="of one", atol=1e-5
@@ -244,9 +266,9 @@ def test_the_nearest_of_rank_r(student, rng):
     a, b = pair(student.factor(delta, 1), "factor", (1, 3), (2, 1))
     right = torch.tensor([[0.0, -4.0, 0.0], [0.0, 0.0, 0.0]])
     expect_close(b @ a, right, what="B A of rank 1", atol=1e-5)
-    delta = torch.randn(6, 4, generator=rng)
-    sizes = torch.linalg.svdvals(delta.double())
-    for r in (1, 2, 4):
+    for r in (1, 2, 4, 2):
+        delta = torch.randn(6, 4, generator=rng)
+        sizes = torch.linalg.svdvals(delta.double())
         a, b = pair(student.factor(delta, r), "factor", (r, 4), (6, r))
         off = (delta.double() - b @ a).norm().item()
         least = sizes[r:].norm().item()
@@ -391,12 +413,13 @@ def test_the_nearest_level(student, rng):
     right = [10, 0, 12, 6, 15] + [7] * 59
     assert codes.tolist() == right, f"codes {codes.tolist()[:6]} ..., expected {right[:6]} ..."
     levels, factors = true_levels(), torch.tensor([[1], [30], [1e-3], [1]])
-    w = torch.randn(4, 64, generator=rng) * factors
-    codes, absmax = coded(student, w)
-    expect_same(absmax, w.abs().amax(1), "absmax")
-    distances = (w.double() / absmax.double()[:, None]).flatten()[:, None] - levels
-    seen = distances.abs().gather(1, codes.long()[:, None])[:, 0]
-    expect_at_most(seen, distances.abs().amin(1) + 1e-5, "the distance to the level that was taken")
+    for _ in range(2):
+        w = torch.randn(4, 64, generator=rng) * factors
+        codes, absmax = coded(student, w)
+        expect_same(absmax, w.abs().amax(1), "absmax")
+        far = ((w.double() / absmax.double()[:, None]).flatten()[:, None] - levels).abs()
+        seen = far.gather(1, codes.long()[:, None])[:, 0]
+        expect_at_most(seen, far.amin(1) + 1e-5, "the distance to the level that was taken")
 
 
 @exercise(
@@ -413,20 +436,32 @@ def test_blocks_of_64(student, rng):
     w = torch.cat([torch.zeros(64), torch.tensor([-3.0, 3.0])])
     codes, absmax = coded(student, w)
     expect_same(absmax, torch.tensor([0.0, 3.0]), "absmax of a block of zeros and a short one")
+    assert codes[:64].tolist() == [7] * 64, f"codes of zeros: {sorted(set(codes[:64].tolist()))}"
     back = student.dequantize_nf4(codes, absmax, (66,))
     expect_same(back, w, "what comes back of zeros, and of -3 and 3")
+
+
+def drive_transposed(student, w):
+    """Runs beside the student's code: a weight that is not contiguous."""
+    return student.quantize_nf4(w.T)
 
 
 @exercise(
     "ex4",
     points=1,
-    invariant="a code comes back as its level times the absmax of its block, in the given shape",
-    cause="the absmax of another block, uint8 as a mask, or a flat result",
+    invariant="a code comes back as its level times the absmax of its block, in the given shape; "
+    "bfloat16 and transposed weights are coded as what they hold",
+    cause="the absmax of another block, uint8 as a mask, a flat result, bfloat16 sums, or view",
 )
 def test_what_comes_back(student, rng):
-    codes = torch.randint(16, (2 * 70,), generator=rng).to(torch.uint8)
-    absmax = torch.tensor([1.0, 8.0, 0.5])
-    for shape in ((2, 70), (7, 5, 4), (140,)):
+    w = torch.randn(32, 20, generator=rng).bfloat16()
+    right = coded(student, w.T.float().contiguous())
+    seen = expect_tuple(student.drive(drive_transposed, w), (torch.Tensor,) * 2, "quantize_nf4")
+    expect_same(seen[0], right[0], "codes of a transposed bfloat16 weight")
+    expect_same(seen[1], right[1], "absmax of a transposed bfloat16 weight")
+    for shape in ((2, 70), (7, 5, 4), (140,), (2, 70)):
+        codes = torch.randint(16, (2 * 70,), generator=rng).to(torch.uint8)
+        absmax = torch.tensor([1.0, 8.0, 0.5])[torch.randperm(3, generator=rng)]
         back = student.dequantize_nf4(codes, absmax, shape)
         expect_tensor(back, "dequantize_nf4(...)", torch.float32, shape)
         right = true_levels()[codes.long()] * absmax[torch.arange(140) // 64].double()
@@ -494,7 +529,7 @@ def test_scales_come_back(student, rng):
     "ex5",
     points=1,
     invariant="scales that are all equal come back as they were",
-    cause="0 / 0 where all are the mean",
+    cause="an epsilon under second, or a code of NaN",
 )
 def test_equal_scales(student, rng):
     levels = some_levels(rng)
@@ -550,11 +585,21 @@ def drive_product(student, w, x, dy, kept):
     return y.detach(), between, saved, x.grad, len(calls)
 
 
+def drive_two(student, first, second, x, dy):
+    """Runs beside the student's code: one product behind another."""
+    x = x.requires_grad_()
+    low = student.frozen_product(x, lambda: first.clone())
+    y = student.frozen_product(low, lambda: second.clone())
+    y.backward(dy)
+    return y.detach(), x.grad
+
+
 @exercise(
     "ex6",
     points=2,
     invariant="W = (2, 3), x = (1, 1): y = 5, and dy = 10 gives dx = (20, 30)",
-    cause="dy W^T, a gradient that forgets dy, or x W in place of x W^T",
+    cause="dy W^T, a gradient that forgets dy, x W in place of x W^T, another dtype than x's, or "
+    "the W of another layer",
 )
 def test_both_passes_by_hand(student, rng):
     value = student.drive(
@@ -567,6 +612,13 @@ def test_both_passes_by_hand(student, rng):
     y, _, _, dx, _ = student.drive(drive_product, w, x, dy, False)
     expect_close(y, x.double() @ w.double().T, what="y of a square W", atol=1e-5)
     expect_close(dx, dy.double() @ w.double(), what="dx of a square W", atol=1e-5)
+    low = student.drive(drive_product, w, x.bfloat16(), dy.bfloat16(), False)
+    for seen, what in ((low[0], "y"), (low[3], "dx")):
+        expect_tensor(seen, f"{what} for x in bfloat16", torch.bfloat16, (2, 3, 4))
+    other = torch.randn(4, 4, generator=rng)
+    y, dx = student.drive(drive_two, w, other, x, dy)
+    expect_close(y, x.double() @ (other.double() @ w.double()).T, what="y of two", atol=1e-4)
+    expect_close(dx, dy.double() @ other.double() @ w.double(), what="dx of two", atol=1e-4)
 
 
 @exercise(
@@ -619,6 +671,8 @@ def test_rows_of_their_own(student, rng):
         expect_close(new, added(x, y, adapters, index), what=f"rows {index}", atol=1e-5)
         none = [i for i, j in enumerate(index) if j < 0]
         expect_same(new[none], y[none], f"rows without an adapter of {index}")
+    new = student.batched_update(x, y, [], torch.tensor([-1, -1, -1, -1]))
+    expect_same(new, y, "y, where there is no adapter at all,")
 
 
 @exercise(

@@ -182,12 +182,13 @@ def drive_add(student, names, r, alpha):
     "another mode",
 )
 def test_a_model_with_updates(student, rng):
-    for names in (["block.0"], ["block.2", "block.0"]):
-        seen = student.drive(drive_add, names, 2, 6.0)
+    for names, alpha in ((["block.0"], 3.0), (["block.2", "block.0"], 6.0)):
+        seen = student.drive(drive_add, names, 2, alpha)
         assert seen["new"] == sorted(names), f"updates stand beside {seen['new']}, not {names}"
         trains = sorted(f"{n}.{part}" for n in names for part in ("a", "b"))
         assert seen["trains"] == trains, f"these train: {seen['trains']}, expected {trains}"
-        assert seen["scales"] == [3.0] * len(names), f"scales {seen['scales']} of alpha 6, r 2"
+        right = [alpha / 2] * len(names)
+        assert seen["scales"] == right, f"scales {seen['scales']} of alpha {alpha}, r 2"
         expect_same(seen["same"], seen["before"], "the output of the model with new updates")
         if len(names) == 2:
             assert not torch.equal(*seen["starts"]), "two layers start with the same a"
@@ -216,6 +217,9 @@ def test_merge_rounds_once(student, rng):
     new = student.merge(w, a, torch.tensor([[1.0], [-3.0]]), 0.5)
     right = torch.tensor([[0.5, 0.0, 1.0], [-1.5, 0.0, -3.0]])
     expect_same(new, right, "A = 1, 0, 2, B = 1, -3, s = 1/2")
+    new = student.merge(w + 1, a, torch.tensor([[2.0], [0.0]]), 0.5)
+    right = torch.tensor([[2.0, 1.0, 3.0], [1.0, 1.0, 1.0]])
+    expect_same(new, right, "W = 1, A = 1, 0, 2, B = 2, 0, s = 1/2, a second call,")
 
 
 def pair(value, call, shape_a, shape_b):
@@ -237,13 +241,14 @@ def test_stacked_updates(student, rng):
     two = (torch.tensor([[0.0, 1.0]]), torch.tensor([[3.0]]), 10.0)
     a, b = pair(student.stack([one, two]), "stack", (2, 2), (1, 2))
     expect_close(b @ a, torch.tensor([[2.0, 30.0]]), what="B A of the example by hand")
-    updates = []
-    for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
-        a, b = torch.randn(r, 5, generator=rng), torch.randn(4, r, generator=rng)
-        updates.append((a, b, scale))
-    right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
-    a, b = pair(student.stack(updates), "stack", (6, 5), (4, 6))
-    expect_close(b @ a, right, what="B A of three updates", rtol=1e-5, atol=1e-5)
+    for _ in range(2):
+        updates = []
+        for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
+            a, b = torch.randn(r, 5, generator=rng), torch.randn(4, r, generator=rng)
+            updates.append((a, b, scale))
+        right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+        a, b = pair(student.stack(updates), "stack", (6, 5), (4, 6))
+        expect_close(b @ a, right, what="B A of three updates", rtol=1e-5, atol=1e-5)
     a, b = pair(student.stack(updates[:1]), "stack", (3, 5), (4, 3))
     expect_close(
         b @ a, updates[0][1].double() @ updates[0][0].double() / 2, what="of one", atol=1e-5
@@ -261,9 +266,9 @@ def test_the_nearest_of_rank_r(student, rng):
     a, b = pair(student.factor(delta, 1), "factor", (1, 3), (2, 1))
     right = torch.tensor([[0.0, -4.0, 0.0], [0.0, 0.0, 0.0]])
     expect_close(b @ a, right, what="B A of rank 1", atol=1e-5)
-    delta = torch.randn(6, 4, generator=rng)
-    sizes = torch.linalg.svdvals(delta.double())
-    for r in (1, 2, 4):
+    for r in (1, 2, 4, 2):
+        delta = torch.randn(6, 4, generator=rng)
+        sizes = torch.linalg.svdvals(delta.double())
         a, b = pair(student.factor(delta, r), "factor", (r, 4), (6, r))
         off = (delta.double() - b @ a).norm().item()
         least = sizes[r:].norm().item()
@@ -408,12 +413,13 @@ def test_the_nearest_level(student, rng):
     right = [10, 0, 12, 6, 15] + [7] * 59
     assert codes.tolist() == right, f"codes {codes.tolist()[:6]} ..., expected {right[:6]} ..."
     levels, factors = true_levels(), torch.tensor([[1], [30], [1e-3], [1]])
-    w = torch.randn(4, 64, generator=rng) * factors
-    codes, absmax = coded(student, w)
-    expect_same(absmax, w.abs().amax(1), "absmax")
-    distances = (w.double() / absmax.double()[:, None]).flatten()[:, None] - levels
-    seen = distances.abs().gather(1, codes.long()[:, None])[:, 0]
-    expect_at_most(seen, distances.abs().amin(1) + 1e-5, "the distance to the level that was taken")
+    for _ in range(2):
+        w = torch.randn(4, 64, generator=rng) * factors
+        codes, absmax = coded(student, w)
+        expect_same(absmax, w.abs().amax(1), "absmax")
+        far = ((w.double() / absmax.double()[:, None]).flatten()[:, None] - levels).abs()
+        seen = far.gather(1, codes.long()[:, None])[:, 0]
+        expect_at_most(seen, far.amin(1) + 1e-5, "the distance to the level that was taken")
 
 
 @exercise(
@@ -453,9 +459,9 @@ def test_what_comes_back(student, rng):
     seen = expect_tuple(student.drive(drive_transposed, w), (torch.Tensor,) * 2, "quantize_nf4")
     expect_same(seen[0], right[0], "codes of a transposed bfloat16 weight")
     expect_same(seen[1], right[1], "absmax of a transposed bfloat16 weight")
-    codes = torch.randint(16, (2 * 70,), generator=rng).to(torch.uint8)
-    absmax = torch.tensor([1.0, 8.0, 0.5])
-    for shape in ((2, 70), (7, 5, 4), (140,)):
+    for shape in ((2, 70), (7, 5, 4), (140,), (2, 70)):
+        codes = torch.randint(16, (2 * 70,), generator=rng).to(torch.uint8)
+        absmax = torch.tensor([1.0, 8.0, 0.5])[torch.randperm(3, generator=rng)]
         back = student.dequantize_nf4(codes, absmax, shape)
         expect_tensor(back, "dequantize_nf4(...)", torch.float32, shape)
         right = true_levels()[codes.long()] * absmax[torch.arange(140) // 64].double()
