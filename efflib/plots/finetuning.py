@@ -56,7 +56,8 @@ def memory_bars(methods: dict[str, Sequence[float]], card: float, title: str) ->
             kind = {"color": COLOURS[i], "hatch": HATCHES[i], "edgecolor": "white"}
             ax.barh(y, value, left=left, height=0.6, label=PARTS[i] if y == 0 else None, **kind)
             left += value
-        ax.text(left, y, f"  {style.number(left)} GB", va="center", fontsize=9)
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
+        ax.annotate(f"{style.number(left)} GB", (left, y), **place)
     ax.axvline(card, color="black", linestyle="--", linewidth=1, label="card")
     ax.set_yticks(range(len(methods)), list(methods))
     ax.set_xlim(0, 1.2 * max(card, *(sum(parts) for parts in methods.values())))
@@ -91,7 +92,8 @@ def opening(gigabytes: dict[str, float], card: float, title: str) -> Figure:
     values = list(gigabytes.values())
     ax.barh(range(len(values)), values, color=BLUE, height=0.6)
     for y, value in enumerate(values):
-        ax.text(max(value, card), y, f"  {style.number(value)} GB", va="center", fontsize=10)
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 10}
+        ax.annotate(f"{style.number(value)} GB", (max(value, card), y), **place)
     ax.axvline(card, color=ORANGE, linestyle="--")
     ax.text(card, -0.75, f"one card, {card:.0f} GB", fontsize=9, ha="left")
     ax.set_yticks(range(len(values)), list(gigabytes))
