@@ -1082,7 +1082,7 @@ print(f"{trained} numbers: {found['open task']:.2f}, to beat {runs['rank 4'][0]:
 # training. Python got worse by about a quarter, with all weights by a third.
 
 # %% [markdown] written="w2"
-# Do not merge: the sum has to be rounded to NF4 again, and in my run about half of the update did
+# Do not merge: the sum has to be rounded to NF4 again, and in my run about a third of the update did
 # not survive that, and the perplexity rose: steps smaller than half a gap between levels move no
 # code. Merged into 16 bits it is right, but 50 models of 26 GB are 1300 GB. I would keep one base
 # in NF4, about 7 GB, and the adapters beside it: with rank 16 beside all layers 63 million numbers
