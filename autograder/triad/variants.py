@@ -28,9 +28,10 @@ NO_WORK = 1 + len(STUBS)  # variants that must get nothing: these, and the untou
 FREEZE = """
 import types
 frozen = dict(globals())
-def freeze(value):
-    parts = value.__code__, frozen, value.__name__, value.__defaults__, value.__closure__
-    made = types.FunctionType(*parts)
+def freeze(value, owner=None):
+    names, cells = value.__code__.co_freevars, value.__closure__ or ()
+    cells = tuple(owner if n == "__class__" and owner else c for n, c in zip(names, cells))
+    made = types.FunctionType(value.__code__, frozen, value.__name__, value.__defaults__, cells)
     made.__kwdefaults__ = value.__kwdefaults__
     return made
 def own(value):
@@ -39,9 +40,10 @@ for name, value in list(frozen.items()):
     if own(value):
         frozen[name] = freeze(value)
     elif isinstance(value, type) and name in {names!r}:
-        body = {key: freeze(part) if own(part) else part for key, part in vars(value).items()}
+        owner = types.CellType()  # what super() without arguments looks into
+        body = {k: freeze(part, owner) if own(part) else part for k, part in vars(value).items()}
         body = {key: part for key, part in body.items() if key not in ("__dict__", "__weakref__")}
-        frozen[name] = type(name, value.__bases__, body)
+        owner.cell_contents = frozen[name] = type(name, value.__bases__, body)
 globals().update((name, frozen[name]) for name in {names!r})
 """
 

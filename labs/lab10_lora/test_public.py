@@ -71,6 +71,7 @@ def test_a_layer_by_hand(student, rng):
         expect_close(seen, scale, what=f"scale of {what}", rtol=1e-6)
         right = torch.full((2, 1), 4.0 + scale * 35 * r)
         # a sum of r products: each rounded
+        expect_tensor(y, f"the output with {what}", torch.float32)
         expect_close(y, right, what=f"the output with {what}", rtol=4 * (r + 4) * FLOAT32)
         expect_same(again, y, "the output of a second call")
     x, w = torch.tensor([[1.0, 2.0, 4.0]]), torch.zeros(2, 3)
@@ -687,4 +688,5 @@ def test_an_unused_adapter(student, rng):
     x, y = torch.randn(3, 2, 5, generator=rng), torch.randn(3, 2, 4, generator=rng)
     index = [2, 0, -1]
     new = student.batched_update(x, y, [adapters[0], bad, adapters[2]], torch.tensor(index))
+    expect_tensor(new, "batched_update(...)", torch.float32, (3, 2, 4))
     expect_close(new, added(x, y, adapters, index), what="rows beside an unused NaN", atol=1e-5)

@@ -400,8 +400,8 @@ style.show(
 )
 
 # %% [markdown]
-# **Then write one sentence:** which part of the change does rank 4 hold, and what can training at rank 4 do
-# that cutting cannot?
+# **Then write one sentence:** which part of the change does rank 4 hold, and what can training at
+# rank 4 do that cutting cannot?
 #
 # *Your sentence:*
 #
@@ -1082,13 +1082,13 @@ print(f"{trained} numbers: {found['open task']:.2f}, to beat {runs['rank 4'][0]:
 # training. Python got worse by about a quarter, with all weights by a third.
 
 # %% [markdown] written="w2"
-# Do not merge: the sum has to be rounded to NF4 again, and in my run about a third of the update did
-# not survive that, and the perplexity rose: steps smaller than half a gap between levels move no
-# code. Merged into 16 bits it is right, but 50 models of 26 GB are 1300 GB. I would keep one base
-# in NF4, about 7 GB, and the adapters beside it: with rank 16 beside all layers 63 million numbers
-# or 125 MB each, 6 GB for all of them, and let each row of the batch add its own. Decoding reads
-# the base once for all rows and besides only the adapters in use. To be measured: the time of a
-# step with one and with many different adapters, and the quality of each customer's task.
+# Do not merge: the sum has to be rounded to NF4 again, and in my run about a third of the update
+# did not survive that, and the perplexity rose: steps smaller than half a gap between levels move
+# no code. Merged into 16 bits it is right, but 50 models of 26 GB are 1300 GB. I would keep one
+# base in NF4, about 7 GB, and the adapters beside it: with rank 16 beside all layers 63 million
+# numbers or 125 MB each, 6 GB for all of them, and let each row of the batch add its own. Decoding
+# reads the base once for all rows and besides only the adapters in use. To be measured: the time of
+# a step with one and with many different adapters, and the quality of each customer's task.
 
 # %% [markdown]
 # ## Stretch (not graded)

@@ -65,6 +65,7 @@ def test_the_formula(student, rng):
         options = {"r": r, "alpha": alpha, "rank_stabilized": stabilized}
         value = student.drive(drive_layer, w, a, b, x, options)
         y, da, db, grads = expect_tuple(value, (torch.Tensor,) * 3 + (list,), "a layer")
+        expect_tensor(y, "the output", torch.float32, (2, 4, n))
         scale = alpha / (math.sqrt(r) if stabilized else r)
         exact_a, exact_b = a.double().requires_grad_(), b.double().requires_grad_()
         right = x.double() @ w.double().T + scale * (x.double() @ exact_a.T @ exact_b.T)
@@ -150,6 +151,8 @@ def test_a_bfloat16_base(student, rng):
 
 def drive_nested(student, names):
     """Runs beside the student's code: modes, gradients, and what was given."""
+    import copy
+
     import torch
     from torch import nn
 
@@ -160,14 +163,16 @@ def drive_nested(student, names):
     inner.train()
     given = {n: p.detach().clone() for n, p in model.named_parameters()}
     made = student.add_lora(model, names, 2, 4.0)
+    modes = {n: m.training for n, m in made.named_modules() if n in ("0", "1.0", "1.2", "3")}
+    x = torch.randn(3, 4)
+    outputs = [copy.deepcopy(m).eval()(x).detach() for m in (made, model)]
     for name in names:
         made.get_submodule(name).b.data.fill_(1.0)
-    made(torch.randn(3, 4)).sum().backward()
+    made(x).sum().backward()
     grads = sorted(n for n, p in made.named_parameters() if p.grad is not None)
-    modes = {n: m.training for n, m in made.named_modules() if n in ("0", "1.0", "1.2", "3")}
     same = {n: torch.equal(p.detach(), given[n]) for n, p in model.named_parameters()}
     touched = any(p.grad is not None for p in model.parameters())
-    return grads, modes, sorted(same), all(same.values()), touched
+    return grads, modes, sorted(same), all(same.values()), touched, outputs
 
 
 @exercise(
@@ -179,7 +184,8 @@ def drive_nested(student, names):
 )
 def test_nested_models(student, rng):
     for names in (["1.0", "3"], ["0", "1.0", "1.2", "3"]):
-        grads, modes, left, same, touched = student.drive(drive_nested, names)
+        grads, modes, left, same, touched, outputs = student.drive(drive_nested, names)
+        expect_same(*outputs, "the output of the model with new updates")
         assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
         right = {"0": False, "1.0": True, "1.2": True, "3": False}
         wrong = [n for n in names if modes[n] != right[n]]
@@ -498,6 +504,7 @@ def test_blocks_at_the_mean(student, rng):
     expect_same(mean, torch.tensor(0.5), "the mean")
     expect_same(second, torch.tensor([0.0, 0.25]), "second")
     back = student.dequantize_scales(codes, second, mean, levels)
+    expect_tensor(back, "dequantize_scales", torch.float32, (512,))
     expect_close(back, absmax, what="the scales", atol=1e-6)
     tiny = torch.tensor([1e-6, 3e-6])
     codes, second, mean = scaled(student, tiny, levels)

@@ -147,6 +147,23 @@ def test_frozen_functions_keep_calling_the_canonical_ones(course):
     assert namespace["clip"](1) == 15 and namespace["scale"](1) == -1
 
 
+def test_a_frozen_class_finds_its_base_by_super(course):
+    namespace = {}
+    exec(
+        "class Base:\n"
+        "    def __init__(self): self.seen = 1\n"
+        "def more(): return 1\n"
+        "class clip(Base):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.seen += more()\n",
+        namespace,
+    )
+    exec(frozen_but(load_lab(NAME, course), "ex1", ())[-1].source, namespace)
+    exec("def more(): return 5", namespace)
+    assert namespace["clip"]().seen == 2 and type(namespace["clip"]()) is namespace["clip"]
+
+
 BAD = {
     "without a mistake": ("ex1/wrong_x.py", 'FAILS = ["test_scale_by_hand"]'),
     "without FAILS": ("ex1/wrong_x.py", '"""A mistake."""'),
