@@ -983,19 +983,15 @@ lab.reveal("survives", round(100 * found["survives"]))
 both = copy.deepcopy(base_model)
 for n in NAMES:
     both.set_submodule(n, Several([models[m].get_submodule(n) for m in ("rank 4", "control")]))
-batch = torch.stack([cpp[0, :100], cpp[0, :100], cpp[0, :100]])
 Several.chosen = torch.tensor([0, 1, -1])
+owners = {"C++ adapter": models["rank 4"], "Python adapter": models["control"], "none": base_model}
+header = cpp[:1, :100]
 with torch.no_grad():
-    together = both(batch)
-    alone = [models["rank 4"], models["control"], base_model]
-    apart = [
-        (row - m(cpp[:1, :100])[0]).abs().max() for row, m in zip(together, alone, strict=True)
-    ]
-for who, row, off in zip(
-    ("C++ adapter", "Python adapter", "no adapter"), together, apart, strict=True
-):
-    loss = F.cross_entropy(row[:-1], cpp[0, 1:100]).exp()
-    print(f"{who:14s} perplexity of one header {loss:6.1f}; to its own model's logits {off:.1e}")
+    together = both(header.repeat(3, 1))
+    for row, (who, own) in zip(together, owners.items(), strict=True):
+        off = (row - own(header)[0]).abs().max()
+        loss = F.cross_entropy(row[:-1], header[0, 1:]).exp()
+        print(f"{who:14s} perplexity of a header {loss:5.1f}; to its own model's logits {off:.1e}")
 
 # %% [markdown]
 # ### An update repairs a pruned model
