@@ -149,6 +149,10 @@ class TimedStudent(Student):
         self._check()
         return self._inner._drive(source, name, args, kwargs)
 
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict) -> object:
+        self._check()
+        return self._inner._apart(source, name, args, kwargs)
+
     def _check(self) -> None:
         if time.monotonic() > self._end:
             raise StudentError("Timeout", "the time for the whole submission was used up")

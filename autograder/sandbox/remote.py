@@ -78,6 +78,20 @@ class RemoteStudent(Student):
         own = self._call_seed()
         return self._with_session(lambda s, t: s.drive(source, name, args, kwargs, t, own), seconds)
 
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict, seconds=None):
+        """In a sandbox of its own, in which no cell has run and none will."""
+        own = self._call_seed()
+        try:
+            with Session(self._spec) as session:
+                limit = seconds or self._budget.call_seconds
+                return session.drive(source, name, args, kwargs, limit, own)
+        except SandboxUnavailable as fault:
+            self.unavailable = fault
+            raise
+        except SandboxDied as fault:
+            self.killed_calls += fault.kind == KILLED
+            raise
+
     def _with_session(self, work, seconds: float | None):
         if self._session is None:
             try:
@@ -172,3 +186,6 @@ class Limited(Student):
 
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
         return self._remote._drive(source, name, args, kwargs, self._seconds)
+
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
+        return self._remote._apart(source, name, args, kwargs, self._seconds)

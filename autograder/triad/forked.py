@@ -180,6 +180,10 @@ class TimedStudent(LocalStudent):
         drive = super()._drive
         return limited(self._seconds, lambda: drive(source, name, args, kwargs))
 
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
+        apart = super()._apart
+        return limited(self._seconds, lambda: apart(source, name, args, kwargs))
+
 
 class Forking(ExercisePlugin):
     """Collects tests and does some work, in which each run is a child that runs some of them."""

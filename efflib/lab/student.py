@@ -92,6 +92,14 @@ class Student:
         """Run `driver(student, *args, **kwargs)` beside the student's code, from its source."""
         return self._drive(source_of(driver), driver.__name__, args, kwargs)
 
+    def apart(self, driver: Callable, *args, **kwargs):
+        """Run `driver(nobody, *args, **kwargs)` in grading where nothing of the student's has run.
+
+        nobody: as `student`, without a single function.  For a text of the student's that was
+        checked to be harmless there (see efflib.lab.kernels); in a notebook it runs here.
+        """
+        return self._apart(source_of(driver), driver.__name__, args, kwargs)
+
     def _begin(self, seed: int) -> None:
         """A test begins: random numbers that the student's code draws follow from this seed."""
 
@@ -99,6 +107,9 @@ class Student:
         raise NotImplementedError
 
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
+        raise NotImplementedError
+
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
         raise NotImplementedError
 
 
@@ -116,6 +127,9 @@ class LocalStudent(Student):
 
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
         return _run(lambda a, k: calls.drive(self._namespace, source, name, a, k), args, kwargs)
+
+    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
+        return _run(lambda a, k: calls.drive({}, source, name, a, k), args, kwargs)
 
 
 def _run(function: Callable, args: tuple, kwargs: dict):

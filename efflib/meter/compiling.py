@@ -122,6 +122,7 @@ def _job(kernel, arguments: dict, target: str, options: dict) -> dict:
 
 def _run_worker(request: dict) -> list[dict]:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)  # as here: in a sandbox
     done = subprocess.run(
         WORKER, input=json.dumps(request), capture_output=True, text=True, env=environment
     )

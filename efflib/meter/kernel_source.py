@@ -62,7 +62,7 @@ def _line(name: str, value, parts: dict[FunctionType, str]) -> str:
     if isinstance(value, type) or not hasattr(value, "fn"):  # part of Triton, or not allowed
         home = getattr(value, "__module__", None) or ""
     else:
-        home = python_function(value).__module__
+        home = python_function(value).__module__ or ""
     if home.split(".")[0] == "triton":
         return f"from {home} import {value.__name__} as {name}"
     function = python_function(value)

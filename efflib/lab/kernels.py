@@ -1,0 +1,117 @@
+"""A student's Triton kernel in a test: its text, whether it compiles, what it computes and moves.
+
+    kernel = StudentKernel(student, "row_softmax", SIGNATURE)
+    kernel.compiled(constants={"BLOCK": 32})
+    [run] = kernel.metered([launch])
+    run["outputs"]["Y"], run["reads"]["X"]
+
+In grading the student's own process gives nothing but a text.  The test reads it and takes only what
+is a kernel (efflib.meter.kernel_rules); the compiler must accept it; and it runs under the meter in
+a sandbox in which nothing else of the student's has run.  So counts cannot be forged.  In a notebook
+the same happens without sandboxes.
+
+Where there is no Triton (macOS, Windows) tests that need it are not verified, and say so.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import pytest
+
+from efflib.lab.kernel_words import compiler_words, fault_words
+from efflib.meter.kernel_rules import KernelRefused, check_kernel, kernel_parameters
+
+MISSING = "Triton is not installed here (it exists for Linux only), so kernels cannot be run"
+MOST_COMPILED = 64
+_compiled: dict[str, dict] = {}  # what the compiler said: it depends on nothing but its request
+
+
+def kernel_text(student, name: str):
+    """Driver: (text of a module with the kernel and all it needs, its name there)."""
+    import efflib.meter.interpreter  # noqa: F401  decides for the process, before triton
+    from efflib.lab.calls import find
+    from efflib.meter.kernel_source import module_source
+
+    kernel = find(student._namespace, name)
+    text, inside = module_source(kernel)
+    if "raise NotImplementedError" in text:
+        raise NotImplementedError(name)
+    return text, inside
+
+
+def compile_kernel(nobody, text: str, name: str, job: dict):
+    """Driver: what the compiler says."""
+    from efflib.meter.kernel_text import compiled_text
+
+    return compiled_text(text, name, job)
+
+
+def meter_kernel(nobody, text: str, name: str, launches: list):
+    """Driver: outputs and counts of each launch."""
+    import efflib.meter.interpreter  # noqa: F401  decides for the process, before triton
+    from efflib.meter.kernel_text import metered
+
+    return metered(text, name, launches)
+
+
+class StudentKernel:
+    """signature: {parameter: Triton's type, "constexpr" for constants}, in the stub's order.
+
+    Raises AssertionError for what is no kernel, with words for the student.
+    """
+
+    def __init__(self, student, name: str, signature: dict[str, str]) -> None:
+        if find_spec("triton") is None:
+            pytest.skip(MISSING)
+        self._student, self.name, self.signature = student, name, signature
+        text, self._inside = student.drive(kernel_text, name)
+        assert isinstance(text, str) and isinstance(self._inside, str), f"{name} is no kernel"
+        try:
+            check_kernel(text)
+        except KernelRefused as refused:
+            raise AssertionError(f"{name}: {refused}") from None
+        wanted = {p: kind == "constexpr" for p, kind in signature.items()}
+        own = kernel_parameters(text, self._inside)
+        assert own == wanted, (
+            f"{name} must keep the parameters of the template, and tl.constexpr where it stands "
+            f"there: ({', '.join(signature)})"
+        )
+        self.text = text
+
+    def compiled(self, constants: dict, target: int = 80, types: dict | None = None) -> dict:
+        """registers, stack_bytes, shared_bytes, mma, ... for a GPU.
+
+        types: of some parameters, others than in the signature.  Fails, in words, if it does not
+        compile.
+        """
+        signature = self.signature | (types or {})
+        job = {
+            "signature": signature,
+            "constants": constants,
+            "aligned": [name for name, kind in signature.items() if kind.startswith("*")],
+            "capability": target,
+            "options": {"num_warps": 4, "num_stages": 2},
+        }
+        request = json.dumps([self.text, self._inside, job])
+        if request not in _compiled:
+            if len(_compiled) >= MOST_COMPILED:
+                _compiled.clear()
+            _compiled[request] = self._student.apart(
+                compile_kernel, self.text, self._inside, job
+            )
+        answer = _compiled[request]
+        if "error" in answer:
+            if answer["error"].get("kind") == "missing":
+                pytest.skip(answer["error"]["message"])
+            raise AssertionError(compiler_words(self.name, answer["error"]["message"]))
+        return answer
+
+    def metered(self, launches: list[dict]) -> list[dict]:
+        """Outputs and counts of each launch (efflib.meter.kernel_text). Fails for the first fault."""
+        runs = self._student.apart(meter_kernel, self.text, self._inside, launches)
+        for run in runs:
+            if run["fault"] is not None:
+                raise AssertionError(fault_words(self.name, run["fault"]))
+        return runs
