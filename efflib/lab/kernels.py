@@ -35,6 +35,8 @@ def kernel_text(student, name: str):
     from efflib.meter.kernel_source import module_source
 
     kernel = find(student._namespace, name)
+    if not hasattr(kernel, "fn"):
+        raise TypeError(f"{name} is no kernel: write @triton.jit above it")
     text, inside = module_source(kernel)
     if "raise NotImplementedError" in text:
         raise NotImplementedError(name)

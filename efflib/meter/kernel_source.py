@@ -65,6 +65,8 @@ def _line(name: str, value, parts: dict[FunctionType, str]) -> str:
         home = python_function(value).__module__ or ""
     if home.split(".")[0] == "triton":
         return f"from {home} import {value.__name__} as {name}"
+    if isinstance(value, FunctionType):
+        raise TypeError(f"{name} is a function of Python's: write @triton.jit above it")
     function = python_function(value)
     _collect(function, parts)
     return "" if function.__name__ == name else f"{name} = {function.__name__}"

@@ -1,0 +1,831 @@
+# %% [markdown]
+# # Lab 8: A FlashAttention kernel
+#
+# ![Bars of megabytes moved by attention over 1,024, 4,096 and 16,384 tokens. The tall bars store
+# the scores, the low ones work in tiles.](../../course/figures/lab08/opening.svg)
+#
+# **The question.** Both bars compute the same attention, score for score. A softmax needs the
+# maximum and the sum of a whole row. **How can it be right in tiles that never see a whole row, why
+# does so much less move, and what on the chip decides how much?**
+#
+# At the end you answer it with the numbers of your own kernel. The answer is graded.
+
+# %% [markdown]
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about 3 hours |
+# | Points | 90 from seven exercises, 10 from two written questions |
+# | You need | attention and softmax; no Triton, no GPU |
+# | Not covered | the backward pass, tensor cores from inside, speed in seconds |
+#
+# After this lab you can
+# 1. compute a softmax in pieces, and merge attention over parts of the keys;
+# 2. write a Triton kernel that is causal, ragged and grouped, and moves no byte too many;
+# 3. predict its traffic to the byte, and choose blocks for a given memory on the chip.
+#
+# `lab.check("ex1")` runs the public tests and names the kinds of hidden tests. `lab.hint("ex1")`
+# gives one hint at a time. Tests call your functions by name, so keep names and arguments as they
+# are. Answer predictions in their field; where no field is shown, by `lab.answer("reads", 3)`.
+#
+# Kernels run here in Triton's interpreter, under a **meter** that counts bytes and stops at any
+# address that is outside of a tensor. A check also compiles your kernel for an A100 that is not
+# there. Triton exists for Linux only: elsewhere exercises 3, 4, 5 and 7 are not verified.
+#
+# ## Map and notation
+#
+# Section 1, softmax in pieces: exercises 1 and 2. Section 2, kernels: 3 and 4. Section 3, causal
+# and grouped: 5. Section 4, memory on the chip: 6. Section 5, decoding: 7.
+#
+# | symbol | in code | meaning |
+# |---|---|---|
+# | $T$, $S$ | `T`, `S` | queries, keys |
+# | $d$ | `d`, `D` | size of a head |
+# | $B_m$, $B_n$ | `BM`, `BN` | queries of a block, keys of a block |
+# | $s_{ij}$ | `s` | score, scale times $q_i \cdot k_j$ |
+# | $m_i$ | `m` [T] | largest score so far |
+# | $\ell_i$ | `total` [T] | sum of $e^{s_{ij} - m_i}$ so far |
+# | $a_i$ | `acc` [T, d] | sum of $e^{s_{ij} - m_i} v_j$ so far |
+# | $\mathrm{lse}_i$ | `lse` [T] | $\log \sum_j e^{s_{ij}}$ |
+#
+# Functions change no argument.
+
+# %%
+import torch
+from torch import Tensor
+
+from efflib import zoo
+from efflib.lab import Lab
+from efflib.lab.triton_here import HERE, Meter, tl, triton
+from efflib.plots import explorer, kernels, style
+
+lab = Lab("lab08_flash_attention")
+
+
+def run(kernel, q, k, v, BM=16, BN=16, more=()):
+    """(o, lse, the meter) of an attention kernel. q [H, T, d]; k and v [HKV, S, d]."""
+    (H, T, d), S = q.shape, k.shape[1]
+    o, lse = torch.empty_like(q), torch.empty(H, T)
+    strides = [*q.stride()[:2], *k.stride()[:2], T]
+    grid = (triton.cdiv(T, BM), H)  # one program for each block of queries of each head
+    with Meter() as m:
+        kernel[grid](q, k, v, o, lse, *strides, T, S, *more, d**-0.5, D=d, BM=BM, BN=BN)
+    return o, lse, m
+
+
+# %% [markdown]
+# ## Baseline
+#
+# The course's model with PyTorch's attention: what it writes, and what attention that stores its
+# scores has to move. All $T \times S$ scores are written and read, and so are the probabilities.
+
+# %% tags=["demo"]
+from efflib.decoding.sampling import generate
+
+target, tokenizer, found = zoo.load("target"), zoo.load_tokenizer(), {}
+prompt = torch.tensor([[zoo.BEGIN_ID, *tokenizer.encode(zoo.PROMPTS[1]).ids]])
+baseline = generate(target, prompt, 12)[0].tolist()
+print(tokenizer.decode(baseline[1:]))
+for n in (1024, 4096, 16384):
+    tensors, scores = 4 * n * 64 * 2, 4 * n * n * 2  # bytes, d = 64 in float16
+    print(f"{n:6d} tokens: q, k, v, o {tensors / 1e6:6.1f} MB, scores {scores / 1e6:7.1f} MB")
+
+# %% tags=["demo"]
+lab.predict(
+    "reads",
+    "128 queries, 128 keys. A program holds 32 queries and reads all keys, tile by tile. How often "
+    "is each key read from memory, by all programs together?",
+    unit="times",
+)
+
+# %% [markdown]
+# ## 1. Softmax in pieces
+#
+# $e^{s}$ overflows, so a softmax subtracts the largest score of the row. If keys come in pieces, the
+# largest so far may turn out too small. Then everything so far was too large by one factor:
+#
+# $$ m' = \max(m, \max_j s_j), \qquad \ell' = e^{m - m'} \ell + \sum_j e^{s_j - m'}. $$
+
+# %%
+# four scores in two pieces; the sum of exp(s - 5) over all four is 1.1554
+s = torch.tensor([1.0, 3.0, 5.0, 2.0])
+first = (s[:2] - 3).exp().sum()  # their largest is 3
+both = first * torch.exp(torch.tensor(3.0 - 5.0)) + (s[2:] - 5).exp().sum()
+print(f"in pieces {both:.4f}, at once {(s - 5).exp().sum():.4f}")
+
+# %% [markdown]
+# ### Exercise 1 · Online softmax, and a merge
+#
+# **25 minutes · 12 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** three functions.
+#
+# - `online_update(m, total, acc, s, v) -> (m, total, acc)`: the state after n more keys.
+# - `finish(m, total, acc) -> (o, lse)`: attention over all keys that came, and the natural
+#   logarithm of the sum of all $e^{s}$.
+# - `merge(o_a, lse_a, o_b, lse_b) -> (o, lse)`: attention over two disjoint sets of keys together,
+#   from the results over each. Derive it.
+#
+# A score may be $-\infty$: that key is masked. A row that has seen nothing but such keys has m
+# $-\infty$, total 0, acc 0; its o is 0 and its lse $-\infty$. No NaN, ever. At the start m is
+# $-\infty$ and total and acc are 0.
+#
+# **Shapes** `m`, `total`, `lse` float32 [T]; `acc`, `o` float32 [T, d]; `s` float32 [T, n]; `v`
+# float32 [n, d].
+
+
+# %% solution="ex1"
+def online_update(m: Tensor, total: Tensor, acc: Tensor, s: Tensor, v: Tensor):
+    """(m [T], total [T], acc [T, d]) after the keys of s [T, n] and v [n, d]."""
+    ### BEGIN SOLUTION
+    m_new = torch.maximum(m, s.amax(-1))
+    safe = m_new.masked_fill(m_new == -torch.inf, 0.0)  # -inf - (-inf) would be NaN
+    p = (s - safe[:, None]).exp()
+    correction = (m - safe).exp()
+    return m_new, total * correction + p.sum(-1), acc * correction[:, None] + p @ v
+    ### END SOLUTION
+
+
+def finish(m: Tensor, total: Tensor, acc: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [T, d], lse [T]) of a state."""
+    ### BEGIN SOLUTION
+    return acc / total.masked_fill(total == 0, 1.0)[:, None], m + total.log()
+    ### END SOLUTION
+
+
+def merge(o_a: Tensor, lse_a: Tensor, o_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [T, d], lse [T]) over the keys of both."""
+    ### BEGIN SOLUTION
+    lse = torch.logaddexp(lse_a, lse_b)
+    safe = lse.masked_fill(lse == -torch.inf, 0.0)
+    weight_a, weight_b = (lse_a - safe).exp(), (lse_b - safe).exp()
+    return weight_a[:, None] * o_a + weight_b[:, None] * o_b, lse
+    ### END SOLUTION
+
+
+# %% check="ex1"
+lab.check("ex1")
+
+# %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** `acc` is a sum with the same weights as `total`, so what corrects one corrects the other.
+# For the merge: o_a is a sum of $e^{s} v$ divided by $e^{lse_a}$. Undo the division, add, divide by
+# the new sum; then see that only differences of lse are needed.
+#
+# **By hand.** Scores 1, 3 with values 10, 20: m = 3, total = 0.135 + 1, acc = 1.35 + 20. A score 5
+# with value 0 comes: both are multiplied by $e^{-2}$ = 0.135; total = 0.154 + 1, acc = 2.89. Merge
+# of equal lse 2 and 2: the mean of both o, and lse 2 + log 2 = 2.693.
+#
+# **The usual errors.** acc not corrected. The new factor taken as $e^{m' - m}$. A row without keys:
+# $-\infty - (-\infty)$ is NaN. The merge as a plain mean.
+# </details>
+
+# %% tags=["demo"]
+scores = [2.0, 1.0, 0.5, 3.0, 2.5, 1.0, 6.0, 4.0, 0.0]
+
+
+def step(keys_seen: float):
+    return kernels.online_steps(scores, 3, int(keys_seen))
+
+
+explorer.explorer(step, {"keys_seen": [3.0, 6.0, 9.0]})
+style.show(*step(6))  # where nothing can move
+
+# %% [markdown]
+# **Then write one sentence:** between which two steps does the old sum shrink most, and why?
+#
+# *Your sentence:*
+#
+# ### Exercise 2 · Tiled attention, and what it moves
+#
+# **30 minutes · 12 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** three functions. There are no tensors to index: memory is behind two functions, so
+# that every access is counted.
+#
+# - `tiled_attention(T, S, read, write, scale, block_m, block_n)`: `read("q", start, stop)` gives
+#   rows start .. stop - 1 of q as [stop - start, d], and so for "k" and "v". `write(start, stop, o,
+#   lse)` stores results of these queries. No read is longer than its block: `block_m` for q,
+#   `block_n` for k and v. Each query is read and written once, each key and value once for every
+#   block of queries. T and S need not be multiples of the blocks. It returns nothing. Use exercise 1.
+# - `attention_bytes(T, S, d, block_m, itemsize) -> int`: what that moves. q, k, v, o take
+#   `itemsize` bytes an element, lse 4.
+# - `stored_bytes(T, S, d, itemsize) -> int`: attention that stores its scores: q, k, v read once, o
+#   written once, $T \times S$ scores written and read, and as many probabilities written and read,
+#   all in `itemsize` bytes. It has no lse.
+
+
+# %% solution="ex2"
+def tiled_attention(T: int, S: int, read, write, scale: float, block_m: int, block_n: int) -> None:
+    """Attention of T queries over S keys; read("q", start, stop) -> rows; write(..., o, lse)."""
+    ### BEGIN SOLUTION
+    for first in range(0, T, block_m):
+        last = min(first + block_m, T)
+        q = read("q", first, last)
+        m = torch.full((last - first,), -torch.inf)
+        state = m, torch.zeros(last - first), torch.zeros_like(q)
+        for start in range(0, S, block_n):
+            stop = min(start + block_n, S)
+            s = scale * q @ read("k", start, stop).T
+            state = online_update(*state, s, read("v", start, stop))
+        write(first, last, *finish(*state))
+    ### END SOLUTION
+
+
+def attention_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
+    """Bytes that tiled attention moves."""
+    ### BEGIN SOLUTION
+    blocks = -(-T // block_m)
+    return itemsize * (2 * T * d + 2 * blocks * S * d) + 4 * T
+    ### END SOLUTION
+
+
+def stored_bytes(T: int, S: int, d: int, itemsize: int) -> int:
+    """Bytes that attention moves if it stores its scores."""
+    ### BEGIN SOLUTION
+    return itemsize * (2 * T * d + 2 * S * d + 4 * T * S)
+    ### END SOLUTION
+
+
+# %% check="ex2"
+lab.check("ex2")
+
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** Queries outside, keys inside: then a block of queries has one state, which lives until its
+# last key. Count the reads of one block of queries, and multiply.
+#
+# **By hand.** T = 5, S = 4, d = 2, blocks of 2 queries: 3 blocks of queries (2, 2, 1). q and o: 10
+# elements each. k and v: 3 times 8 elements each. Together 68 elements, in float16 136 bytes; and 20
+# for lse: 156. Stored: 2 times 10, 2 times 8 and 4 times 20 elements: 116, 232 bytes.
+#
+# **The usual errors.** Keys outside: then q and the state come and go. T // block_m, which loses the
+# last block. A start state of zeros for m.
+# </details>
+
+# %% tags=["demo"]
+lengths = [2**n for n in range(9, 15)]
+sizes = (16, 64, 256)
+curves = {f"B_m = {b}": [attention_bytes(n, n, 64, b, 2) for n in lengths] for b in sizes}
+stored = [stored_bytes(n, n, 64, 2) for n in lengths]
+style.show(*kernels.traffic(lengths, curves, stored, "Larger blocks of queries move less"))
+found["moved"] = stored[-1] / curves["B_m = 256"][-1]
+print(f"at {lengths[-1]} tokens blocks of 256 move 1/{found['moved']:.0f} of what stored scores do")
+
+# %% [markdown]
+# ## 2. A kernel
+#
+# A Triton kernel is a function that runs many times, once for each **program**; `tl.program_id(0)`
+# says which one. A program works on **tiles**, whose shapes are powers of two and known beforehand
+# (`tl.constexpr`). Memory is reached through pointers: `X` is the address of the first element, and
+# `X + offsets` a tile of addresses. Where a tile sticks out of the tensor, `mask` switches lanes off.
+#
+# | | |
+# |---|---|
+# | `tl.arange(0, N)` | 0 .. N - 1, as a tile |
+# | `x[:, None]` | a column, as in PyTorch |
+# | `tl.load(p, mask=on, other=0.0)` | reads; lanes that are off get `other`. Without it: anything |
+# | `tl.store(p, x, mask=on)` | writes where `on` |
+# | `tl.sum(x, 0)`, `tl.max(x, 1)` | along a dimension |
+# | `tl.dot(a, b, input_precision="ieee")` | matrix product; a, b of one dtype, result float32 |
+# | `tl.trans(x)`, `tl.where`, `tl.exp`, `tl.log`, `tl.maximum` | as in PyTorch |
+# | `x.to(tl.float32)`, `Y.dtype.element_ty` | change the dtype; the dtype behind a pointer |
+
+
+# %% tags=["demo"]
+@triton.jit
+def double_rows(X, Y, row_x, row_y, N, BLOCK: tl.constexpr):
+    r = tl.program_id(0)  # one program for each row
+    j = tl.arange(0, BLOCK)
+    x = tl.load(X + r * row_x + j, mask=j < N, other=0.0)
+    tl.store(Y + r * row_y + j, 2 * x, mask=j < N)
+
+
+x = torch.arange(10.0).view(2, 5)
+y = torch.empty_like(x)
+with Meter() as m:
+    double_rows[(2,)](x, y, x.stride(0), y.stride(0), 5, BLOCK=8)
+print(y, m.report(), sep="\n")
+
+# %% [markdown]
+# ### Exercise 3 · Row softmax, a first kernel
+#
+# **25 minutes · 10 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** the kernel `row_softmax`: program r computes the softmax of row r of X [rows, N] into
+# row r of Y. `row_x` and `row_y` are the distances between rows, in elements; rows may lie further
+# apart than N. BLOCK is a power of two and at least N.
+#
+# - X and Y are float16 or float32, both the same; compute in float32, and store in Y's dtype.
+# - Scores may be as large as 60,000, and some may be $-\infty$ (never a whole row).
+# - Every element of X is read once, every element of Y written once, nothing else is touched.
+
+
+# %% solution="ex3"
+@triton.jit
+def row_softmax(X, Y, row_x, row_y, N, BLOCK: tl.constexpr):
+    """Row r of Y is the softmax of row r of X. Grid: (rows,)."""
+    ### BEGIN SOLUTION
+    r = tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, BLOCK)
+    x = tl.load(X + r * row_x + j, mask=j < N, other=float("-inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, 0))
+    y = e / tl.sum(e, 0)
+    tl.store(Y + r * row_y + j, y.to(Y.dtype.element_ty), mask=j < N)
+    ### END SOLUTION
+
+
+# %% check="ex3"
+lab.check("ex3")
+
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** The cell above, with another line in the middle. What must lanes behind the end hold, so
+# that they change neither the maximum nor the sum?
+#
+# **By hand.** Row 1, 3 and BLOCK 4, so two lanes are off. If they hold 0, the sum is $e^{-2} + 1 +
+# 2 e^{-3}$ = 1.235 instead of 1.135.
+#
+# **The usual errors.** `other=0.0`, right for sums and wrong for softmax. r * N instead of r *
+# row_x. No maximum subtracted.
+# </details>
+#
+# ### Exercise 4 · FlashAttention, forward
+#
+# **45 minutes · 18 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+#
+# **Deliver** the kernel `attend`. Its first lines are given: program (i, h) has loaded BM queries of
+# head h, `q` [BM, D]. Walk along the keys, BN at a time, as in exercise 2.
+#
+# - Q and Out are [H, T, D] with distances `head_q` and `row_q`; K and V [H, S, D] with `head_k` and
+#   `row_k`; elements of a row lie side by side. Row h of LSE [H, T] begins at `LSE + h * head_lse`.
+# - The score is `scale` times q · k. lse is the natural logarithm, float32.
+# - Q, K, V, Out are float16 or float32, all the same. m, total and acc are float32. Products take
+#   tiles of the inputs' dtype; for float32 give `input_precision="ieee"`.
+# - T and S are any numbers from 1 on. D, BM and BN are powers of two from 16 on.
+# - Q is read once, Out and LSE are written once, K and V are read once for each block of queries.
+
+
+# %% solution="ex4"
+@triton.jit
+def attend(
+    Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, scale,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Attention of queries i BM .. i BM + BM - 1 of head h. Grid: (ceil(T / BM), H)."""
+    h = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    on = rows[:, None] < T
+    at_q = h * head_q + rows[:, None] * row_q + d[None, :]
+    q = tl.load(Q + at_q, mask=on, other=0.0)  # [BM, D]
+    ### BEGIN SOLUTION
+    m = tl.full([BM], float("-inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for start in range(0, S, BN):
+        n = start + tl.arange(0, BN)
+        at_k = h * head_k + n[:, None] * row_k + d[None, :]
+        k = tl.load(K + at_k, mask=n[:, None] < S, other=0.0)  # [BN, D]
+        v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BM, BN]
+        s = tl.where(n[None, :] < S, s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp(s - m_new[:, None])
+        correction = tl.exp(m - m_new)
+        total = total * correction + tl.sum(p, 1)
+        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+        m = m_new
+    tl.store(Out + at_q, (acc / total[:, None]).to(Out.dtype.element_ty), mask=on)
+    tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
+    ### END SOLUTION
+
+
+# %% check="ex4"
+lab.check("ex4")
+
+# %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** Exercise 1 in a loop, with tiles for tensors. Before the loop m, total and acc exist with
+# the dtype and shape that they have inside: the compiler allows no change.
+#
+# **By hand.** S = 20 and BN = 16: the second tile has keys 16 .. 31, of which 12 do not exist. Their
+# rows of k are 0 by `other`, so their scores are 0 and not nothing: they would count $e^{0 - m}$.
+# Set them to $-\infty$ before the maximum.
+#
+# **The usual errors.** Keys behind S masked in the load and not in the scores. acc not corrected, or
+# divided in every step. p in float32 meets v in float16: `p.to(v.dtype)`. Addresses with T where S
+# belongs.
+# </details>
+
+# %% tags=["demo"]
+torch.manual_seed(0)
+q, k, v = (torch.randn(2, 128, 32).half() for _ in range(3))
+for block in (16, 32, 64):
+    o, lse, m = run(attend, q, k, v, block, 32)
+    exact = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
+    paper = 2 * attention_bytes(128, 128, 32, block, 2)
+    print(f"blocks of {block}: off by {(o - exact).abs().max():.4f}, {m.bytes:,} bytes ", end="")
+    print(f"({paper:,} on paper), each key {m.reads['K'].reuse:.0f} times")
+    found[f"reads at {block}"] = m.reads["K"].reuse
+lab.reveal("reads", found["reads at 32"])
+
+# %% [markdown]
+# **Then write one sentence:** which of the numbers above does `BN` change, and which does `BM`?
+#
+# *Your sentence:*
+#
+# ## 3. Causal, and grouped
+#
+# The last query sees the last key: query i sees keys 0 .. i + S - T. Blocks of keys that no query of
+# a block sees need not be read at all, and that halves everything.
+
+# %% tags=["demo"]
+style.show(*kernels.schedule(128, 128, 32, 16, "Half of the tiles are never read"))
+
+# %% tags=["demo"]
+lab.predict(
+    "causal",
+    "128 queries and keys, blocks of 16 both. Without skipping, each block of keys is read 8 times. "
+    "With it, how often is a block of keys read on average?",
+    unit="times",
+)
+
+# %% [markdown]
+# ### Exercise 5 · Causal, grouped, and rows that see nothing
+#
+# **40 minutes · 14 points** · difficulty 5 of 5 ●●●●● · importance 5 of 5 ●●●●●
+#
+# **Deliver** the kernel `attend_causal`. Begin with a copy of your exercise 4. New:
+#
+# - Query i sees keys 0 .. i + S - T. T may be larger than S: then the first queries see none, and
+#   have o = 0 and lse = $-\infty$.
+# - Derive where the walk of a block of queries may end, so that no block of keys is read that none
+#   of its queries sees. A block of which some are seen is read whole, but for keys behind S.
+# - K and V are [HKV, S, D]: query head h uses key head h // GROUP.
+
+
+# %% solution="ex5"
+@triton.jit
+def attend_causal(
+    Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, GROUP, scale,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Causal attention of BM queries of head h. Grid: (ceil(T / BM), H)."""
+    h = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    on = rows[:, None] < T
+    at_q = h * head_q + rows[:, None] * row_q + d[None, :]
+    q = tl.load(Q + at_q, mask=on, other=0.0)  # [BM, D]
+    ### BEGIN SOLUTION
+    m = tl.full([BM], float("-inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    last = tl.minimum(tl.program_id(0) * BM + BM, T) - 1
+    for start in range(0, last + S - T + 1, BN):
+        n = start + tl.arange(0, BN)
+        at_k = h // GROUP * head_k + n[:, None] * row_k + d[None, :]
+        k = tl.load(K + at_k, mask=n[:, None] < S, other=0.0)  # [BN, D]
+        v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BM, BN]
+        s = tl.where(n[None, :] <= rows[:, None] + S - T, s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        safe = tl.where(m_new == float("-inf"), 0.0, m_new)
+        p = tl.exp(s - safe[:, None])
+        correction = tl.exp(m - safe)
+        total = total * correction + tl.sum(p, 1)
+        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+        m = m_new
+    o = acc / tl.where(total == 0, 1.0, total)[:, None]
+    tl.store(Out + at_q, o.to(Out.dtype.element_ty), mask=on)
+    tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
+    ### END SOLUTION
+
+
+# %% check="ex5"
+lab.check("ex5")
+
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** Of a block of queries the last one sees most. Its number is the end of the block or T,
+# whatever comes first. Then ask of rows that see nothing: what are m, total and each difference?
+#
+# **By hand.** T = S = 40, BM = 16, BN = 16. Queries 0 .. 15 see keys 0 .. 15: one block. Queries
+# 32 .. 39 see 0 .. 39: three blocks, the last with 8 keys. T = 3, S = 1: queries 0 and 1 see
+# nothing, query 2 sees key 0.
+#
+# **The usual errors.** The mask i >= j without S - T. An end at i BM, which loses the diagonal, or
+# only a mask and no end: right, and twice the bytes. NaN in rows that see nothing.
+# </details>
+
+# %% tags=["demo"]
+q, k, v = torch.randn(1, 128, 16), torch.randn(1, 128, 16), torch.randn(1, 128, 16)
+whole, causal = run(attend, q, k, v)[2], run(attend_causal, q, k, v, more=(1,))[2]
+maps = {"attend": whole.counts("K")[0], "attend_causal": causal.counts("K")[0]}
+style.show(*kernels.reads(maps, "How often each element of K was read"))
+lab.reveal("causal", causal.reads["K"].reuse)
+found["flops"] = causal.flops / whole.flops
+print(f"the causal kernel computes {found['flops']:.2f} of the FLOPs")
+
+# %% [markdown]
+# **Acceptance in the live model.** Your kernel takes the place of PyTorch's attention in all layers
+# of the course's model, and the model goes on with the same prompt.
+
+
+# %% tags=["demo"]
+# about 10 s: two tokens, each with all of the prompt
+def mine(q, k, v, mask):
+    """Attention of the model: q [1, H, T, d], k and v [1, Hkv, S, d]."""
+    return run(attend_causal, q[0], k[0], v[0], 32, 32, (q.shape[1] // k.shape[1],))[0][None]
+
+
+swapped = zoo.load("target")
+for layer in swapped.model.layers:
+    layer.self_attn.attention = mine
+with torch.inference_mode():
+    off = (swapped(prompt) - target(prompt)).abs().max().item()
+    ids = generate(swapped, prompt, 2)[0].tolist() if HERE else []
+found["same"] = ids == baseline[: len(ids)]
+print(f"logits off by {off:.1e}; the same next tokens: {found['same']}")
+
+# %% [markdown]
+# ## 4. Memory on the chip
+#
+# Larger blocks of queries read keys less often. What stops them is the memory on the chip. Count,
+# in elements, what a program holds: q and acc, $B_m d$ each; a tile of k and of v, $B_n d$ each; the
+# scores, $B_m B_n$.
+#
+# ### Exercise 6 · Choose the blocks
+#
+# **25 minutes · 10 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to 512,
+# which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
+# exercise 2. Of equal bytes the largest block_n (fewest steps), then the smallest block_m. If not
+# even blocks of 16 fit, raise ValueError. Decide first which of the two numbers the bytes depend on.
+
+
+# %% solution="ex6"
+def choose_blocks(T: int, S: int, d: int, most: int) -> tuple[int, int]:
+    """(block_m, block_n) with the fewest bytes among those that fit. Raises ValueError."""
+    ### BEGIN SOLUTION
+    sizes = [2**n for n in range(4, 10)]
+    fit = [(m, n) for m in sizes for n in sizes if 2 * m * d + 2 * n * d + m * n <= most]
+    if not fit:
+        raise ValueError(f"blocks of 16 with d = {d} need more than {most} elements")
+    return min(fit, key=lambda b: (attention_bytes(T, S, d, b[0], 2), -b[1], b[0]))
+    ### END SOLUTION
+
+
+# %% check="ex6"
+lab.check("ex6")
+
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** There are 36 pairs. Try them all, and sort by three things.
+#
+# **By hand.** d = 16, most = 2048. (16, 16) holds 512 + 512 + 256 = 1280. (32, 16) holds 1024 + 512
+# + 512 = 2048: it fits. (16, 32) holds 2048, too. With T = 16 both move the same, so (16, 32) wins;
+# with T = 64 (32, 16) moves less.
+#
+# **The usual errors.** Square blocks. The scores forgotten. The bytes of q and o forgotten is no
+# error here: why?
+# </details>
+
+# %% tags=["demo"]
+budgets = [2**n for n in range(11, 17)]
+chosen = [choose_blocks(16384, 16384, 64, 4 * most) for most in budgets]
+moved = [attention_bytes(16384, 16384, 64, m, 2) for m, _ in chosen]
+style.show(*kernels.law([4 * b for b in budgets], moved, "Traffic falls as one over the memory"))
+for most, (m, n), each in zip(budgets, chosen, moved, strict=True):
+    print(f"{4 * most:7d} elements: {m:3d} queries, {n:3d} keys, {each / 1e6:6.1f} MB")
+
+# %% [markdown]
+# The line is $N^2 d^2 / M$. What the meter has counted of your kernel can be put on a GPU's
+# roofline: FLOPs for each byte, against what the GPU can do of both.
+
+# %% tags=["demo"]
+n, d = 4096, 64
+flops = 4 * n * n * d
+points = {
+    "scores stored": flops / stored_bytes(n, n, d, 2),
+    "tiles, 16 queries": flops / attention_bytes(n, n, d, 16, 2),
+    "tiles, 128 queries": flops / attention_bytes(n, n, d, 128, 2),
+}
+style.show(*kernels.roofline_of(points, "H100", "Blocks of queries cross the ridge"))
+
+# %% [markdown]
+# **Then write one sentence:** why do 16 queries a block not help, though no score is stored?
+#
+# *Your sentence:*
+#
+# What a GPU's compiler makes of your kernel, without a GPU. *stack* is bytes a thread that did not
+# fit into registers; *shared* is memory of a program, of which an A100 has 163 KiB.
+
+# %% tags=["demo"]
+# about 10 s
+from efflib.meter import compile_report
+
+if HERE:
+    types = dict.fromkeys(["Q", "K", "V", "Out"], "*fp16") | {"LSE": "*fp32", "scale": "fp32"}
+    names = "head_q row_q head_k row_k head_lse T S GROUP".split()
+    types |= dict.fromkeys(names, "i32") | {"D": 64, "BM": 64, "BN": 64}
+    for gpu in ("sm_80", "sm_90", "sm_100"):
+        r = compile_report(attend_causal, types, gpu)
+        print(f"{gpu:6s} {r.registers} registers, stack {r.stack_bytes}, shared {r.shared_bytes}")
+
+# %% [markdown]
+# ## 5. Decoding: splits, and a merge
+#
+# One query and a long cache: a program for each head, and that is all there is to do at a time. A
+# GPU has a hundred processors. So the keys are cut into **splits**, each a program of its own, and
+# the parts are merged by their lse. The GROUP query heads that share a key head are the rows of one
+# tile: the cache is read once, not once for each of them.
+#
+# ### Exercise 7 · Split-K decoding
+#
+# **35 minutes · 14 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+#
+# **Deliver** the kernel `decode` and `merge_parts(o, lse) -> (o, lse)` in PyTorch.
+#
+# - `decode`: program (i, h) attends from the GROUP queries of key head h to keys i `per_split` ..
+#   (i + 1) `per_split` - 1, as far as they exist. Q is [HKV, GROUP, D] (`head_q`, `row_q`), K and V
+#   [HKV, S, D]. Row (i HKV + h) GROUP + g of Part (`row_part` apart) gets o, the same element of
+#   PartLSE lse, both float32. A split without keys gives 0 and $-\infty$.
+# - BG is a power of two from 16 on and at least GROUP: lanes behind GROUP are off. `per_split` is a
+#   multiple of BN. Each key and value is read once in all.
+# - `merge_parts`: all parts at once, `o` [n, R, d], `lse` [n, R] to [R, d], [R]. A row that no part
+#   has keys for stays 0 and $-\infty$.
+
+
+# %% solution="ex7"
+@triton.jit
+def decode(
+    Q, K, V, Part, PartLSE, head_q, row_q, head_k, row_k, row_part, HKV, GROUP, S, per_split,
+    scale, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """A split of the keys of key head h, for its GROUP queries. Grid: (splits, HKV)."""
+    split, h = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    g, d = tl.arange(0, BG), tl.arange(0, D)
+    on = g[:, None] < GROUP
+    q = tl.load(Q + h * head_q + g[:, None] * row_q + d[None, :], mask=on, other=0.0)  # [BG, D]
+    ### BEGIN SOLUTION
+    m = tl.full([BG], float("-inf"), tl.float32)
+    total = tl.zeros([BG], tl.float32)
+    acc = tl.zeros([BG, D], tl.float32)
+    stop = tl.minimum(split * per_split + per_split, S)
+    for start in range(split * per_split, stop, BN):
+        n = start + tl.arange(0, BN)
+        at_k = h * head_k + n[:, None] * row_k + d[None, :]
+        k = tl.load(K + at_k, mask=n[:, None] < S, other=0.0)  # [BN, D]
+        v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
+        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BG, BN]
+        s = tl.where(n[None, :] < S, s, float("-inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp(s - m_new[:, None])
+        correction = tl.exp(m - m_new)
+        total = total * correction + tl.sum(p, 1)
+        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+        m = m_new
+    row = (split * HKV + h) * GROUP + g
+    o = acc / tl.where(total == 0, 1.0, total)[:, None]
+    tl.store(Part + row[:, None] * row_part + d[None, :], o, mask=on)
+    tl.store(PartLSE + row, m + tl.log(total), mask=g < GROUP)
+    ### END SOLUTION
+
+
+def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [R, d], lse [R]) over all keys, from parts o [n, R, d] and lse [n, R]."""
+    ### BEGIN SOLUTION
+    whole = lse.logsumexp(0)
+    weight = (lse - whole.masked_fill(whole == -torch.inf, 0.0)).exp()
+    return (weight[..., None] * o).sum(0), whole
+    ### END SOLUTION
+
+
+# %% check="ex7"
+lab.check("ex7")
+
+# %% [markdown]
+# <details><summary>Help for exercise 7</summary>
+#
+# **Idea.** The loop of exercise 4 with another start and another end. The merge is that of exercise
+# 1 for many parts: every part weighs $e^{lse_i - lse}$.
+#
+# **By hand.** S = 40, per_split = 32: keys 0 .. 31 and 32 .. 39. With three splits the third has no
+# key. Its loop never runs; total is 0, and o must be 0 and not 0 / 0.
+#
+# **The usual errors.** Splits that overlap, or a last one that runs beyond S. A program for each
+# query head: right, and GROUP times the bytes. A mean of the parts.
+# </details>
+
+# %% tags=["demo"]
+S, HKV, GROUP, d = 256, 2, 4, 32
+q, k, v = torch.randn(HKV, GROUP, d), torch.randn(HKV, S, d), torch.randn(HKV, S, d)
+for splits in (1, 4):
+    parts, lses = torch.empty(splits, HKV * GROUP, d), torch.empty(splits, HKV * GROUP)
+    steps = [*q.stride()[:2], *k.stride()[:2], d, HKV, GROUP, S, S // splits, d**-0.5]
+    with Meter() as m:
+        decode[(splits, HKV)](q, k, v, parts, lses, *steps, D=d, BG=16, BN=32)
+    o, _ = merge_parts(parts, lses)
+    exact = torch.nn.functional.scaled_dot_product_attention(q, k, v).flatten(0, 1)
+    found[f"splits {splits}"] = m.bytes / (k.nbytes + v.nbytes)
+    print(f"{m.programs} programs, off by {(o - exact).abs().max():.0e}, ", end="")
+    print(f"{found[f'splits {splits}']:.2f} times the bytes of the cache")
+
+# %% [markdown]
+# ## 6. Misconceptions
+#
+# **"It computes less."** It computes what attention computes, and the corrections on top. A causal
+# kernel computes tiles on the diagonal whole. It moves less.
+#
+# **"It is an approximation."** It is exact up to rounding: only the order of sums is another.
+#
+# **"Memory grows no more with N, so time does not."** FLOPs are still $4 N^2 d$. What is gone is
+# $N^2$ of memory, and most of the traffic.
+#
+# ### Open task (not graded)
+#
+# **Fewer FLOPs.** Tiles on the diagonal are half wasted. Choose blocks for your causal kernel with
+# the fewest FLOPs for 128 queries and keys, at no more than the bytes printed first.
+
+# %% tags=["demo"]
+q, k, v = (torch.randn(1, 128, 16) for _ in range(3))
+for name, (m_block, n_block) in (("reference", (32, 32)), ("yours", (32, 32))):
+    m = run(attend_causal, q, k, v, m_block, n_block, (1,))[2]
+    found[name] = m.flops
+    print(f"{name:10s} {m.flops:,} FLOPs, {m.bytes:,} bytes")
+
+# %% [markdown]
+# ## 7. Written questions
+#
+# Five points each, graded by a person. Three to six sentences and your own numbers are enough.
+#
+# **Question 1, the one of the title.** How can the softmax be right in tiles that never see a whole
+# row? Why does so much less move, and what on the chip decides how much? *Rubric:* the correction of
+# what was summed so far (2); bytes of both, with your numbers (2); the block of queries, and the
+# memory that limits it (1).
+
+# %% [markdown] written="w1"
+# The state of a row is its largest score so far, the sum of exponentials relative to it, and the
+# sum of values with the same weights. If a larger score comes, both sums were too large by one
+# factor, exp(m - m'), and are multiplied by it; at the end one division makes it exact. Stored
+# scores are written and read, and so are probabilities: four times N squared elements. In tiles
+# they never leave the chip, and only K and V are read again, once for each block of queries. At
+# 16,384 tokens blocks of 256 moved about a hundredth in my table. The block of queries decides,
+# and q and acc of a block must fit on the chip: twice the memory, half the traffic.
+
+# %% [markdown]
+# **Question 2.** A colleague's causal kernel masks rightly and passes every comparison with PyTorch,
+# but is only as fast as the full one. What did the meter show you that a comparison cannot? And
+# she says: "decoding has one query, so B_m is 1 and traffic is hopeless; splits will mend that."
+# *Rubric:* reads of K by block and FLOPs, numbers of your kernels (2); where the walk may end (1);
+# splits make programs, not fewer bytes; what does: heads that share (2).
+
+# %% [markdown] written="w2"
+# Results are equal whether a masked block is read or not. The meter counted that without an end of
+# the walk each block of keys was read 8 times, with it 8, 7, 6 and so on down to 1, 4.5 on average,
+# and 0.56 of the FLOPs. The walk of a block of queries may end behind the last key that its last
+# query sees. In decoding each key is read once for one query, that is already the least: splits
+# only give more processors something to do, my two settings moved the same bytes but for the
+# parts. Fewer bytes come from query heads that share a key head, as the rows of one tile.
+
+# %% [markdown]
+# ## Stretch (not graded)
+#
+# - **exp2.** GPUs have only $2^x$. Put $\log_2 e$ into the scale, and get the lse right.
+# - **Two loops.** Keys before the diagonal need no mask. Split the walk of exercise 5 in two.
+# - **A window.** Let queries see only the last w keys: where does the walk begin then?
+#
+# **Next:** lab 9 makes several tokens a pass; the chapter on the meter has the roofline in full.
+#
+# **Sources.** Dao, Fu, Ermon, Rudra and Ré, *FlashAttention*, 2022 (arXiv:2205.14135). Dao,
+# *FlashAttention-2*, 2023 (arXiv:2307.08691). Milakov and Gimelshein, *Online normalizer calculation
+# for softmax*, 2018 (arXiv:1805.02867). Dao, Haziza, Massa and Sizov, *Flash-Decoding*, 2023. Tillet,
+# Kung and Cox, *Triton*, MAPL 2019.
+#
+# ## Report and takeaways
+#
+# What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+lab.report()
+f = found
+takeaways = [
+    f"At 16,384 tokens stored scores move {f['moved']:.0f} times what blocks of 256 queries do.",
+    f"Each key is read {f['reads at 16']:.0f} times with blocks of 16, "
+    f"{f['reads at 64']:.0f} times with blocks of 64.",
+    f"The causal kernel computes {f['flops']:.2f} of the FLOPs.",
+    f"In the model the same next tokens: {f['same']}.",
+    f"Decoding moves {f['splits 1']:.2f} times the cache, in 4 splits {f['splits 4']:.2f} times.",
+    f"Open task: {f['yours']:,} FLOPs, the reference {f['reference']:,}.",
+]
+print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))

@@ -1,0 +1,165 @@
+"""A student's kernel in a test: what is refused before it runs, and in which words.
+
+That the same happens in grading, in sandboxes: tests/autograder/sandbox/test_kernels_apart.py.
+"""
+
+import itertools
+import linecache
+
+import pytest
+import torch
+
+from efflib.lab.kernels import StudentKernel
+from efflib.lab.student import LocalStudent, StudentError
+
+pytest.importorskip("triton")
+HEAD = "import efflib.meter.interpreter\nimport triton\nimport triton.language as tl\n"
+SIGNATURE = {"X": "*fp32", "Y": "*fp32", "N": "i32", "BLOCK": "constexpr"}
+PARAMETERS = "X, Y, N, BLOCK: tl.constexpr"
+LINES = [
+    "j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+    "x = tl.load(X + j, mask=j < N, other=0.0)",
+    "tl.store(Y + j, x + x, mask=j < N)",
+]
+NUMBERS = itertools.count()
+
+
+def notebook(source: str) -> LocalStudent:
+    """A notebook with one cell."""
+    name, namespace = f"<kernel cell {next(NUMBERS)}>", {"__name__": "__main__"}
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    exec(compile(source, name, "exec"), namespace)
+    return LocalStudent(namespace)
+
+
+def kernel_cell(first: str = "pass", before: str = "") -> str:
+    body = "".join(f"    {line}\n" for line in [*first.splitlines(), *LINES])
+    return f"{HEAD}{before}\n@triton.jit\ndef double({PARAMETERS}):\n{body}"
+
+
+def double(first: str = "pass", before: str = "") -> StudentKernel:
+    return StudentKernel(notebook(kernel_cell(first, before)), "double", SIGNATURE)
+
+
+def launch(x):
+    return {
+        "args": {"X": x, "Y": torch.full_like(x, torch.nan), "N": len(x), "BLOCK": 16},
+        "strides": {},
+        "grid": (-(-len(x) // 16),),
+        "outputs": ["Y"],
+    }
+
+
+def test_an_honest_kernel():
+    [run] = double().metered([launch(torch.arange(20.0))])
+    assert torch.equal(run["outputs"]["Y"], 2 * torch.arange(20.0))
+    assert run["reads"] == {"X": [80, 80]} and run["programs"] == 2
+
+
+# what the kernel does first; what stands before it
+KERNELS = {
+    "imports": ("import os", ""),
+    "imports by __import__": ("x = __import__('os')", ""),
+    "calls a function of Python's": ("spy()", "def spy():\n    pass\n"),
+    "keeps state in a list": ("found.append(1)", "found = []\n"),
+    "keeps state in an object": ("state.n += 1", "class State:\n    n = 0\nstate = State()\n"),
+    "keeps state by global": ("global count\ncount += 1", "count = 0\n"),
+    "reads a tensor of the notebook": ("x = answers", "import torch\nanswers = torch.ones(3)\n"),
+    "reads all globals": ("x = globals()", ""),
+    "has a constexpr function": (
+        "x = peek()",
+        "@triton.constexpr_function\ndef peek():\n    return len(open('/proc/self/maps').read())\n",
+    ),
+    "climbs to all classes": ("x = ().__class__.__base__.__subclasses__()", ""),
+    "patches tl": ("tl.load = tl.store", ""),
+    "opens a file in print": ("print(open('/etc/passwd').read())", ""),
+    "runs code in static_assert": ("tl.static_assert(exec('import os') is None)", ""),
+    "reaches the arrays behind a tile": ("x = tl.arange(0, BLOCK).handle.data.fill(0)", ""),
+    "asks the interpreter": ("x = triton.runtime.interpreter", ""),
+}
+
+
+@pytest.mark.parametrize(("first", "before"), KERNELS.values(), ids=KERNELS.keys())
+def test_a_kernel_that_is_more_than_a_kernel_is_not_run(first, before):
+    with pytest.raises((AssertionError, StudentError), match="."):
+        double(first, before)
+
+
+class Lying(LocalStudent):
+    """A notebook's process that says what it likes."""
+
+    def __init__(self, text) -> None:
+        self.text = text
+
+    def _drive(self, *_):
+        return self.text, "double"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\n@triton.jit\ndef double(X, Y, N, BLOCK: tl.constexpr):\n    pass\n",
+        "import triton\nprint(1)\n",
+        "",
+        "double = 1\n",
+        "import triton\n@triton.jit\ndef double(X):\n    pass\n",
+        "x" * 100_000,
+        None,
+        7,
+    ],
+)
+def test_a_text_that_is_no_kernel_is_not_run(text):
+    with pytest.raises(AssertionError):
+        StudentKernel(Lying(text), "double", SIGNATURE)
+
+
+def test_a_kernel_that_is_not_written_says_so():
+    stub = f"{HEAD}@triton.jit\ndef double({PARAMETERS}):\n    raise NotImplementedError('ex3')\n"
+    for name, kind in (("double", "NotImplementedError"), ("triple", "Undefined")):
+        with pytest.raises(StudentError) as missing:
+            StudentKernel(notebook(stub), name, SIGNATURE)
+        assert missing.value.kind == kind
+
+
+def test_a_template_keeps_its_parameters():
+    source = kernel_cell().replace("N, BLOCK", "BLOCK, N")
+    with pytest.raises(AssertionError, match="parameters of the template"):
+        StudentKernel(notebook(source), "double", SIGNATURE)
+
+
+# the mistakes that everybody makes once: what the message has to say
+MISTAKES = {
+    "a number for an address": ("tl.store(Y + 1000 + tl.arange(0, BLOCK), 1.0)", "outside"),
+    "no mask": ("tl.load(X + tl.arange(0, BLOCK))\ntl.load(X + 16 + tl.arange(0, BLOCK))", "outside"),
+    "a race": ("tl.store(Y, tl.program_id(0).to(tl.float32))", "two programs"),
+}
+
+
+@pytest.mark.parametrize(("first", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_fault_names_itself_and_the_line(first, words):
+    kernel = double(first)
+    with pytest.raises(AssertionError, match=words) as told:
+        kernel.metered([launch(torch.arange(20.0))])
+    assert "tl.store(" in str(told.value) or "tl.load(" in str(told.value)
+
+
+UNCOMPILED = {
+    "a small product": (
+        "t = tl.zeros([8, 8], tl.float32)\nu = tl.dot(t, t)", "at least 16"),
+    "a shape that is no constant": ("t = tl.arange(0, N)", "tl.constexpr"),
+    "no power of two": ("t = tl.arange(0, 24)", "power of two"),
+    "two dtypes": (
+        "t = tl.zeros([16, 16], tl.float32)\nu = tl.dot(t.to(tl.float16), t)", "one dtype"),
+    "a loop that changes a type": (
+        "t = 0\nfor i in range(N):\n    t = tl.zeros([16], tl.float32)", "changes its type"),
+    "a global that is no constant": ("t = X + SIZE", "tl.constexpr(value)"),
+    "a variable of one branch": ("if N > 3:\n    t = 1\nj = t", "every way"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "words"), UNCOMPILED.values(), ids=UNCOMPILED.keys())
+def test_what_does_not_compile_is_said_in_words(first, words):
+    kernel = double(first, "SIZE = 3\n")
+    with pytest.raises(AssertionError, match="does not compile") as told:
+        kernel.compiled({"BLOCK": 16})
+    assert words in str(told.value), told.value
