@@ -7,7 +7,7 @@ import re
 # what the compiler says -> what it means; the first that fits is told
 COMPILER = (
     (r"Input shapes should have M >= \d+, N >= \d+ and K >= \d+|must be at least 16",
-     "tl.dot needs at least 16 in each dimension"),
+     "tl.dot needs at least 16 along the dimension that is summed over"),
     (r"arange's (arguments|range) must be",
      "tl.arange needs constants (tl.constexpr), and their distance must be a power of two"),
     (r"Shape element \d+ must be a power of 2|numel.*power of 2",

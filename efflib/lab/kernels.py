@@ -100,9 +100,7 @@ class StudentKernel:
         if request not in _compiled:
             if len(_compiled) >= MOST_COMPILED:
                 _compiled.clear()
-            _compiled[request] = self._student.apart(
-                compile_kernel, self.text, self._inside, job
-            )
+            _compiled[request] = self._student.apart(compile_kernel, self.text, self._inside, job)
         answer = _compiled[request]
         if "error" in answer:
             if answer["error"].get("kind") == "missing":

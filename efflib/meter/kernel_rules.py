@@ -31,7 +31,9 @@ OF_TL = frozenset(
     static_range store sub sum swizzle2d trans uint16 uint32 uint64 uint8 unsqueeze view where
     xor_sum zeros zeros_like make_tensor_descriptor""".split()
 )
-OF_TENSORS = frozenset("to T dtype element_ty shape type scalar value numel primitive_bitwidth".split())
+OF_TENSORS = frozenset(
+    "to T dtype element_ty shape type scalar value numel primitive_bitwidth".split()
+)
 OF_TRITON = frozenset(("cdiv", "next_power_of_2", "jit", "language"))
 BUILTINS = frozenset("range min max abs float int bool len print".split())
 MODULES = frozenset(("triton", "tl"))

@@ -95,11 +95,12 @@ def counted(meter) -> dict:
 
 def _described(error: BaseException, folder: str) -> dict:
     """Kind and message of what was at the bottom of it, and the kernel's line."""
-    line = ""
-    while error.__cause__ is not None or error.__context__ is not None:
+    line, seen = "", set()
+    while id(error) not in seen:  # a fault that the meter raises again is its own context
+        seen.add(id(error))
         line = _line(error, folder) or line
-        error = error.__cause__ or error.__context__
-    line = _line(error, folder) or line
+        before = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or before or error
     kind, message = type(error).__name__, str(error).replace(folder, "")
     return {"kind": kind, "message": message[:FAULT_LENGTH], "line": line}
 

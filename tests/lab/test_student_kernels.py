@@ -130,7 +130,10 @@ def test_a_template_keeps_its_parameters():
 # the mistakes that everybody makes once: what the message has to say
 MISTAKES = {
     "a number for an address": ("tl.store(Y + 1000 + tl.arange(0, BLOCK), 1.0)", "outside"),
-    "no mask": ("tl.load(X + tl.arange(0, BLOCK))\ntl.load(X + 16 + tl.arange(0, BLOCK))", "outside"),
+    "no mask": (
+        "tl.load(X + tl.arange(0, BLOCK))\ntl.load(X + 16 + tl.arange(0, BLOCK))",
+        "outside",
+    ),
     "a race": ("tl.store(Y, tl.program_id(0).to(tl.float32))", "two programs"),
 }
 
@@ -145,7 +148,7 @@ def test_a_fault_names_itself_and_the_line(first, words):
 
 UNCOMPILED = {
     "a small product": (
-        "t = tl.zeros([8, 8], tl.float32)\nu = tl.dot(t, t)", "at least 16"),
+        "t = tl.zeros([8, 8], tl.float16)\nu = tl.dot(t, t)", "at least 16"),
     "a shape that is no constant": ("t = tl.arange(0, N)", "tl.constexpr"),
     "no power of two": ("t = tl.arange(0, 24)", "power of two"),
     "two dtypes": (

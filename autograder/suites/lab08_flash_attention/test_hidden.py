@@ -1,0 +1,427 @@
+"""Hidden tests of lab08: random shapes against float64, inputs that break softmax, counted bytes.
+
+A case that luck could spare is constructed, not drawn.  Bounds are those of
+efflib.lab.attention_cases; where one is tighter, its derivation stands beside it.
+"""
+
+import torch
+
+from efflib.lab import exercise, expect_close, expect_error, expect_tensor
+from efflib.lab.attention_cases import exact, launch, tiles_of
+from efflib.lab.kernel_cases import (
+    ATTEND,
+    CAUSAL,
+    DECODE,
+    SOFTMAX,
+    attention_case,
+    decode_case,
+    expect_attention,
+    expect_parts,
+    expect_softmax,
+    expect_tiled,
+    expect_traffic,
+    normal,
+    read_once,
+    softmax_launch,
+    written_once,
+)
+from efflib.lab.kernels import StudentKernel
+
+INF = torch.inf
+FLOAT = 1e-5  # float32: some ten roundings of 2^-24 of numbers up to 16
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def walked(student, s, v, sizes):
+    """(o, lse) of scores [T, S] and v [S, d] in pieces of these sizes."""
+    T, d = len(s), v.shape[1]
+    state, at = (torch.full((T,), -INF), torch.zeros(T), torch.zeros(T, d)), 0
+    for n in sizes:
+        state = student.online_update(*state, s[:, at : at + n], v[at : at + n])
+        for part, shape in zip(state, ((T,), (T,), (T, d)), strict=True):
+            expect_tensor(part, "a part of the state", torch.float32, shape)
+            assert not part.isnan().any(), "NaN in the state"
+        at += n
+    seen = s[:, :at].amax(-1)
+    expect_close(state[0], seen, what="m")
+    o, lse = student.finish(*state)
+    expect_tensor(o, "o", torch.float32, (T, d))
+    expect_tensor(lse, "lse", torch.float32, (T,))
+    return o, lse
+
+
+def expect_same_attention(o, lse, s, v, what):
+    s, v = s.double(), v.double()
+    right = s.logsumexp(-1)
+    p = (s - right.nan_to_num(neginf=0.0)[:, None]).exp()
+    bound = FLOAT * max(1.0, float(v.abs().max()))
+    expect_close(o, p @ v, what=f"o, {what}", atol=bound)
+    # lse is m plus a logarithm: half a step of float32 of m, and the roundings of the sum
+    steps = right[right.isfinite()].abs().max() if right.isfinite().any() else 0.0
+    expect_close(lse, right, what=f"lse, {what}", atol=FLOAT + 2.0**-23 * float(steps))
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="pieces of every size, scores that rise, fall, are huge or masked: as all at once",
+    cause="a correction missing or reversed, the first maximum kept, NaN in rows without keys",
+)
+def test_any_pieces(student, rng):
+    rise = torch.arange(12.0).expand(2, 12) * 9
+    huge = 1e4 * normal(rng, 3, 12)
+    gaps = 2 * normal(rng, 5, 12)
+    gaps[0, :4], gaps[1, 4:8], gaps[2, 8:], gaps[3] = -INF, -INF, -INF, -INF
+    low = -30_000 + normal(rng, 2, 12)
+    for name, s in (("rising", rise), ("falling", rise.flip(1)), ("huge", huge), ("masked", gaps),
+                    ("very negative", low), ("equal", torch.zeros(2, 12))):  # fmt: skip
+        v = normal(rng, 12, 3)
+        for sizes in ((12,), (4, 4, 4), (1,) * 12, (1, 7, 4)):
+            o, lse = walked(student, s, v, sizes)
+            expect_same_attention(o, lse, s, v, name)
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="merges of many parts, in any order and with empty ones: as all keys at once",
+    cause="a mean, weights from one side, lse of the larger part, or NaN where both are empty",
+)
+def test_merges(student, rng):
+    for size in (1.0, 200.0):
+        s, v = size * normal(rng, 4, 15), normal(rng, 15, 3)
+        s[1, :5], s[2, 5:], s[3] = -INF, -INF, -INF
+        parts = []
+        for first in range(0, 15, 5):
+            piece, values = s[:, first : first + 5].double(), v[first : first + 5].double()
+            lse = piece.logsumexp(-1)
+            p = (piece - lse.nan_to_num(neginf=0.0)[:, None]).exp()
+            parts.append(((p @ values).float(), lse.float()))
+        for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+            pair = parts[order[0]]
+            for i in order[1:]:
+                pair = student.merge(*pair, *parts[i])
+                expect_tensor(pair[0], "o", torch.float32, (4, 3))
+                expect_tensor(pair[1], "lse", torch.float32, (4,))
+            # each part's lse is rounded to float32: with scores of 600, 2^-15 of an exponent
+            right = s.double().logsumexp(-1)
+            p = (s.double() - right.nan_to_num(neginf=0.0)[:, None]).exp()
+            expect_close(pair[0], p @ v.double(), what="o", atol=2e-5 * max(1.0, size / 10))
+            expect_close(pair[1], right, what="lse", atol=2e-5 * max(1.0, size / 10))
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=5,
+    invariant="any T, S and blocks: each row read as often as it must, every query written once",
+    cause="a last block lost or padded, blocks exchanged, scale fixed, or state kept between blocks",
+)
+def test_random_tiles(student, rng):
+    for T, S, blocks in ((1, 1, (4, 4)), (5, 1, (2, 3)), (1, 9, (4, 2)), (9, 5, (1, 5))):
+        expect_tiled(student, rng, T, S, 3, 0.7, blocks)
+    for _ in range(6):
+        T, S = draw(rng, 1, 24), draw(rng, 1, 24)
+        blocks = draw(rng, 1, 9), draw(rng, 1, 9)
+        expect_tiled(student, rng, T, S, draw(rng, 1, 6), draw(rng, 1, 9) / 4, blocks)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="bytes for any sizes and itemsize; exact integers",
+    cause="one itemsize fixed, lse in itemsize bytes, a division that rounds down",
+)
+def test_random_bytes(student, rng):
+    for _ in range(20):
+        T, S, d = draw(rng, 1, 9000), draw(rng, 1, 9000), draw(rng, 1, 256)
+        block, size = draw(rng, 1, 300), (1, 2, 4)[draw(rng, 0, 2)]
+        walks = len(range(0, T, block))
+        right = (T + T + walks * (S + S)) * d * size + T * 4
+        assert student.attention_bytes(T, S, d, block, size) == right, "attention_bytes"
+        right = (T + T + S + S) * d * size + T * S * size * 4
+        assert student.stored_bytes(T, S, d, size) == right, "stored_bytes"
+    big = student.stored_bytes(2**30, 2**30, 128, 2)
+    assert type(big) is int and big == 2**40 + 2**63, "large numbers"
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex3",
+    points=5,
+    seconds=60,
+    invariant="any N up to BLOCK, both dtypes, huge, equal and masked scores; nothing else is moved",
+    cause="lanes behind N that count, a sum in float16, or rows taken to lie N apart",
+)
+def test_rows_of_all_kinds(student, rng):
+    kernel = StudentKernel(student, "row_softmax", SOFTMAX)
+    kernel.compiled({"BLOCK": 64})
+    masked = normal(rng, 2, 30)
+    masked[0, 3:20], masked[1, 0] = -INF, -INF
+    cases = [normal(rng, 2, n) for n in (1, 2, 33, 63, 64)]
+    cases += [60_000 * normal(rng, 2, 40).clamp(-1, 1), torch.full((2, 50), -5e4), masked]
+    cases += [(5 * normal(rng, 2, 40)).half(), torch.zeros(2, 61).half(), masked.half()]
+    runs = kernel.metered([softmax_launch(x, 64) for x in cases])
+    for run, x in zip(runs, cases, strict=True):
+        expect_softmax(run, x)
+        read_once(run, "X", x.nbytes)
+        written_once(run, "Y", x.nbytes)
+    # 2048 equal scores: in float16 a sum stops growing at 2048, and 1 / 2048 is exact
+    [run] = kernel.metered([softmax_launch(torch.zeros(1, 3000).half(), 4096)])
+    expect_close(run["outputs"]["Y"], torch.full((1, 3000), 1 / 3000), what="rows", rtol=2.0**-10)
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+SIZES = (16, 32, 64)
+HALF, SINGLE = torch.float16, torch.float32
+
+
+@exercise(
+    "ex4",
+    points=4,
+    seconds=60,
+    invariant="any T, S, D, blocks and scale, float16 and float32, rows that lie apart",
+    cause="T for S, BM for BN, a fixed scale, strides taken for granted, or the last block",
+)
+def test_attend_random(student, rng):
+    kernel = StudentKernel(student, "attend", ATTEND)
+    cases = [attention_case(rng, 2, 2, T, S, 16, (16, 16), SINGLE)
+             for T, S in ((1, 1), (17, 1), (1, 17), (16, 33))]  # fmt: skip
+    for dtype in (HALF, SINGLE, HALF, SINGLE):
+        T, S, H = draw(rng, 1, 70), draw(rng, 1, 70), draw(rng, 1, 3)
+        blocks = SIZES[draw(rng, 0, 2)], SIZES[draw(rng, 0, 2)]
+        cases.append(attention_case(rng, H, H, T, S, SIZES[draw(rng, 0, 1)], blocks, dtype))
+    for scale in (0.03, 2.0):
+        q, k, v = (normal(rng, 2, n, 16) / 2 for n in (20, 40, 40))
+        cases.append(launch(q, k, v, (32, 16), scale))
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_attention(run, case)
+
+
+def steered(rng, scores, dtype):
+    """A launch of one query whose scores are these numbers [S]; blocks of 16."""
+    q, k = torch.zeros(1, 1, 16), torch.zeros(1, len(scores), 16)
+    q[..., 0], k[0, :, 0] = 1.0, scores
+    v = normal(rng, 1, len(scores), 16)
+    return launch(q.to(dtype), k.to(dtype), v.to(dtype), (16, 16), 1.0)
+
+
+@exercise(
+    "ex4",
+    points=4,
+    seconds=60,
+    invariant="scores that rise, are huge or very negative, and long sums, are right to rounding",
+    cause="no maximum or the first one, m that starts at 0, a padded key that counts, float16 sums",
+)
+def test_attend_hard_scores(student, rng):
+    kernel = StudentKernel(student, "attend", ATTEND)
+    rising, falling = torch.arange(40.0), 40 - torch.arange(40.0)
+    low, mixed = torch.full((37,), -300.0) + torch.arange(37), torch.tensor([-200.0] * 16 + [150.0])
+    cases = [steered(rng, s, SINGLE) for s in (rising, falling, low, mixed)]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        a = case["args"]
+        o, lse = exact(a["Q"], a["K"], a["V"], 1.0, False)
+        expect_close(run["outputs"]["Out"].double(), o, what="o", atol=1e-4)
+        expect_close(run["outputs"]["LSE"].double(), lse, what="lse", atol=1e-4)
+    # all scores 0: every p is 1 in float16, so only the last rounding of o is left, 2^-11 of it
+    v = 1 + torch.rand(1, 640, 16, generator=rng)
+    even = launch(torch.zeros(1, 1, 16).half(), torch.zeros(1, 640, 16).half(), v.half(), (16, 16))
+    [run] = kernel.metered([even])
+    right = v.half().double().mean(1, keepdim=True)
+    expect_close(run["outputs"]["Out"].double(), right, what="a mean", rtol=2.0**-11 * 1.1)
+    expect_close(run["outputs"]["LSE"], torch.tensor([[640.0]]).log(), what="lse", atol=1e-5)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    seconds=60,
+    invariant="least bytes and FLOPs; no tile grows with T or S; every lane that is off has a value",
+    cause="K or V read again, scores of a whole row, FLOPs for tiles that do not exist",
+)
+def test_attend_costs(student, rng):
+    kernel = StudentKernel(student, "attend", ATTEND)
+    cases = [attention_case(rng, 2, 2, 50, S, 16, (16, 16), HALF) for S in (40, 130)]
+    cases += [attention_case(rng, 1, 1, 70, 61, 32, (64, 32), SINGLE)]
+    runs = kernel.metered(cases)
+    for run, case in zip(runs, cases, strict=True):
+        expect_attention(run, case)
+        expect_traffic(run, case)
+        a = case["args"]
+        most = max(a["BM"] * a["BN"], a["BM"] * a["D"], a["BN"] * a["D"])
+        assert run["largest_tile"] <= most, f"a tile of {run['largest_tile']}, {most} is enough"
+    short, long = runs[0]["peak_live_bytes"], runs[1]["peak_live_bytes"]
+    assert long <= 1.25 * short, "the tiles of a program grow with S"
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex5",
+    points=5,
+    seconds=60,
+    invariant="more queries than keys and fewer, groups of 1 to 4, any blocks, both dtypes",
+    cause="S - T forgotten or reversed, h % HKV, NaN in empty rows, the diagonal off by one",
+)
+def test_causal_random(student, rng):
+    kernel = StudentKernel(student, "attend_causal", CAUSAL)
+    cases = []
+    for T, S, group, dtype, blocks in (
+        (1, 1, 1, SINGLE, (16, 16)), (33, 1, 2, SINGLE, (16, 32)), (1, 40, 4, SINGLE, (16, 16)),
+        (64, 20, 1, SINGLE, (16, 16)), (20, 64, 3, HALF, (32, 16)), (49, 50, 2, SINGLE, (64, 16)),
+    ):  # fmt: skip
+        cases.append(attention_case(rng, 2 * group, 2, T, S, 16, blocks, dtype, True))
+    for dtype in (HALF, SINGLE):
+        T, S, group = draw(rng, 1, 60), draw(rng, 1, 60), draw(rng, 1, 3)
+        blocks = SIZES[draw(rng, 0, 2)], SIZES[draw(rng, 0, 2)]
+        cases.append(attention_case(rng, group, 1, T, S, 32, blocks, dtype, True, 2.0))
+    q, k, v = normal(rng, 2, 20, 16), normal(rng, 2, 30, 16), normal(rng, 2, 30, 16)
+    cases.append(launch(q, k, v, (16, 16), 0.6, True))
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_attention(run, case, True)
+
+
+@exercise(
+    "ex5",
+    points=3,
+    seconds=60,
+    invariant="K and V are read up to the last key that a block of queries sees, and FLOPs are least",
+    cause="no end of the walk, one block too many, or blocks of queries that read for nothing",
+)
+def test_causal_costs(student, rng):
+    kernel = StudentKernel(student, "attend_causal", CAUSAL)
+    cases = [
+        attention_case(rng, 2, 1, T, S, 16, blocks, HALF, True)
+        for T, S, blocks in (
+            (64, 64, (16, 16)),
+            (70, 30, (16, 16)),
+            (30, 70, (16, 32)),
+            (50, 50, (32, 16)),
+        )  # fmt: skip
+    ]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_attention(run, case, True)
+        expect_traffic(run, case, True)
+        a = case["args"]
+        assert sum(tiles_of(a["T"], a["S"], (a["BM"], a["BN"]), True)) > 0
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def best(T, S, d, most):
+    """The pair with the fewest bytes, by trying all; None if none fits."""
+    pairs = []
+    for m in (16, 32, 64, 128, 256, 512):
+        for n in (16, 32, 64, 128, 256, 512):
+            if m * d + m * d + n * d + n * d + m * n <= most:
+                pairs.append((len(range(0, T, m)) * S, -n, m))
+    if not pairs:
+        return None
+    _, n, m = min(pairs)
+    return m, -n
+
+
+@exercise(
+    "ex6",
+    points=4,
+    invariant="the fewest bytes among all pairs that fit; ties by block_n, then by block_m",
+    cause="a rule of thumb instead of all pairs, a limit off by one, or ties in another order",
+)
+def test_choices(student, rng):
+    calls = [(20, 9, 16, 10_000), (512, 512, 16, 2**20), (1, 1, 64, 2**20), (300, 10, 32, 2**15)]
+    while len(calls) < 60:
+        T, d = draw(rng, 1, 3000), 16 * draw(rng, 1, 8)
+        calls.append((T, draw(rng, 1, 3000), d, draw(rng, 80 * d, 900 * d)))
+    edge = 2 * 64 * 32 + 2 * 32 * 32 + 64 * 32
+    calls += [(4096, 4096, 32, edge), (4096, 4096, 32, edge - 1)]
+    for call in calls:
+        right = best(*call)
+        if right is not None:
+            seen = student.choose_blocks(*call)
+            assert isinstance(seen, tuple) and all(type(x) is int for x in seen), "two ints"
+            assert seen == right, "another pair is better"
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="blocks of 16 that just fit are returned; if they do not fit, a ValueError",
+    cause="None returned, or < instead of <=",
+)
+def test_too_little(student, rng):
+    for d in (16, 64, 128):
+        least = 64 * d + 256
+        assert student.choose_blocks(64, 64, d, least) == (16, 16), "it just fits"
+        for most in (least - 1, 0):
+            call = (64, 64, d, most)
+            expect_error(ValueError, lambda c=call: student.choose_blocks(*c), "too little memory")
+
+
+# ---- exercise 7 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex7",
+    points=5,
+    seconds=60,
+    invariant="any groups, splits and lengths: each split its own keys, every key read once in all",
+    cause="a program for each query head, keys of the next split, 0 / 0 without keys",
+)
+def test_splits(student, rng):
+    kernel = StudentKernel(student, "decode", DECODE)
+    cases = []
+    for HKV, group, S, splits, per_split, BN, dtype in (
+        (1, 1, 1, 2, 16, 16, SINGLE), (2, 16, 33, 3, 16, 16, SINGLE), (1, 5, 40, 2, 64, 32, HALF),
+        (3, 2, 50, 2, 48, 16, SINGLE), (1, 4, 32, 4, 16, 16, HALF),
+    ):  # fmt: skip
+        cases.append(decode_case(rng, HKV, group, S, 16, splits, per_split, BN, dtype))
+    per = 16 * draw(rng, 1, 3)
+    S = draw(rng, 1, 90)
+    cases.append(decode_case(rng, 2, draw(rng, 1, 8), S, 32, -(-S // per), per, 16))
+    rising = decode_case(rng, 1, 2, 60, 16, 2, 32, 16)
+    rising["args"]["K"] = torch.arange(60.0)[None, :, None].expand(1, 60, 16).contiguous() / 40
+    cases.append(rising)
+    cases[0]["args"]["scale"] = 1.7
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_parts(run, case)
+        for name in ("K", "V"):
+            read_once(run, name, case["args"][name].nbytes)
+        for name in ("Part", "PartLSE"):
+            written_once(run, name, case["args"][name].nbytes)
+
+
+@exercise(
+    "ex7",
+    points=3,
+    invariant="many parts, some or all without keys, large lse: as attention over all keys",
+    cause="exp of lse itself, weights that do not sum to 1, a mean, or NaN in empty rows",
+)
+def test_many_parts(student, rng):
+    for n, size in ((1, 1.0), (2, 1.0), (7, 3.0), (3, 300.0)):
+        s, v = size * normal(rng, n, 5, 4).double(), normal(rng, n, 4, 3).double()
+        s[:, 3], s[0, 1] = -INF, -INF
+        lse = s.logsumexp(-1)
+        p = (s - lse.nan_to_num(neginf=0.0)[..., None]).exp()
+        o, whole = student.merge_parts((p @ v).float(), lse.float())
+        expect_tensor(o, "o", torch.float32, (5, 3))
+        expect_tensor(whole, "lse", torch.float32, (5,))
+        right = s.transpose(0, 1).flatten(1)
+        total = right.logsumexp(-1)
+        p = (right - total.nan_to_num(neginf=0.0)[:, None]).exp()
+        bound = 2e-5 * max(1.0, size / 10)  # each lse is rounded to float32
+        expect_close(o, p @ v.flatten(0, 1), what="o", atol=bound)
+        expect_close(whole, total, what="lse", atol=bound)

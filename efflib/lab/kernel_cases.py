@@ -1,0 +1,170 @@
+"""Cases for the tests of attention kernels: what is launched, and what is expected of it, in words.
+
+Inputs are drawn here, results and counts come from where the student's code ran, and are compared
+here, with what `attention_cases` says from definitions.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from efflib.lab.attention_cases import (
+    LSE_OFF,
+    MOST_OFF,
+    exact,
+    launch,
+    least_flops,
+    least_moved,
+)
+from efflib.lab.expect import expect_close, expect_tensor
+
+INF = torch.inf
+POINTERS = {"Q": "*fp16", "K": "*fp16", "V": "*fp16", "Out": "*fp16", "LSE": "*fp32"}
+STRIDES = dict.fromkeys(["head_q", "row_q", "head_k", "row_k", "head_lse", "T", "S"], "i32")
+BLOCKS = dict.fromkeys(["D", "BM", "BN"], "constexpr")
+ATTEND = POINTERS | STRIDES | {"scale": "fp32"} | BLOCKS
+CAUSAL = POINTERS | STRIDES | {"GROUP": "i32", "scale": "fp32"} | BLOCKS
+SIZES = ["head_q", "row_q", "head_k", "row_k", "row_part", "HKV", "GROUP", "S", "per_split"]
+PARTS = {"Q": "*fp16", "K": "*fp16", "V": "*fp16", "Part": "*fp32", "PartLSE": "*fp32"}
+DECODE = PARTS | dict.fromkeys(SIZES, "i32") | {"scale": "fp32"}
+DECODE |= dict.fromkeys(["D", "BG", "BN"], "constexpr")
+SOFTMAX = {"X": "*fp16", "Y": "*fp16", "row_x": "i32", "row_y": "i32", "N": "i32"}
+SOFTMAX |= {"BLOCK": "constexpr"}
+
+
+def normal(rng, *shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=rng).to(dtype)
+
+
+# ---- tiles in PyTorch ----------------------------------------------------------------------------
+
+
+def memory(q, k, v, blocks):
+    """(read, write, what happened): q, k, v behind functions that count."""
+    T, d = q.shape
+    stored = {"q": q, "k": k, "v": v}
+    seen = {name: torch.zeros(len(t)) for name, t in stored.items()}
+    seen |= {"o": torch.full((T, d), torch.nan), "lse": torch.full((T,), torch.nan), "n": 0}
+    most = {"q": blocks[0], "k": blocks[1], "v": blocks[1]}
+
+    def read(name, start, stop):
+        assert name in stored, f'read({name!r}, ...): there are "q", "k" and "v"'
+        size = len(stored[name])
+        assert 0 <= start < stop <= size, f"read({name!r}, {start}, {stop}): it has {size} rows"
+        longest = most[name]
+        assert stop - start <= longest, f"{stop - start} rows of {name} at once: at most {longest}"
+        seen[name][start:stop] += 1
+        return stored[name][start:stop]
+
+    def write(start, stop, o, lse):
+        assert 0 <= start < stop <= T, f"write({start}, {stop}, ...): there are {T} queries"
+        expect_tensor(o, "o", torch.float32, (stop - start, d))
+        expect_tensor(lse, "lse", torch.float32, (stop - start,))
+        assert seen["lse"][start:stop].isnan().all(), f"rows {start} to {stop} are written twice"
+        seen["o"][start:stop], seen["lse"][start:stop] = o, lse
+        seen["n"] += 1
+
+    return read, write, seen
+
+
+def expect_tiled(student, rng, T, S, d, scale, blocks):
+    q, k, v = normal(rng, T, d), normal(rng, S, d), normal(rng, S, d)
+    read, write, seen = memory(q, k, v, blocks)
+    value = student.tiled_attention(T, S, read, write, scale, *blocks)
+    assert value is None, "tiled_attention returns nothing: it writes"
+    o, lse = exact(q[None], k[None], v[None], scale, False)
+    expect_close(seen["o"], o[0], what="o", atol=3e-5)
+    expect_close(seen["lse"], lse[0], what="lse", atol=3e-5)
+    many = -(-T // blocks[0])
+    for name, right in (("q", 1), ("k", many), ("v", many)):
+        times = sorted(set(seen[name].int().tolist()))
+        assert times == [right], f"rows of {name} were read {times} times, {right} is right"
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+
+def read_once(run, name, right, what="bytes"):
+    """Fails, in words, unless so many bytes of this argument were read."""
+    seen = run["reads"].get(name, [0, 0])[0]
+    times = seen / max(1, right)
+    assert seen == right, f"{name}: {seen:,} {what} read, {right:,} are enough ({times:.2f} times)"
+
+
+def written_once(run, name, right):
+    seen = run["writes"].get(name, [0, 0])[0]
+    assert seen == right, f"{name}: {seen:,} bytes written, expected {right:,}"
+
+
+def expect_attention(run, case, causal=False):
+    """o and lse against float64; the bounds are derived in efflib.lab.attention_cases."""
+    a = case["args"]
+    o, lse = exact(a["Q"], a["K"], a["V"], a["scale"], causal)
+    what = f"T = {a['T']}, S = {a['S']}, {str(a['Q'].dtype)[6:]}"
+    bound = MOST_OFF[a["Q"].dtype] * max(1.0, float(a["V"].abs().max()))
+    expect_close(run["outputs"]["Out"].double(), o, what=f"o ({what})", atol=bound)
+    expect_close(run["outputs"]["LSE"].double(), lse, what=f"lse ({what})", atol=LSE_OFF)
+
+
+def expect_traffic(run, case, causal=False):
+    right = least_moved(case, causal)
+    for name in ("Q", "K", "V"):
+        read_once(run, name, right[name])
+    for name in ("Out", "LSE"):
+        written_once(run, name, right[name])
+        read_once(run, name, 0)
+    flops = least_flops(case, causal)
+    assert run["flops"] == flops, f"{run['flops']:,} FLOPs in tl.dot, {flops:,} are enough"
+
+
+def attention_case(rng, H, HKV, T, S, d, blocks, dtype, causal=False, size=1.0):
+    q, k = size * normal(rng, H, T, d, dtype=dtype), normal(rng, HKV, S, d, dtype=dtype)
+    return launch(q, k, normal(rng, HKV, S, d, dtype=dtype), blocks, None, causal)
+
+
+def softmax_launch(x, block):
+    return {
+        "args": {"X": x, "Y": torch.full_like(x, torch.nan), "N": x.shape[1], "BLOCK": block},
+        "strides": {"row_x": ("X", 0), "row_y": ("Y", 0)},
+        "grid": (len(x),),
+        "outputs": ["Y"],
+    }
+
+
+def expect_softmax(run, x):
+    right = x.double().softmax(-1)
+    # float32: a maximum, a difference, an exponential, a sum; float16: half a step of 1 and less
+    bound = 2.0**-11 if x.dtype == torch.float16 else 4e-6
+    expect_close(run["outputs"]["Y"].double(), right, what="the softmax", atol=bound)
+
+
+def decode_case(rng, HKV, group, S, d, splits, per_split, BN, dtype=torch.float32):
+    q, k, v = (normal(rng, HKV, n, d, dtype=dtype) for n in (group, S, S))
+    rows = splits * HKV * group
+    sizes = {"HKV": HKV, "GROUP": group, "S": S, "per_split": per_split, "scale": d**-0.5}
+    parts = {"Part": torch.full((rows, d), torch.nan), "PartLSE": torch.full((rows,), torch.nan)}
+    strides = {"head_q": ("Q", 0), "row_q": ("Q", 1), "head_k": ("K", 0), "row_k": ("K", 1)}
+    return {
+        "args": {"Q": q, "K": k, "V": v} | parts | sizes | {"D": d, "BG": 16, "BN": BN},
+        "strides": strides | {"row_part": ("Part", 0)},
+        "grid": (splits, HKV),
+        "outputs": ["Part", "PartLSE"],
+    }
+
+
+def expect_parts(run, case):
+    a, (splits, HKV) = case["args"], case["grid"]
+    shape = (splits, HKV, a["GROUP"])
+    seen = run["outputs"]["Part"].view(*shape, -1), run["outputs"]["PartLSE"].view(shape)
+    bound = MOST_OFF[a["Q"].dtype] * max(1.0, float(a["V"].abs().max()))
+    for i in range(splits):
+        keys = slice(i * a["per_split"], min((i + 1) * a["per_split"], a["S"]))
+        k, v = a["K"][:, keys].repeat_interleave(a["GROUP"], 0), a["V"][:, keys]
+        q = a["Q"].flatten(0, 1)[:, None]
+        if not k.shape[1]:
+            o, lse = torch.zeros(len(q), 1, q.shape[-1]), torch.full((len(q), 1), -INF)
+        else:
+            o, lse = exact(q, k, v.repeat_interleave(a["GROUP"], 0), a["scale"], False)
+        o, lse = o.view(HKV, a["GROUP"], -1).double(), lse.view(HKV, a["GROUP"]).double()
+        expect_close(seen[0][i].double(), o, what=f"o of split {i}", atol=bound)
+        expect_close(seen[1][i].double(), lse, what=f"lse of split {i}", atol=LSE_OFF)
