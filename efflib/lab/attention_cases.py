@@ -3,7 +3,8 @@
     o_i = sum_j p_ij v_j,    p_ij = exp(s_ij) / sum_j exp(s_ij),    lse_i = log sum_j exp(s_ij)
 
 over the keys j that query i sees: all, or 0 .. i + S - T if causal.  A query that sees none has
-o = 0 and lse = -inf.  Shapes: q [H, T, d]; k, v [HKV, S, d], query head h uses key head h // (H/HKV).
+o = 0 and lse = -inf.  Shapes: q [H, T, d]; k, v [HKV, S, d], query head h uses key head h //
+(H/HKV).
 
 What may be off.  Of float16 inputs the products of tl.dot are exact and summed in float32; p is
 rounded to float16 before it meets v (2^-11 of each), and o at the end (2^-11): together at most

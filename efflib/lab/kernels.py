@@ -5,10 +5,10 @@
     [run] = kernel.metered([launch])
     run["outputs"]["Y"], run["reads"]["X"]
 
-In grading the student's own process gives nothing but a text.  The test reads it and takes only what
-is a kernel (efflib.meter.kernel_rules); the compiler must accept it; and it runs under the meter in
-a sandbox in which nothing else of the student's has run.  So counts cannot be forged.  In a notebook
-the same happens without sandboxes.
+In grading the student's own process gives nothing but a text.  The test reads it and takes only
+what is a kernel (efflib.meter.kernel_rules); the compiler must accept it; and it runs under the
+meter in a sandbox in which nothing else of the student's has run.  So counts cannot be forged.  In
+a notebook the same happens without sandboxes.
 
 Where there is no Triton (macOS, Windows) tests that need it are not verified, and say so.
 """
@@ -109,7 +109,7 @@ class StudentKernel:
         return answer
 
     def metered(self, launches: list[dict]) -> list[dict]:
-        """Outputs and counts of each launch (efflib.meter.kernel_text). Fails for the first fault."""
+        """Outputs and counts of each launch (see kernel_text). Fails at the first fault."""
         runs = self._student.apart(meter_kernel, self.text, self._inside, launches)
         for run in runs:
             if run["fault"] is not None:

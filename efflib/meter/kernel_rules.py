@@ -1,16 +1,16 @@
 """The language of kernels: what a text may hold that is to run beside a meter.
 
-Triton's interpreter runs a kernel as Python, in the process that counts its bytes.  So a kernel that
-somebody else has written could import, look around and change the count.  The text is therefore read
-before it runs, and must be in the part of Python that Triton compiles anyway:
+Triton's interpreter runs a kernel as Python, in the process that counts its bytes.  So a kernel
+that somebody else has written could import, look around and change the count.  The text is
+therefore read before it runs, and must be in the part of Python that Triton compiles anyway:
 
     at the top      import triton, triton.language as tl, names from it; constants; @triton.jit def
     statements      assignments to names, for, while, if, assert, return, calls
     names           parameters, variables, constants and functions of the text, tl, a few builtins
     attributes      those of tl and of its tensors that are listed below, none that begins with _
 
-Nothing of this can reach a Python object that is not Triton's, keep something from one launch to the
-next, or change what another line means.  The compiler is the second look: see `kernel_text`.
+Nothing of this can reach a Python object that is not Triton's, keep something from one launch to
+the next, or change what another line means.  The compiler is the second look: see `kernel_text`.
 """
 
 from __future__ import annotations

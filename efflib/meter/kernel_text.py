@@ -1,14 +1,14 @@
 """A kernel that came as text: compiled for a GPU that is not there, and run under the meter.
 
 For kernels of others.  `check_kernel` reads the text first (see `kernel_rules`).  Then the compiler
-must accept it, in a process that does nothing else; what it accepts is a kernel and no Python.  Then
-`metered` runs that same text in a process where nothing of its author's has run.
+must accept it, in a process that does nothing else; what it accepts is a kernel and no Python.
+Then `metered` runs that same text in a process where nothing of its author's has run.
 
 A launch is a dict of plain values, so that it can travel to another process:
 
     args      {parameter: tensor or number}
-    strides   {parameter: (tensor's parameter, dimension)}: filled in from the tensor as it lies there
-    grid      (programs, ...)
+    strides   {parameter: (tensor's parameter, dimension)}: filled in from the tensor as it lies
+    there grid      (programs, ...)
     outputs   parameters that come back, as they are afterwards
     guard     whether tensors get gaps of NaN behind rows and matrices (`guarded`); default: yes
 """
@@ -26,8 +26,8 @@ FAULT_LENGTH = 600
 def compiled_text(text: str, kernel: str, job: dict) -> dict:
     """What the compiler made of it: registers, shared_bytes, ..., or {"error": {kind, message}}.
 
-    job: signature {parameter: type, "constexpr" for constants}, constants, aligned, capability (80),
-    options, as `compile_worker` takes it.  Raises KernelRefused for a text that is no kernel.
+    job: signature {parameter: type, "constexpr" for constants}, constants, aligned, capability
+    (80), options, as `compile_worker` takes it.  Raises KernelRefused for a text that is no kernel.
     """
     from efflib.meter.compiling import _run_worker
 

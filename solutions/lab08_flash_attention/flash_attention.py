@@ -102,13 +102,13 @@ lab.predict(
 # %% [markdown]
 # ## 1. Softmax in pieces
 #
-# $e^{s}$ overflows, so a softmax subtracts the largest score of the row. If keys come in pieces, the
-# largest so far may turn out too small. Then everything so far was too large by one factor:
+# $e^{s}$ overflows, so a softmax subtracts the largest score of the row. If keys come in pieces,
+# the largest so far may turn out too small. Then everything so far was too large by one factor:
 #
 # $$ m' = \max(m, \max_j s_j), \qquad \ell' = e^{m - m'} \ell + \sum_j e^{s_j - m'}. $$
 
 # %%
-# four scores in two pieces; the sum of exp(s - 5) over all four is 1.1554
+# four scores in two pieces; the sum of exp(s - 5) over all four is 1.2034
 s = torch.tensor([1.0, 3.0, 5.0, 2.0])
 first = (s[:2] - 3).exp().sum()  # their largest is 3
 both = first * torch.exp(torch.tensor(3.0 - 5.0)) + (s[2:] - 5).exp().sum()
@@ -170,9 +170,9 @@ lab.check("ex1")
 # %% [markdown]
 # <details><summary>Help for exercise 1</summary>
 #
-# **Idea.** `acc` is a sum with the same weights as `total`, so what corrects one corrects the other.
-# For the merge: o_a is a sum of $e^{s} v$ divided by $e^{lse_a}$. Undo the division, add, divide by
-# the new sum; then see that only differences of lse are needed.
+# **Idea.** `acc` is a sum with the same weights as `total`, so what corrects one corrects the
+# other. For the merge: o_a is a sum of $e^{s} v$ divided by $e^{lse_a}$. Undo the division, add,
+# divide by the new sum; then see that only differences of lse are needed.
 #
 # **By hand.** Scores 1, 3 with values 10, 20: m = 3, total = 0.135 + 1, acc = 1.35 + 20. A score 5
 # with value 0 comes: both are multiplied by $e^{-2}$ = 0.135; total = 0.154 + 1, acc = 2.89. Merge
@@ -209,7 +209,8 @@ style.show(*step(6))  # where nothing can move
 #   rows start .. stop - 1 of q as [stop - start, d], and so for "k" and "v". `write(start, stop, o,
 #   lse)` stores results of these queries. No read is longer than its block: `block_m` for q,
 #   `block_n` for k and v. Each query is read and written once, each key and value once for every
-#   block of queries. T and S need not be multiples of the blocks. It returns nothing. Use exercise 1.
+#   block of queries. T and S need not be multiples of the blocks. It returns nothing. Use exercise
+#   1.
 # - `attention_bytes(T, S, d, block_m, itemsize) -> int`: what that moves. q, k, v, o take
 #   `itemsize` bytes an element, lse 4.
 # - `stored_bytes(T, S, d, itemsize) -> int`: attention that stores its scores: q, k, v read once, o
@@ -255,15 +256,15 @@ lab.check("ex2")
 # %% [markdown]
 # <details><summary>Help for exercise 2</summary>
 #
-# **Idea.** Queries outside, keys inside: then a block of queries has one state, which lives until its
-# last key. Count the reads of one block of queries, and multiply.
+# **Idea.** Queries outside, keys inside: then a block of queries has one state, which lives until
+# its last key. Count the reads of one block of queries, and multiply.
 #
 # **By hand.** T = 5, S = 4, d = 2, blocks of 2 queries: 3 blocks of queries (2, 2, 1). q and o: 10
-# elements each. k and v: 3 times 8 elements each. Together 68 elements, in float16 136 bytes; and 20
-# for lse: 156. Stored: 2 times 10, 2 times 8 and 4 times 20 elements: 116, 232 bytes.
+# elements each. k and v: 3 times 8 elements each. Together 68 elements, in float16 136 bytes; and
+# 20 for lse: 156. Stored: 2 times 10, 2 times 8 and 4 times 20 elements: 116, 232 bytes.
 #
-# **The usual errors.** Keys outside: then q and the state come and go. T // block_m, which loses the
-# last block. A start state of zeros for m.
+# **The usual errors.** Keys outside: then q and the state come and go. T // block_m, which loses
+# the last block. A start state of zeros for m.
 # </details>
 
 # %% tags=["demo"]
@@ -281,7 +282,8 @@ print(f"at {lengths[-1]} tokens blocks of 256 move 1/{found['moved']:.0f} of wha
 # A Triton kernel is a function that runs many times, once for each **program**; `tl.program_id(0)`
 # says which one. A program works on **tiles**, whose shapes are powers of two and known beforehand
 # (`tl.constexpr`). Memory is reached through pointers: `X` is the address of the first element, and
-# `X + offsets` a tile of addresses. Where a tile sticks out of the tensor, `mask` switches lanes off.
+# `X + offsets` a tile of addresses. Where a tile sticks out of the tensor, `mask` switches lanes
+# off.
 #
 # | | |
 # |---|---|
@@ -358,8 +360,8 @@ lab.check("ex3")
 #
 # **45 minutes · 18 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
 #
-# **Deliver** the kernel `attend`. Its first lines are given: program (i, h) has loaded BM queries of
-# head h, `q` [BM, D]. Walk along the keys, BN at a time, as in exercise 2.
+# **Deliver** the kernel `attend`. Its first lines are given: program (i, h) has loaded BM queries
+# of head h, `q` [BM, D]. Walk along the keys, BN at a time, as in exercise 2.
 #
 # - Q and Out are [H, T, D] with distances `head_q` and `row_q`; K and V [H, S, D] with `head_k` and
 #   `row_k`; elements of a row lie side by side. Row h of LSE [H, T] begins at `LSE + h * head_lse`.
@@ -411,16 +413,16 @@ lab.check("ex4")
 # %% [markdown]
 # <details><summary>Help for exercise 4</summary>
 #
-# **Idea.** Exercise 1 in a loop, with tiles for tensors. Before the loop m, total and acc exist with
-# the dtype and shape that they have inside: the compiler allows no change.
+# **Idea.** Exercise 1 in a loop, with tiles for tensors. Before the loop m, total and acc exist
+# with the dtype and shape that they have inside: the compiler allows no change.
 #
-# **By hand.** S = 20 and BN = 16: the second tile has keys 16 .. 31, of which 12 do not exist. Their
-# rows of k are 0 by `other`, so their scores are 0 and not nothing: they would count $e^{0 - m}$.
-# Set them to $-\infty$ before the maximum.
+# **By hand.** S = 20 and BN = 16: the second tile has keys 16 .. 31, of which 12 do not exist.
+# Their rows of k are 0 by `other`, so their scores are 0 and not nothing: they would count $e^{0 -
+# m}$. Set them to $-\infty$ before the maximum.
 #
-# **The usual errors.** Keys behind S masked in the load and not in the scores. acc not corrected, or
-# divided in every step. p in float32 meets v in float16: `p.to(v.dtype)`. Addresses with T where S
-# belongs.
+# **The usual errors.** Keys behind S masked in the load and not in the scores. acc not corrected,
+# or divided in every step. p in float32 meets v in float16: `p.to(v.dtype)`. Addresses with T
+# where S belongs.
 # </details>
 
 # %% tags=["demo"]
@@ -442,8 +444,8 @@ lab.reveal("reads", found["reads at 32"])
 #
 # ## 3. Causal, and grouped
 #
-# The last query sees the last key: query i sees keys 0 .. i + S - T. Blocks of keys that no query of
-# a block sees need not be read at all, and that halves everything.
+# The last query sees the last key: query i sees keys 0 .. i + S - T. Blocks of keys that no query
+# of a block sees need not be read at all, and that halves everything.
 
 # %% tags=["demo"]
 style.show(*kernels.schedule(128, 128, 32, 16, "Half of the tiles are never read"))
@@ -451,7 +453,7 @@ style.show(*kernels.schedule(128, 128, 32, 16, "Half of the tiles are never read
 # %% tags=["demo"]
 lab.predict(
     "causal",
-    "128 queries and keys, blocks of 16 both. Without skipping, each block of keys is read 8 times. "
+    "128 queries and keys, blocks of 16 both. Without skipping, a block of keys is read 8 times. "
     "With it, how often is a block of keys read on average?",
     unit="times",
 )
@@ -559,17 +561,18 @@ print(f"logits off by {off:.1e}; the same next tokens: {found['same']}")
 # ## 4. Memory on the chip
 #
 # Larger blocks of queries read keys less often. What stops them is the memory on the chip. Count,
-# in elements, what a program holds: q and acc, $B_m d$ each; a tile of k and of v, $B_n d$ each; the
-# scores, $B_m B_n$.
+# in elements, what a program holds: q and acc, $B_m d$ each; a tile of k and of v, $B_n d$ each;
+# the scores, $B_m B_n$.
 #
 # ### Exercise 6 · Choose the blocks
 #
 # **25 minutes · 10 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
-# **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to 512,
-# which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
+# **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to
+# 512, which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
 # exercise 2. Of equal bytes the largest block_n (fewest steps), then the smallest block_m. If not
-# even blocks of 16 fit, raise ValueError. Decide first which of the two numbers the bytes depend on.
+# even blocks of 16 fit, raise ValueError. Decide first which of the two numbers the bytes depend
+# on.
 
 
 # %% solution="ex6"
@@ -770,8 +773,8 @@ for name, (m_block, n_block) in (("reference", (32, 32)), ("yours", (32, 32))):
 # Five points each, graded by a person. Three to six sentences and your own numbers are enough.
 #
 # **Question 1, the one of the title.** How can the softmax be right in tiles that never see a whole
-# row? Why does so much less move, and what on the chip decides how much? *Rubric:* the correction of
-# what was summed so far (2); bytes of both, with your numbers (2); the block of queries, and the
+# row? Why does so much less move, and what on the chip decides how much? *Rubric:* the correction
+# of what was summed so far (2); bytes of both, with your numbers (2); the block of queries, and the
 # memory that limits it (1).
 
 # %% [markdown] written="w1"
@@ -780,13 +783,15 @@ for name, (m_block, n_block) in (("reference", (32, 32)), ("yours", (32, 32))):
 # factor, exp(m - m'), and are multiplied by it; at the end one division makes it exact. Stored
 # scores are written and read, and so are probabilities: four times N squared elements. In tiles
 # they never leave the chip, and only K and V are read again, once for each block of queries. At
-# 16,384 tokens blocks of 256 moved about a hundredth in my table. The block of queries decides,
-# and q and acc of a block must fit on the chip: twice the memory, half the traffic.
+# 16,384 tokens blocks of 256 moved an eighth in my table, and blocks of 16 twice as much as stored
+# scores. The block of queries decides, and q and acc of a block must fit on the chip: twice the
+# memory, half the traffic.
 
 # %% [markdown]
-# **Question 2.** A colleague's causal kernel masks rightly and passes every comparison with PyTorch,
-# but is only as fast as the full one. What did the meter show you that a comparison cannot? And
-# she says: "decoding has one query, so B_m is 1 and traffic is hopeless; splits will mend that."
+# **Question 2.** A colleague's causal kernel masks rightly and passes every comparison with
+# PyTorch, but is only as fast as the full one. What did the meter show you that a comparison
+# cannot? And she says: "decoding has one query, so B_m is 1 and traffic is hopeless; splits will
+# mend that."
 # *Rubric:* reads of K by block and FLOPs, numbers of your kernels (2); where the walk may end (1);
 # splits make programs, not fewer bytes; what does: heads that share (2).
 
@@ -808,9 +813,9 @@ for name, (m_block, n_block) in (("reference", (32, 32)), ("yours", (32, 32))):
 # **Next:** lab 9 makes several tokens a pass; the chapter on the meter has the roofline in full.
 #
 # **Sources.** Dao, Fu, Ermon, Rudra and Ré, *FlashAttention*, 2022 (arXiv:2205.14135). Dao,
-# *FlashAttention-2*, 2023 (arXiv:2307.08691). Milakov and Gimelshein, *Online normalizer calculation
-# for softmax*, 2018 (arXiv:1805.02867). Dao, Haziza, Massa and Sizov, *Flash-Decoding*, 2023. Tillet,
-# Kung and Cox, *Triton*, MAPL 2019.
+# *FlashAttention-2*, 2023 (arXiv:2307.08691). Milakov and Gimelshein, *Online normalizer
+# calculation for softmax*, 2018 (arXiv:1805.02867). Dao, Haziza, Massa and Sizov,
+# *Flash-Decoding*, 2023. Tillet, Kung and Cox, *Triton*, MAPL 2019.
 #
 # ## Report and takeaways
 #

@@ -61,7 +61,7 @@ def merged(student, a, b):
 @exercise(
     "ex1",
     points=3,
-    invariant="scores 1, 3 with values 10, 20, then 5 with value 0: total 1.154 and acc 2.89 at m 5",
+    invariant="scores 1, 3 (values 10, 20), then 5 (value 0): m 5, total 1.154, acc 2.89",
     cause="the old sums not corrected, corrected the wrong way round, or by the old maximum",
 )
 def test_by_hand(student, rng):
@@ -120,7 +120,7 @@ def test_merge(student, rng):
 @exercise(
     "ex2",
     points=3,
-    invariant="o and lse are those of attention; q is read once, k and v once for a block of queries",
+    invariant="o and lse are right; q is read once, k and v once for a block of queries",
     cause="keys in the outer loop, the last block lost, or a state that goes from block to block",
 )
 def test_tiles(student, rng):
@@ -132,7 +132,7 @@ def test_tiles(student, rng):
     "ex2",
     points=2,
     invariant="T = 5, S = 4, d = 2 in float16, blocks of 2: 156 bytes; with stored scores 232",
-    cause="T // block_m, lse forgotten, k or v counted once, or scores counted twice and not 4 times",
+    cause="T // block_m, lse forgotten, k or v counted once, scores counted twice, not 4 times",
 )
 def test_bytes(student, rng):
     for call, right in (
@@ -228,7 +228,7 @@ def test_attend_moves_little(student, rng):
     "ex5",
     points=3,
     seconds=60,
-    invariant="query i sees keys 0 .. i + S - T of key head h // GROUP; who sees none gives 0, -inf",
+    invariant="query i sees keys 0 .. i + S - T of head h // GROUP; who sees none gives 0, -inf",
     cause="the mask without S - T, the diagonal lost, the head h % HKV, or NaN in empty rows",
 )
 def test_attend_causal(student, rng):

@@ -1,0 +1,323 @@
+"""Public tests of lab08: what lab.check runs.
+
+Kernels are read, compiled for an A100, and run under the meter: their bytes are counted.
+"""
+
+import torch
+
+from efflib.lab import exercise, expect_at_most, expect_close, expect_tensor, expect_tuple
+from efflib.lab.kernel_cases import (
+    ATTEND,
+    CAUSAL,
+    DECODE,
+    SOFTMAX,
+    attention_case,
+    decode_case,
+    expect_attention,
+    expect_parts,
+    expect_softmax,
+    expect_tiled,
+    expect_traffic,
+    normal,
+    read_once,
+    softmax_launch,
+    written_once,
+)
+from efflib.lab.kernels import StudentKernel
+
+INF = torch.inf
+ROUNDINGS = 2e-6  # of float32: sums of some ten numbers up to 8, about 2^-19
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def start(rows, d):
+    return torch.full((rows,), -INF), torch.zeros(rows), torch.zeros(rows, d)
+
+
+def updated(student, state, s, v):
+    state = student.online_update(*state, s, v)
+    what = "online_update(...)"
+    m, total, acc = expect_tuple(state, (torch.Tensor,) * 3, what)
+    expect_tensor(m, "m", torch.float32, (len(s),))
+    expect_tensor(total, "total", torch.float32, (len(s),))
+    expect_tensor(acc, "acc", torch.float32, (len(s), v.shape[1]))
+    return m, total, acc
+
+
+def finished(student, state):
+    o, lse = expect_tuple(student.finish(*state), (torch.Tensor,) * 2, "finish(...)")
+    expect_tensor(o, "o", torch.float32, tuple(state[2].shape))
+    expect_tensor(lse, "lse", torch.float32, tuple(state[0].shape))
+    return o, lse
+
+
+def merged(student, a, b):
+    pair = expect_tuple(student.merge(*a, *b), (torch.Tensor,) * 2, "merge(...)")
+    expect_tensor(pair[0], "o", torch.float32, tuple(a[0].shape))
+    expect_tensor(pair[1], "lse", torch.float32, tuple(a[1].shape))
+    return pair
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="scores 1, 3 (values 10, 20), then 5 (value 0): m 5, total 1.154, acc 2.89",
+    cause="the old sums not corrected, corrected the wrong way round, or by the old maximum",
+)
+def test_by_hand(student, rng):
+    v = torch.tensor([[10.0], [20.0]])
+    state = updated(student, start(1, 1), torch.tensor([[1.0, 3.0]]), v)
+    state = updated(student, state, torch.tensor([[5.0]]), torch.zeros(1, 1))
+    for seen, right, name in zip(
+        state, (5.0, 1.153651, 2.8899), ("m", "total", "acc"), strict=True
+    ):
+        expect_close(seen.double().flatten(), torch.tensor([right]).double(), what=name, rtol=1e-4)
+    o, lse = finished(student, state)
+    expect_close(o, torch.tensor([[2.505]]), what="o", rtol=1e-3)
+    expect_close(lse, torch.tensor([5.14292]), what="lse", rtol=1e-5)
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="keys in pieces and at once give the same; a row that sees nothing gives 0 and -inf",
+    cause="acc not corrected, or -inf - (-inf) = NaN where a row has seen no key",
+)
+def test_pieces(student, rng):
+    s, v = 3 * normal(rng, 3, 9), normal(rng, 9, 4)
+    s[1, :5], s[2] = -INF, -INF
+    state = start(3, 4)
+    for first, last in ((0, 2), (2, 5), (5, 9)):
+        state = updated(student, state, s[:, first:last], v[first:last])
+        assert not any(part.isnan().any() for part in state), "NaN in a row without keys so far"
+    o, lse = finished(student, state)
+    p = s.double().softmax(-1).nan_to_num(0.0)
+    expect_close(o, p @ v.double(), what="o", atol=8 * ROUNDINGS)
+    expect_close(lse, s.double().logsumexp(-1), what="lse", atol=8 * ROUNDINGS)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="a merge is attention over the keys of both; a part without keys changes nothing",
+    cause="a plain mean, weights of one part only, or NaN for lse = -inf",
+)
+def test_merge(student, rng):
+    s, v = 2 * normal(rng, 3, 8).double(), normal(rng, 8, 4).double()
+    s[1, 5:], s[2] = -INF, -INF
+    halves = []
+    for part, values in ((s[:, :5], v[:5]), (s[:, 5:], v[5:])):
+        o = part.softmax(-1).nan_to_num(0.0) @ values
+        halves.append((o.float(), part.logsumexp(-1).float()))
+    o, lse = merged(student, *halves)
+    expect_close(o, s.softmax(-1).nan_to_num(0.0) @ v, what="o of a merge", atol=8 * ROUNDINGS)
+    expect_close(lse, s.logsumexp(-1), what="lse of a merge", atol=8 * ROUNDINGS)
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="o and lse are right; q is read once, k and v once for a block of queries",
+    cause="keys in the outer loop, the last block lost, or a state that goes from block to block",
+)
+def test_tiles(student, rng):
+    for T, S, blocks in ((6, 8, (3, 4)), (7, 9, (3, 4)), (2, 3, (4, 8))):
+        expect_tiled(student, rng, T, S, 4, 0.5, blocks)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="T = 5, S = 4, d = 2 in float16, blocks of 2: 156 bytes; with stored scores 232",
+    cause="T // block_m, lse forgotten, k or v counted once, scores counted twice instead of 4 times",
+)
+def test_bytes(student, rng):
+    for call, right in (
+        ((5, 4, 2, 2, 2), 156),
+        ((128, 128, 32, 32, 2), 2 * (2 * 128 * 32 + 2 * 4 * 128 * 32) + 512),
+        ((1, 50, 64, 16, 4), 4 * (2 * 64 + 2 * 50 * 64) + 4),
+    ):
+        seen = student.attention_bytes(*call)
+        assert type(seen) is int, f"attention_bytes{call} is of type {type(seen).__name__}, not int"
+        assert seen == right, f"attention_bytes{call} is {seen}, expected {right}"
+    for call, right in (((5, 4, 2, 2), 232), ((100, 7, 16, 4), 4 * (3200 + 224 + 2800))):
+        seen = student.stored_bytes(*call)
+        assert type(seen) is int, f"stored_bytes{call} is of type {type(seen).__name__}, not int"
+        assert seen == right, f"stored_bytes{call} is {seen}, expected {right}"
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex3",
+    points=3,
+    seconds=60,
+    invariant="row r of Y is the softmax of row r of X, also where N is less than BLOCK",
+    cause="lanes behind N that count, r * N for r * row_x, no maximum subtracted, or no float32",
+)
+def test_softmax_of_rows(student, rng):
+    kernel = StudentKernel(student, "row_softmax", SOFTMAX)
+    kernel.compiled({"BLOCK": 32})
+    cases = [normal(rng, 3, 20), normal(rng, 2, 32), 300 + normal(rng, 2, 9).half()]
+    runs = kernel.metered([softmax_launch(x, 32) for x in cases])
+    for run, x in zip(runs, cases, strict=True):
+        expect_softmax(run, x)
+
+
+@exercise(
+    "ex3",
+    points=2,
+    seconds=60,
+    invariant="every element of X is read once, every element of Y is written once",
+    cause="X loaded again for the sum, Y read, or a loop over elements",
+)
+def test_softmax_moves_little(student, rng):
+    kernel = StudentKernel(student, "row_softmax", SOFTMAX)
+    x = normal(rng, 4, 20)
+    [run] = kernel.metered([softmax_launch(x, 32)])
+    expect_softmax(run, x)
+    read_once(run, "X", x.nbytes)
+    written_once(run, "Y", x.nbytes)
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex4",
+    points=4,
+    seconds=60,
+    invariant="o and lse are those of attention, for T and S that no block divides",
+    cause="keys behind S that count, acc not corrected or divided in each step, lse in base 2",
+)
+def test_attend(student, rng):
+    kernel = StudentKernel(student, "attend", ATTEND)
+    kernel.compiled({"D": 16, "BM": 16, "BN": 16})
+    cases = [
+        attention_case(rng, 1, 1, 16, 32, 16, (16, 16), torch.float32),
+        attention_case(rng, 2, 2, 20, 37, 16, (16, 16), torch.float32, size=3),
+        attention_case(rng, 2, 2, 33, 20, 16, (32, 16), torch.float16),
+    ]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_attention(run, case)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    seconds=60,
+    invariant="Q is read once, K and V once for each block of queries; nothing else is moved",
+    cause="K or V loaded twice, Q loaded in the loop, or o stored in every step",
+)
+def test_attend_moves_little(student, rng):
+    kernel = StudentKernel(student, "attend", ATTEND)
+    case = attention_case(rng, 2, 2, 40, 50, 16, (16, 32), torch.float16)
+    [run] = kernel.metered([case])
+    expect_attention(run, case)
+    expect_traffic(run, case)
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex5",
+    points=3,
+    seconds=60,
+    invariant="query i sees keys 0 .. i + S - T of head h // GROUP; who sees none gives 0, -inf",
+    cause="the mask without S - T, the diagonal lost, the head h % HKV, or NaN in empty rows",
+)
+def test_attend_causal(student, rng):
+    kernel = StudentKernel(student, "attend_causal", CAUSAL)
+    kernel.compiled({"D": 16, "BM": 16, "BN": 16})
+    cases = [
+        attention_case(rng, 1, 1, 32, 32, 16, (16, 16), torch.float32, True),
+        attention_case(rng, 4, 2, 20, 37, 16, (16, 16), torch.float32, True),
+        attention_case(rng, 2, 1, 40, 21, 16, (16, 16), torch.float16, True),
+    ]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_attention(run, case, True)
+
+
+@exercise(
+    "ex5",
+    points=3,
+    seconds=60,
+    invariant="a block of keys is read only if one of the block's queries sees it",
+    cause="a mask but no end of the walk, or an end at S",
+)
+def test_attend_causal_skips(student, rng):
+    kernel = StudentKernel(student, "attend_causal", CAUSAL)
+    case = attention_case(rng, 2, 2, 70, 70, 16, (16, 16), torch.float16, True)
+    [run] = kernel.metered([case])
+    expect_attention(run, case, True)
+    expect_traffic(run, case, True)
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex6",
+    points=4,
+    invariant="d = 16, most = 2048: (16, 32) for 16 queries, (32, 16) for 64",
+    cause="square blocks only, the scores or one of k and v forgotten, another order of equal ones",
+)
+def test_choose(student, rng):
+    for call, right in (
+        ((16, 64, 16, 2048), (16, 32)),
+        ((64, 64, 16, 2048), (32, 16)),
+        ((4096, 4096, 64, 48 * 1024), (256, 32)),
+        ((64, 64, 16, 2047), (16, 16)),
+    ):
+        seen = student.choose_blocks(*call)
+        assert isinstance(seen, tuple) and len(seen) == 2, f"choose_blocks{call} returned {seen!r}"
+        assert seen == right, f"choose_blocks{call} is {seen}, expected {right}"
+
+
+# ---- exercise 7 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex7",
+    points=4,
+    seconds=60,
+    invariant="split i attends to its own keys, all GROUP queries at once; without keys 0 and -inf",
+    cause="splits that overlap or run beyond S, 0 / 0 without keys, or rows in another order",
+)
+def test_decode(student, rng):
+    kernel = StudentKernel(student, "decode", DECODE)
+    kernel.compiled({"D": 16, "BG": 16, "BN": 16})
+    cases = [
+        decode_case(rng, 1, 1, 32, 16, 2, 16, 16),
+        decode_case(rng, 2, 3, 40, 16, 3, 32, 16),
+    ]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_parts(run, case)
+        a = case["args"]
+        for name in ("K", "V"):
+            read_once(run, name, a[name].nbytes)
+
+
+@exercise(
+    "ex7",
+    points=2,
+    invariant="merged parts are attention over all keys; a row without keys stays 0 and -inf",
+    cause="a plain mean, weights that do not sum to 1, or NaN for lse = -inf",
+)
+def test_merge_parts(student, rng):
+    s, v = 2 * normal(rng, 3, 4, 5).double(), normal(rng, 3, 5, 6).double()
+    s[:, 1], s[0, 2] = -INF, -INF
+    parts = (s.softmax(-1).nan_to_num(0.0) @ v).float(), s.logsumexp(-1).float()
+    pair = expect_tuple(student.merge_parts(*parts), (torch.Tensor,) * 2, "merge_parts(...)")
+    o, lse = pair
+    expect_tensor(o, "o", torch.float32, (4, 6))
+    expect_tensor(lse, "lse", torch.float32, (4,))
+    p = s.transpose(0, 1).flatten(1).softmax(-1).nan_to_num(0.0)
+    expect_close(o, p @ v.flatten(0, 1), what="o of all parts", atol=8 * ROUNDINGS)
+    expect_close(lse, s.transpose(0, 1).flatten(1).logsumexp(-1), what="lse", atol=8 * ROUNDINGS)
+    expect_at_most(o[1].abs().max(), 0.0, "o of a row that no part has keys for")
