@@ -1,0 +1,19 @@
+"""What help and hints say, word for word."""
+
+
+def online_update(m, total, acc, s, v):
+    m_new = torch.maximum(m, s.max(dim=1).values)
+    base = torch.where(m_new == -torch.inf, torch.zeros_like(m_new), m_new)
+    old, new = torch.exp(m - base), torch.exp(s - base[:, None])
+    return m_new, old * total + new.sum(1), old[:, None] * acc + new @ v
+
+
+def finish(m, total, acc):
+    divisor = torch.where(total == 0, torch.ones_like(total), total)
+    return acc / divisor[:, None], m + torch.log(total)
+
+
+def merge(o_a, lse_a, o_b, lse_b):
+    lse = torch.logaddexp(lse_a, lse_b)
+    base = torch.where(lse == -torch.inf, torch.zeros_like(lse), lse)
+    return torch.exp(lse_a - base)[:, None] * o_a + torch.exp(lse_b - base)[:, None] * o_b, lse

@@ -1,0 +1,10 @@
+"""lse of a merge is the mean."""
+
+FAILS = ["TODO"]
+
+
+def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [R, d], lse [R]) over all keys, from parts o [n, R, d] and lse [n, R]."""
+    whole = lse.logsumexp(0)
+    weight = (lse - whole.masked_fill(whole == -torch.inf, 0.0)).exp()
+    return (weight[..., None] * o).sum(0), lse.mean(0)

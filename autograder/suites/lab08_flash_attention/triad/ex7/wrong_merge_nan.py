@@ -1,0 +1,10 @@
+"""NaN in rows without keys."""
+
+FAILS = ["TODO"]
+
+
+def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [R, d], lse [R]) over all keys, from parts o [n, R, d] and lse [n, R]."""
+    whole = lse.logsumexp(0)
+    weight = (lse - whole).exp()
+    return (weight[..., None] * o).sum(0), whole

@@ -1,0 +1,11 @@
+"""Weights relative to the largest lse, and not divided."""
+
+FAILS = ["TODO"]
+
+
+def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    """(o [R, d], lse [R]) over all keys, from parts o [n, R, d] and lse [n, R]."""
+    whole = lse.logsumexp(0)
+    largest = lse.amax(0)
+    weight = (lse - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+    return (weight[..., None] * o).sum(0), whole
