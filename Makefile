@@ -113,6 +113,7 @@ figures: setup
 	$(BIN)/python benchmarks/lab05_tables.py
 	$(BIN)/python benchmarks/lab06_tables.py
 	$(BIN)/python benchmarks/lab07_tables.py
+	$(BIN)/python benchmarks/lab08_tables.py
 	$(BIN)/python benchmarks/lab09_tables.py
 	$(BIN)/python benchmarks/lab10_tables.py
 	$(BIN)/python benchmarks/meter_page.py

@@ -7,7 +7,7 @@ Another dtype than float32 must cost at least one test of the exercise.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from autograder.labs.manifest import LabSpec
 from autograder.triad.forked import Outcome, Run, run_all
@@ -21,7 +21,9 @@ DTYPES = ("float64", "bfloat16")
 def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
     """What is not as it should be. cells: of the solved notebook (autograder.triad.run)."""
     freeze = frozen_but(lab, exercise, ())[-1].source
-    cases = [(f, kind) for f in lab.exercises[exercise].functions for kind in SPOILT]
+    kernels = kernel_functions(cells)
+    functions = [f for f in lab.exercises[exercise].functions if f not in kernels]
+    cases = [(f, kind) for f in functions for kind in SPOILT]
     runs = [
         # of dtypes one failure is asked for, so the first ends the run
         Run((freeze, WRAP + wrapping(f, kind)), exercise, first=kind in DTYPES)
@@ -34,17 +36,30 @@ def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
         for hole in holes_of(f"{exercise}:{function}:{kind}", kind, outcome)
     ]
     given = {f for (f, _), o in zip(cases, outcomes, strict=True) if any(s.touched for s in o.saw)}
-    unused = set(lab.exercises[exercise].functions) - given - text_functions(cells)
+    unused = set(functions) - given - text_functions(cells)
     return holes + [
         f"{exercise}:{f}: no test looks at a number that it returns" for f in sorted(unused)
     ]
 
 
 def text_functions(cells: Sequence[str]) -> set[str]:
-    """Functions annotated to return text: there is no number in it to spoil. Mutants judge them."""
+    """Functions that return text or None: there is no number to spoil. Mutants judge them."""
+    found = (node for node in definitions(cells) if node.returns)
+    return {node.name for node in found if ast.unparse(node.returns) in ("str", "None")}
+
+
+def kernel_functions(cells: Sequence[str]) -> set[str]:
+    """Triton kernels: they return nothing, and a wrapper around one is no kernel."""
+    return {
+        node.name
+        for node in definitions(cells)
+        if any(ast.unparse(d).startswith("triton.jit") for d in node.decorator_list)
+    }
+
+
+def definitions(cells: Sequence[str]) -> Iterator[ast.FunctionDef]:
     nodes = (node for cell in cells for node in ast.walk(ast.parse(cell)))
-    functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.returns)
-    return {node.name for node in functions if ast.unparse(node.returns) == "str"}
+    return (node for node in nodes if isinstance(node, ast.FunctionDef))
 
 
 def holes_of(name: str, kind: str, outcome: Outcome) -> Sequence[str]:

@@ -622,8 +622,9 @@ points = {
     "scores stored": flops / stored_bytes(n, n, d, 2),
     "tiles, 16 queries": flops / attention_bytes(n, n, d, 16, 2),
     "tiles, 128 queries": flops / attention_bytes(n, n, d, 128, 2),
+    "tiles, 512 queries": flops / attention_bytes(n, n, d, 512, 2),
 }
-style.show(*kernels.roofline_of(points, "H100", "Blocks of queries cross the ridge"))
+style.show(*kernels.roofline_of(points, "H100", "Only large blocks cross the ridge"))
 
 # %% [markdown]
 # **Then write one sentence:** why do 16 queries a block not help, though no score is stored?

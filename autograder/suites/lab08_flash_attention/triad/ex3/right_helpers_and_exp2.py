@@ -1,6 +1,5 @@
 """exp2, a constant from outside, a helper, and no word about the dtype of Y."""
 
-
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 

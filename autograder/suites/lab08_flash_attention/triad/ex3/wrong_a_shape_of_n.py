@@ -1,6 +1,6 @@
 """The tile is made of N, which no compiler knows."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_of_rows", "test_softmax_moves_little", "test_rows_of_all_kinds"]
 
 
 @triton.jit

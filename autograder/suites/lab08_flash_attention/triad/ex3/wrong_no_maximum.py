@@ -1,6 +1,6 @@
 """No maximum is subtracted."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_of_rows", "test_rows_of_all_kinds"]
 
 
 @triton.jit

@@ -1,5 +1,4 @@
-"""exp2 with the scale folded; whole tiles without a mask, then the last one; K loaded transposed."""
-
+"""exp2 with the scale folded; whole tiles without a mask, then the last; K loaded transposed."""
 
 LOG2_OF_E = tl.constexpr(1.4426950408889634)
 LN_OF_2 = tl.constexpr(0.6931471805599453)

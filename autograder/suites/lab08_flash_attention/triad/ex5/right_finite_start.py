@@ -32,4 +32,8 @@ def attend_causal(
         m = m_new
     o = acc / tl.where(total == 0, 1.0, total)[:, None]
     tl.store(Out + at_q, o.to(Out.dtype.element_ty), mask=on)
-    tl.store(LSE + h * head_lse + rows, tl.where(total > 0, m + tl.log(total), float("-inf")), mask=rows < T)
+    tl.store(
+        LSE + h * head_lse + rows,
+        tl.where(total > 0, m + tl.log(total), float("-inf")),
+        mask=rows < T,
+    )

@@ -35,4 +35,8 @@ def attend_causal(
         m = m_new
     o = acc / tl.where(total == 0, 1.0, total)[:, None]
     tl.store(Out + at_q, o.to(Out.dtype.element_ty), mask=on)
-    tl.store(LSE + h * head_lse + rows, tl.where(total == 0, float("inf"), m + tl.log(total)), mask=rows < T)
+    tl.store(
+        LSE + h * head_lse + rows,
+        tl.where(total == 0, float("inf"), m + tl.log(total)),
+        mask=rows < T,
+    )
