@@ -149,9 +149,9 @@ class TimedStudent(Student):
         self._check()
         return self._inner._drive(source, name, args, kwargs)
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict) -> object:
+    def _apart(self, place: str, source: str, name: str, args: tuple) -> object:
         self._check()
-        return self._inner._apart(source, name, args, kwargs)
+        return self._inner._apart(place, source, name, args)
 
     def _check(self) -> None:
         if time.monotonic() > self._end:

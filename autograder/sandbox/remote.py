@@ -42,6 +42,8 @@ class RemoteStudent(Student):
         self._killed: set[int] = set()  # cells that were running when their sandbox was killed
         self._starts, self._seconds = 0, 0.0
         self._seed, self._calls = 0, 0
+        self._clean: Session | None = None  # beside the notebook's own, see _apart
+        self._place = ""
         self.killed_calls = 0
         self.repeats = MAX_KILLED  # that are left
         self.doubtful = False  # a cell is left out that may be innocent
@@ -58,6 +60,7 @@ class RemoteStudent(Student):
         return Limited(self, seconds)
 
     def close(self) -> None:
+        self._leave()
         if self._session is not None:
             self._session.close()
         self._session = None
@@ -78,19 +81,28 @@ class RemoteStudent(Student):
         own = self._call_seed()
         return self._with_session(lambda s, t: s.drive(source, name, args, kwargs, t, own), seconds)
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict, seconds=None):
-        """In a sandbox of its own, in which no cell has run and none will."""
-        own = self._call_seed()
+    def _apart(self, place: str, source: str, name: str, args: tuple, seconds=None):
+        """In a sandbox in which no cell has run and none will; the last one is kept."""
+        own, limit = self._call_seed(), seconds or self._budget.call_seconds
+        if place != self._place or self._clean is None:
+            self._leave()
+            try:
+                self._clean, self._place = Session(self._spec), place
+            except SandboxUnavailable as fault:
+                self.unavailable = fault
+                raise
         try:
-            with Session(self._spec) as session:
-                limit = seconds or self._budget.call_seconds
-                return session.drive(source, name, args, kwargs, limit, own)
-        except SandboxUnavailable as fault:
-            self.unavailable = fault
-            raise
+            return self._clean.drive(source, name, args, {}, limit, own)
         except SandboxDied as fault:
+            self._leave()
             self.killed_calls += fault.kind == KILLED
             raise
+
+    def _leave(self) -> None:
+        """Ends the sandbox in which none of the notebook's cells has run."""
+        if self._clean is not None:
+            self._clean.close()
+        self._clean, self._place = None, ""
 
     def _with_session(self, work, seconds: float | None):
         if self._session is None:
@@ -187,5 +199,5 @@ class Limited(Student):
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
         return self._remote._drive(source, name, args, kwargs, self._seconds)
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
-        return self._remote._apart(source, name, args, kwargs, self._seconds)
+    def _apart(self, place: str, source: str, name: str, args: tuple):
+        return self._remote._apart(place, source, name, args, self._seconds)

@@ -180,9 +180,9 @@ class TimedStudent(LocalStudent):
         drive = super()._drive
         return limited(self._seconds, lambda: drive(source, name, args, kwargs))
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
+    def _apart(self, place: str, source: str, name: str, args: tuple):
         apart = super()._apart
-        return limited(self._seconds, lambda: apart(source, name, args, kwargs))
+        return limited(self._seconds, lambda: apart(place, source, name, args))
 
 
 class Forking(ExercisePlugin):

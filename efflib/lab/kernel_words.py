@@ -19,6 +19,7 @@ COMPILER = (
     (r"Loop-carried variable|has initial type|re-assigned",
      "a variable changes its type or shape in the loop: create it before the loop as what it is "
      "inside (tl.float32 for sums)"),
+    (r"Expected dtype", "tl.exp and tl.log take float32: x.to(tl.float32)"),
     (r"Cannot access global variable",
      "a kernel sees only constants from outside: write NAME = tl.constexpr(value)"),
     (r"is not defined", "a variable is used that does not exist on every way through the kernel"),

@@ -100,7 +100,8 @@ class StudentKernel:
         if request not in _compiled:
             if len(_compiled) >= MOST_COMPILED:
                 _compiled.clear()
-            _compiled[request] = self._student.apart(compile_kernel, self.text, self._inside, job)
+            call = compile_kernel, self.text, self._inside, job
+            _compiled[request] = self._student.apart("compiler", *call)
         answer = _compiled[request]
         if "error" in answer:
             if answer["error"].get("kind") == "missing":
@@ -110,7 +111,7 @@ class StudentKernel:
 
     def metered(self, launches: list[dict]) -> list[dict]:
         """Outputs and counts of each launch (see kernel_text). Fails at the first fault."""
-        runs = self._student.apart(meter_kernel, self.text, self._inside, launches)
+        runs = self._student.apart(self.text, meter_kernel, self.text, self._inside, launches)
         for run in runs:
             if run["fault"] is not None:
                 raise AssertionError(fault_words(self.name, run["fault"]))

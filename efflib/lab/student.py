@@ -92,13 +92,14 @@ class Student:
         """Run `driver(student, *args, **kwargs)` beside the student's code, from its source."""
         return self._drive(source_of(driver), driver.__name__, args, kwargs)
 
-    def apart(self, driver: Callable, *args, **kwargs):
-        """Run `driver(nobody, *args, **kwargs)` in grading where nothing of the student's has run.
+    def apart(self, place: str, driver: Callable, *args):
+        """Run `driver(nobody, *args)`, in grading where nothing of the student's has run.
 
         nobody: as `student`, without a single function.  For a text of the student's that was
         checked to be harmless there (see efflib.lab.kernels); in a notebook it runs here.
+        place: a name; what runs in one place may meet what ran there before, and nothing else.
         """
-        return self._apart(source_of(driver), driver.__name__, args, kwargs)
+        return self._apart(place, source_of(driver), driver.__name__, args)
 
     def _begin(self, seed: int) -> None:
         """A test begins: random numbers that the student's code draws follow from this seed."""
@@ -109,7 +110,7 @@ class Student:
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
         raise NotImplementedError
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
+    def _apart(self, place: str, source: str, name: str, args: tuple):
         raise NotImplementedError
 
 
@@ -128,8 +129,8 @@ class LocalStudent(Student):
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
         return _run(lambda a, k: calls.drive(self._namespace, source, name, a, k), args, kwargs)
 
-    def _apart(self, source: str, name: str, args: tuple, kwargs: dict):
-        return _run(lambda a, k: calls.drive({}, source, name, a, k), args, kwargs)
+    def _apart(self, place: str, source: str, name: str, args: tuple):
+        return _run(lambda a, k: calls.drive({}, source, name, a, k), args, {})
 
 
 def _run(function: Callable, args: tuple, kwargs: dict):

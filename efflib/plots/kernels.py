@@ -119,7 +119,7 @@ def law(memory: Sequence[float], moved: Sequence[float], head: str) -> Drawn:
     fig, (ax,) = figure(width=6.4, height=3.6)
     line = [moved[0] * memory[0] / m / 1e6 for m in memory]
     ax.plot(memory, line, color=GREY, linewidth=4, alpha=0.4, label="proportional to 1 / M")
-    ax.plot(memory, [b / 1e6 for b in moved], "o-", color=BLUE, label="your blocks")
+    ax.plot(memory, [b / 1e6 for b in moved], "o-", color=BLUE, label="these blocks")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(memory, [f"{m:,.0f}" for m in memory], fontsize=8)

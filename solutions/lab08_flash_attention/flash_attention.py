@@ -448,7 +448,7 @@ lab.reveal("reads", found["reads at 32"])
 # of a block sees need not be read at all, and that halves everything.
 
 # %% tags=["demo"]
-style.show(*kernels.schedule(128, 128, 32, 16, "Half of the tiles are never read"))
+style.show(*kernels.schedule(128, 128, 32, 16, "Tiles above the diagonal are never read"))
 
 # %% tags=["demo"]
 lab.predict(

@@ -1,6 +1,6 @@
 """Y is taken to have the gaps of a row of BLOCK."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_of_rows", "test_softmax_moves_little", "test_rows_of_all_kinds"]
 
 
 @triton.jit

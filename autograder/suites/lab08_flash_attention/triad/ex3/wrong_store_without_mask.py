@@ -1,6 +1,6 @@
 """The store has no mask."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_of_rows", "test_softmax_moves_little", "test_rows_of_all_kinds"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Exponentials are stored first, and then the result."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_moves_little", "test_rows_of_all_kinds"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Lanes behind the end are 0, and count."""
 
-FAILS = ["TODO"]
+FAILS = ["test_softmax_of_rows", "test_softmax_moves_little", "test_rows_of_all_kinds"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """acc is in float16."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend", "test_attend_random", "test_attend_hard_scores", "test_attend_costs"]
 
 
 @triton.jit

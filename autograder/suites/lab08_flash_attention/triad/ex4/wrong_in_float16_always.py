@@ -1,6 +1,6 @@
 """Everything is cast to float16 before products."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend", "test_attend_random", "test_attend_costs"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """The walk ends at T."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend", "test_attend_random", "test_attend_hard_scores", "test_attend_costs"]
 
 
 @triton.jit

@@ -1,6 +1,12 @@
 """Rows of V behind S hold anything: 0 times NaN."""
 
-FAILS = ["TODO"]
+FAILS = [
+    "test_attend",
+    "test_attend_moves_little",
+    "test_attend_random",
+    "test_attend_hard_scores",
+    "test_attend_costs",
+]
 
 
 @triton.jit

@@ -1,6 +1,11 @@
 """acc keeps the weights of the old maximum."""
 
-FAILS = ["TODO"]
+FAILS = [
+    "test_attend_causal",
+    "test_attend_causal_skips",
+    "test_causal_random",
+    "test_causal_costs",
+]
 
 
 @triton.jit

@@ -1,6 +1,11 @@
 """A query does not see the key of its own place."""
 
-FAILS = ["TODO"]
+FAILS = [
+    "test_attend_causal",
+    "test_attend_causal_skips",
+    "test_causal_random",
+    "test_causal_costs",
+]
 
 
 @triton.jit

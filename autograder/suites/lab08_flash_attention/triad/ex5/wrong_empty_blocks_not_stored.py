@@ -1,6 +1,6 @@
 """A block of queries that sees nothing stores nothing."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

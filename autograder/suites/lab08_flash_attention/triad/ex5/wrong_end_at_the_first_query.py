@@ -1,6 +1,6 @@
 """The walk ends where the first query of the block ends."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

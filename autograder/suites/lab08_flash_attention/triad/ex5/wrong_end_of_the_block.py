@@ -1,6 +1,6 @@
 """The end of the block counts, though T ends before: keys that nobody sees are asked for."""
 
-FAILS = ["TODO"]
+FAILS = ["test_causal_costs"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Query head h uses key head h."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

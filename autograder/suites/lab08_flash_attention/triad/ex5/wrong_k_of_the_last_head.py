@@ -1,6 +1,11 @@
 """LSE rows are taken to lie T apart."""
 
-FAILS = ["TODO"]
+FAILS = [
+    "test_attend_causal",
+    "test_attend_causal_skips",
+    "test_causal_random",
+    "test_causal_costs",
+]
 
 
 @triton.jit

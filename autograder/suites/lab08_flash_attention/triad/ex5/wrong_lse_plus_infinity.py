@@ -1,6 +1,6 @@
 """lse of a row that sees nothing is +inf."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

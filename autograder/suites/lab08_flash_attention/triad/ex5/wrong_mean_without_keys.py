@@ -1,6 +1,6 @@
 """A row that sees nothing takes the mean of what was read: masked scores are -1e9."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

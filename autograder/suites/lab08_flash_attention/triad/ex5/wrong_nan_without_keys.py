@@ -1,6 +1,6 @@
 """-inf - (-inf) in rows that see nothing."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Masked rightly, and all keys read."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal_skips", "test_causal_costs"]
 
 
 @triton.jit

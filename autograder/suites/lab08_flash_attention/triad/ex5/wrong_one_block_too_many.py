@@ -1,6 +1,6 @@
 """The walk goes one block beyond the last key."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal_skips", "test_causal_costs"]
 
 
 @triton.jit

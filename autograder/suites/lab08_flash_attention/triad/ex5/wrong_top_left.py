@@ -1,6 +1,6 @@
 """Query i sees keys 0 .. i: right only for T = S."""
 
-FAILS = ["TODO"]
+FAILS = ["test_attend_causal", "test_causal_random", "test_causal_costs"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """acc keeps the weights of the old maximum."""
 
-FAILS = ["TODO"]
+FAILS = ["test_decode", "test_splits"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """The last split goes beyond S in its scores."""
 
-FAILS = ["TODO"]
+FAILS = ["test_decode", "test_splits"]
 
 
 @triton.jit

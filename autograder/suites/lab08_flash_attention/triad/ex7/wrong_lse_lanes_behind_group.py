@@ -1,6 +1,6 @@
 """lse of lanes behind GROUP is stored."""
 
-FAILS = ["TODO"]
+FAILS = ["test_decode", "test_splits"]
 
 
 @triton.jit

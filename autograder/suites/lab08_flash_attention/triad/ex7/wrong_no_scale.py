@@ -1,6 +1,6 @@
 """The scale is forgotten."""
 
-FAILS = ["TODO"]
+FAILS = ["test_decode", "test_splits"]
 
 
 @triton.jit
