@@ -1,6 +1,6 @@
 """m starts at 0: very negative scores vanish."""
 
-FAILS = ["test_attend_hard_scores"]
+FAILS = ["test_attend", "test_attend_hard_scores"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """The scale is always 1 / sqrt(D)."""
 
-FAILS = ["test_attend_random", "test_attend_hard_scores"]
+FAILS = ["test_attend", "test_attend_random", "test_attend_hard_scores"]
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """exp of lse itself."""
 
-FAILS = ["test_many_parts"]
+FAILS = ["test_merge_parts", "test_many_parts"]
 
 
 def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
