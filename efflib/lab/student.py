@@ -96,7 +96,7 @@ class Student:
         """Run `driver(nobody, *args)`, in grading where nothing of the student's has run.
 
         nobody: as `student`, without a single function.  For a text of the student's that was
-        checked to be harmless there (see efflib.lab.kernels); in a notebook it runs here.
+        found harmless (see efflib.kernel_lab.student_kernel); in a notebook it runs here.
         place: a name; what runs in one place may meet what ran there before, and nothing else.
         """
         return self._apart(place, source_of(driver), driver.__name__, args)

@@ -5,16 +5,8 @@ Kernels are read, compiled for an A100, and run under the meter: their bytes are
 
 import torch
 
-from efflib.lab import (
-    exercise,
-    expect_at_most,
-    expect_close,
-    expect_error,
-    expect_tensor,
-    expect_tuple,
-)
-from efflib.lab.attention_cases import exact, launch
-from efflib.lab.kernel_cases import (
+from efflib.kernel_lab.attention import exact, launch
+from efflib.kernel_lab.cases import (
     ATTEND,
     CAUSAL,
     DECODE,
@@ -31,7 +23,15 @@ from efflib.lab.kernel_cases import (
     softmax_launch,
     written_once,
 )
-from efflib.lab.kernels import StudentKernel
+from efflib.kernel_lab.student_kernel import StudentKernel
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_tensor,
+    expect_tuple,
+)
 
 INF = torch.inf
 ROUNDINGS = 2e-6  # of float32: sums of some ten numbers up to 8, about 2^-19

@@ -56,8 +56,8 @@ import torch
 from torch import Tensor
 
 from efflib import zoo
+from efflib.kernel_lab.triton_here import Meter, tl, triton
 from efflib.lab import Lab
-from efflib.lab.triton_here import Meter, tl, triton
 from efflib.plots import explorer, kernels, style
 
 lab = Lab("lab08_flash_attention")

@@ -1,14 +1,13 @@
 """Hidden tests of lab08: random shapes against float64, inputs that break softmax, counted bytes.
 
 A case that luck could spare is constructed, not drawn.  Bounds are those of
-efflib.lab.attention_cases; where one is tighter, its derivation stands beside it.
+efflib.kernel_lab.attention; where one is tighter, its derivation stands beside it.
 """
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_error, expect_tensor
-from efflib.lab.attention_cases import exact, launch, tiles_of
-from efflib.lab.kernel_cases import (
+from efflib.kernel_lab.attention import exact, launch, tiles_of
+from efflib.kernel_lab.cases import (
     ATTEND,
     CAUSAL,
     DECODE,
@@ -25,7 +24,8 @@ from efflib.lab.kernel_cases import (
     softmax_launch,
     written_once,
 )
-from efflib.lab.kernels import StudentKernel
+from efflib.kernel_lab.student_kernel import StudentKernel
+from efflib.lab import exercise, expect_close, expect_error, expect_tensor
 
 INF = torch.inf
 FLOAT = 1e-5  # float32: some ten roundings of 2^-24 of numbers up to 16

@@ -10,7 +10,7 @@ import torch
 from autograder.labs.manifest import Budget
 from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
-from efflib.lab.kernels import StudentKernel
+from efflib.kernel_lab.student_kernel import StudentKernel
 from efflib.lab.student import StudentError
 
 pytest.importorskip("triton")

@@ -1,14 +1,14 @@
 """Cases for the tests of attention kernels: what is launched, and what is expected of it, in words.
 
 Inputs are drawn here, results and counts come from where the student's code ran, and are compared
-here, with what `attention_cases` says from definitions.
+here, with what `attention` says from definitions.
 """
 
 from __future__ import annotations
 
 import torch
 
-from efflib.lab.attention_cases import (
+from efflib.kernel_lab.attention import (
     LSE_OFF,
     MOST_OFF,
     exact,
@@ -97,7 +97,7 @@ def written_once(run, name, right):
 
 
 def expect_attention(run, case, causal=False):
-    """o and lse against float64; the bounds are derived in efflib.lab.attention_cases."""
+    """o and lse against float64; the bounds are derived in efflib.kernel_lab.attention."""
     a = case["args"]
     o, lse = exact(a["Q"], a["K"], a["V"], a["scale"], causal)
     what = f"T = {a['T']}, S = {a['S']}, {str(a['Q'].dtype)[6:]}"

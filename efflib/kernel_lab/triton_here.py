@@ -1,6 +1,6 @@
 """Triton for a notebook: interpreted and metered; where there is none, something that says so.
 
-    from efflib.lab.triton_here import Meter, tl, triton
+    from efflib.kernel_lab.triton_here import Meter, tl, triton
 
 Triton's packages exist for Linux only.  Elsewhere `@triton.jit` still takes a kernel, so that a
 notebook can be read and its other exercises done; launching one raises TritonMissing.

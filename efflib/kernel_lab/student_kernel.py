@@ -20,7 +20,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from efflib.lab.kernel_words import compiler_words, fault_words
+from efflib.kernel_lab.words import compiler_words, fault_words
 from efflib.meter.kernel_rules import KernelRefused, check_kernel, kernel_parameters
 
 MISSING = "Triton is not installed here (it exists for Linux only), so kernels cannot be run"

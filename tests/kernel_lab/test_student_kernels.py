@@ -9,7 +9,7 @@ import linecache
 import pytest
 import torch
 
-from efflib.lab.kernels import StudentKernel
+from efflib.kernel_lab.student_kernel import StudentKernel
 from efflib.lab.student import LocalStudent, StudentError
 
 pytest.importorskip("triton")
