@@ -376,9 +376,23 @@ lab.check("ex3")
 # %% solution="ex4"
 @triton.jit
 def attend(
-    Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, scale,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
+    Q,  # [H, T, D]
+    K,  # [H, S, D]
+    V,
+    Out,  # [H, T, D]
+    LSE,  # [H, T]
+    head_q,  # of Q and Out
+    row_q,
+    head_k,  # of K and V
+    row_k,
+    head_lse,
+    T,
+    S,
+    scale,
+    D: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
     """Attention of queries i BM .. i BM + BM - 1 of head h. Grid: (ceil(T / BM), H)."""
     h = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -476,9 +490,24 @@ lab.predict(
 # %% solution="ex5"
 @triton.jit
 def attend_causal(
-    Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, GROUP, scale,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
+    Q,  # [H, T, D]
+    K,  # [HKV, S, D]
+    V,
+    Out,  # [H, T, D]
+    LSE,  # [H, T]
+    head_q,  # of Q and Out
+    row_q,
+    head_k,  # of K and V
+    row_k,
+    head_lse,
+    T,
+    S,
+    GROUP,  # H / HKV
+    scale,
+    D: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
     """Causal attention of BM queries of head h. Grid: (ceil(T / BM), H)."""
     h = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -674,9 +703,25 @@ for gpu in ("sm_80", "sm_90", "sm_100"):
 # %% solution="ex7"
 @triton.jit
 def decode(
-    Q, K, V, Part, PartLSE, head_q, row_q, head_k, row_k, row_part, HKV, GROUP, S, per_split,
-    scale, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
+    Q,  # [HKV, GROUP, D]
+    K,  # [HKV, S, D]
+    V,
+    Part,  # [splits HKV GROUP, D]
+    PartLSE,  # [splits HKV GROUP]
+    head_q,
+    row_q,
+    head_k,  # of K and V
+    row_k,
+    row_part,
+    HKV,
+    GROUP,
+    S,
+    per_split,
+    scale,
+    D: tl.constexpr,
+    BG: tl.constexpr,
+    BN: tl.constexpr,
+):
     """A split of the keys of key head h, for its GROUP queries. Grid: (splits, HKV)."""
     split, h = tl.program_id(0), tl.program_id(1).to(tl.int64)
     g, d = tl.arange(0, BG), tl.arange(0, D)
