@@ -91,8 +91,8 @@ OLDEST := build/oldest
 test-oldest:
 	python3.12 -m venv $(OLDEST)
 	$(OLDEST)/bin/pip install --quiet torch==2.11.0
-	$(OLDEST)/bin/pip install --quiet triton==3.6.0 numpy matplotlib safetensors pytest hypothesis
-	OMP_NUM_THREADS=1 PYTHONPATH=. $(OLDEST)/bin/python -m pytest tests/meter tests/kernels tests/benchmarks
+	$(OLDEST)/bin/pip install --quiet triton==3.6.0 numpy matplotlib safetensors msgpack pytest hypothesis
+	OMP_NUM_THREADS=1 PYTHONPATH=. $(OLDEST)/bin/python -m pytest tests/meter tests/kernels tests/kernel_lab tests/benchmarks
 
 test-browser: setup
 	$(PIP) --editable '.[browser,docs]'

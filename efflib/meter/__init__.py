@@ -20,6 +20,8 @@
     figures        reads per element; traffic against on-chip memory
     compiling      registers, spills, shared memory, tensor-core instructions, without a GPU
     kernel_source  a kernel with all it needs, as text for another process
+    kernel_rules   what a text may hold that is to run beside a meter: kernels and nothing else
+    kernel_text    a kernel that came as text: compiled, and run under a meter
     sample_kernel  a matrix product to try all this on
 
 `python -m efflib.meter compile` compiles the kernels of the course.
