@@ -84,11 +84,11 @@ def expect_tiled(student, rng, T, S, d, scale, blocks):
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def read_once(run, name, right, what="bytes"):
+def read_once(run, name, right):
     """Fails, in words, unless so many bytes of this argument were read."""
     seen = run["reads"].get(name, [0, 0])[0]
-    times = seen / max(1, right)
-    assert seen == right, f"{name}: {seen:,} {what} read, {right:,} are enough ({times:.2f} times)"
+    times = f", {seen / right:.2f} times as many" if right else ""
+    assert seen == right, f"{name}: {seen:,} bytes were read where {right:,} are enough{times}"
 
 
 def written_once(run, name, right):
