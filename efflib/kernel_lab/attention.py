@@ -30,7 +30,8 @@ def exact(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[
         T, S = s.shape[1:]
         s = s.masked_fill(torch.arange(S) > torch.arange(T)[:, None] + S - T, -torch.inf)
     lse = s.logsumexp(-1)
-    p = (s - lse.nan_to_num(neginf=0.0)[..., None]).exp()
+    seen = lse.nan_to_num(neginf=0.0)  # rows without keys: exp(-inf - 0) = 0
+    p = (s - seen[..., None]).exp()
     return p @ v.repeat_interleave(group, 0), lse
 
 

@@ -667,7 +667,7 @@ lab.check("ex5")
 # </details>
 
 # %% tags=["demo"]
-# about 8 s: your lookup as a draft in the reference's loop
+# about 8 s: your lookup as a draft in the reference's loop; times plain by your c and w
 from efflib.decoding.drafts import ModelDraft
 
 
@@ -686,8 +686,7 @@ for name, make in (("lookup", Found), ("draft model", lambda: ModelDraft(draft))
     found[name] = 80 / sum(run.passes for run in runs)
     each = found["w"] + (found["c"] if name == "draft model" else 0)  # what a proposal costs
     found[name, "speed"] = 80 / sum(run.passes + run.proposed * each for run in runs)
-    print(f"{name:12s} {found[name]:.2f} tokens a pass of the target, ", end="")
-    print(f"by your c and w {found[name, 'speed']:.2f} times plain")
+    print(f"{name:12s} {found[name]:.2f} tokens a pass; {found[name, 'speed']:.2f} times plain")
 lab.reveal("lookup", found["lookup"])
 
 # %% [markdown]
@@ -793,16 +792,13 @@ def mine(tree, p_rows, generator):
 
 
 for widths in ((1,), (10,), (1, 1), (3, 2), (1, 1, 1), (2, 2, 1), (1,) * 10):
-    trees = (ModelTree(draft, widths) for _ in prompts)
-    runs = [
-        tree_generate(target, tree, torch.tensor([ids]), 40, verify=mine).passes
-        for tree, ids in zip(trees, prompts, strict=True)
-    ]
+    texts = (torch.tensor([ids]) for ids in prompts)
+    runs = [tree_generate(target, ModelTree(draft, widths), ids, 40, verify=mine) for ids in texts]
     deep, nodes = len(widths), sum(prod(widths[: i + 1]) for i in range(len(widths)))
-    found[widths] = 80 / sum(runs)
-    found[widths, "speed"] = found[widths] / (1 + deep * found["c"] + nodes * found["w"])
-    print(f"{deep:2d} passes of the draft, {nodes:2d} nodes: {found[widths]:.2f} tokens a ", end="")
-    print(f"pass, {found[widths, 'speed']:.2f} times plain; children {' '.join(map(str, widths))}")
+    rate = found[widths] = 80 / sum(run.passes for run in runs)
+    speed = found[widths, "speed"] = rate / (1 + deep * found["c"] + nodes * found["w"])
+    said = f"{deep:2d} passes of the draft, {nodes:2d} nodes, children {widths}"
+    print(f"{said}: {rate:.2f} tokens a pass, {speed:.2f} times plain")
 
 # %% [markdown]
 # **Then write one sentence:** a tree and a chain with as many passes of the draft pay the same c.
@@ -929,17 +925,15 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 # %% tags=["demo"]
 lab.report()
 f, chain, tree = found, (1, 1, 1), (2, 2, 1)
+four, random = (per_pass[name][2] for name in ("draft", "random draft"))
 takeaways = [
     f"The draft guesses {100 * f['a']:.0f} % of the target's greedy choices.",
-    f"Four proposals: {per_pass['draft'][2]:.2f} tokens a pass; with a random draft "
-    f"{per_pass['random draft'][2]:.2f}.",
+    f"Four proposals: {four:.2f} tokens a pass; with a random draft {random:.2f}.",
     f"c = {f['c']:.2f}, w = {f['w']:.3f}: at most {f['limit']:.2f} times as fast, at {f['best']}.",
     f"On the clock, at its best: {f['clock']}.",
     f"Rates by temperature: {', '.join(f'{t}: {a:.2f}' for t, a in f['rates'].items())}.",
-    f"Lookup {f['lookup']:.2f} tokens a pass and {f['lookup', 'speed']:.2f} times plain, the model "
-    f"{f['draft model']:.2f} and {f['draft model', 'speed']:.2f}.",
-    f"Three passes of the draft: a chain {f[chain]:.2f} tokens a pass and {f[chain, 'speed']:.2f} "
-    f"times plain, a tree {f[tree]:.2f} and {f[tree, 'speed']:.2f}.",
+    f"Lookup is {f['lookup', 'speed']:.2f}, the model {f['draft model', 'speed']:.2f} times plain.",
+    f"Three passes: a chain {f[chain, 'speed']:.2f}, a tree {f[tree, 'speed']:.2f} times plain.",
     f"Open task: {f['yours']:.3f} times plain, the best constant {f['constant']:.3f}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))

@@ -120,7 +120,9 @@ def test_no_link_of_the_chapters_is_dead(whole):
 
 
 def long_lines(text: str) -> set[str]:
-    return {line for line in map(str.strip, text.splitlines()) if len(line) >= SECRET_LINE}
+    """Without imports: they tell nothing, and efflib's are the same."""
+    lines = {line for line in map(str.strip, text.splitlines()) if len(line) >= SECRET_LINE}
+    return {line for line in lines if not line.startswith(("from ", "import "))}
 
 
 def answers(lab: str) -> str:
