@@ -15,8 +15,12 @@ Where there is no Triton (macOS, Windows) tests that need it are not verified, a
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +28,9 @@ from efflib.kernel_lab.words import compiler_words, fault_words
 from efflib.meter.kernel_rules import KernelRefused, check_kernel, kernel_parameters
 
 MISSING = "Triton is not installed here (it exists for Linux only), so kernels cannot be run"
-MOST_COMPILED = 64
-_compiled: dict[str, dict] = {}  # what the compiler said: it depends on nothing but its request
+# what the compiler said, for this process and those forked from it: a kernel that is tested under
+# many seeds is compiled once
+COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 
 
 def kernel_text(student, name: str):
@@ -56,6 +61,20 @@ def meter_kernel(nobody, text: str, name: str, launches: list):
     from efflib.meter.kernel_text import metered
 
     return metered(text, name, launches)
+
+
+def remembered(request: tuple, ask) -> dict:
+    """ask(), or what it gave for the same request before: it depends on nothing else."""
+    name = hashlib.sha256(json.dumps(request).encode()).hexdigest()
+    path = Path(COMPILED.name) / name
+    if path.exists():
+        return json.loads(path.read_text())
+    answer = ask()
+    path.parent.mkdir(exist_ok=True)  # some systems clear old temporary folders
+    half = path.with_suffix(f".{os.getpid()}")
+    half.write_text(json.dumps(answer))
+    half.replace(path)  # others see all of it or nothing
+    return answer
 
 
 class StudentKernel:
@@ -96,13 +115,8 @@ class StudentKernel:
             "capability": target,
             "options": {"num_warps": 4, "num_stages": 2},
         }
-        request = json.dumps([self.text, self._inside, job])
-        if request not in _compiled:
-            if len(_compiled) >= MOST_COMPILED:
-                _compiled.clear()
-            call = compile_kernel, self.text, self._inside, job
-            _compiled[request] = self._student.apart("compiler", *call)
-        answer = _compiled[request]
+        call = compile_kernel, self.text, self._inside, job
+        answer = remembered(call[1:], lambda: self._student.apart("compiler", *call))
         if "error" in answer:
             if answer["error"].get("kind") == "missing":
                 pytest.skip(answer["error"]["message"])

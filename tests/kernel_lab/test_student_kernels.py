@@ -9,7 +9,7 @@ import linecache
 import pytest
 import torch
 
-from efflib.kernel_lab.student_kernel import StudentKernel
+from efflib.kernel_lab.student_kernel import StudentKernel, remembered
 from efflib.lab.student import LocalStudent, StudentError
 
 pytest.importorskip("triton")
@@ -166,3 +166,16 @@ def test_what_does_not_compile_is_said_in_words(first, words):
     with pytest.raises(AssertionError, match="does not compile") as told:
         kernel.compiled({"BLOCK": 16})
     assert words in str(told.value), told.value
+
+
+def test_what_the_compiler_said_is_asked_once():
+    asked = []
+
+    def ask():
+        asked.append(1)
+        return {"registers": len(asked)}
+
+    request = ("a text", "a name", {"constants": {"BLOCK": 16}})
+    assert [remembered(request, ask) for _ in range(3)] == 3 * [{"registers": 1}]
+    other = ("a text", "a name", {"constants": {"BLOCK": 32}})
+    assert remembered(other, ask) == {"registers": 2}
