@@ -24,7 +24,8 @@ def test_points_stand_at_their_share_and_perplexity():
     assert yours.get_marker() != zeros.get_marker()
 
 
-def test_the_opening_has_a_bar_and_a_number_for_each():
-    (ax,) = pruning.opening({"a": 8.0, "b": 400.0}, "title").axes
-    assert [bar.get_width() for bar in ax.patches] == [8, 400]
-    assert [t.get_text().strip() for t in ax.texts] == ["8", "400"]
+def test_the_opening_tells_no_number():
+    (ax,) = pruning.opening({"a": 8.0, "b": 400.0, "c": 10.0}, "title").axes
+    assert [bar.get_width() for bar in ax.patches] == [8, 16, 10]
+    assert [t.get_text().strip() for t in ax.texts] == ["and on"]
+    assert not len(ax.get_xticks())
