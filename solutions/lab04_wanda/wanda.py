@@ -433,8 +433,8 @@ explorer.explorer(
 # %% [markdown]
 # The third control comes close to Wanda. So with large channels most of the gain is to leave the
 # largest ones alone, and a rule needs to know little more than where they are. What the norms add
-# beyond that is about what they add with even channels. But nobody told Wanda how many channels to
-# spare: the score finds them.
+# beyond that is small, as with even channels. But nobody told Wanda which channels to spare, or how
+# many: the score finds them.
 #
 # **Then write one sentence:** where do the norms help, where hardly, and what do the controls say,
 # the shuffled norms about "some factor for each channel" and the eight that stay about the rest?
@@ -655,7 +655,7 @@ for way, ratio in ratios(ways, rounds=9).items():
     print(f"{way:20s} {ratio:6.2f} of the time of the dense product")
 
 # %% [markdown]
-# (Processor times of one thread. A ratio between two runs can still differ by a tenth.) A
+# (Processor times of one thread. On a busy machine the ratios still vary: run the cell again.) A
 # multiplication by zero takes as long as any other. Your product leaves half of them out, and
 # fetching its inputs one by one costs more than it saves. NVIDIA's tensor cores do just that in
 # hardware, for 2:4 and nothing else: the paper measures 1.6 times on the matrices of LLaMA, and
@@ -1058,10 +1058,10 @@ for label, writer in writers.items():
     print(zoo.sample(writer, PROMPT, tokens=40)[len(PROMPT) :])
 
 # %% [markdown]
-# Your score is far better than a draw. The size of the weights need not be: a neuron with small
-# weights may still carry large values. And Taylor, which asks what the *loss* loses and needs
-# gradients for it, may do better than yours, which asks only what the next sum loses. All of them
-# leave a model that has to be trained on.
+# Draws lie far apart, so compare a score with their range and not only with their mean. The size of
+# the weights need not be better than a draw: a neuron with small weights may carry large values.
+# And Taylor, which asks what the *loss* loses and needs gradients for it, may do better than yours,
+# which asks only what the next sum loses. All of them leave a model that has to be trained on.
 #
 # ## 5. Misconceptions
 #
@@ -1126,8 +1126,8 @@ print(f"yours {found['open task']:.2f}, to beat {measured['Wanda', '2:4', 'contr
 # |W_ij| times the norm of the input channel. Magnitude looks at the first factor only. With large
 # channels, magnitude at 50 % took the perplexity from 10 to about 60 and Wanda to 14. With the
 # norms in random order it was 54, so it is these channels and not some factor for each. With only
-# the eight largest channels of each layer left alone, and magnitude for the rest, it was nearly as
-# good as Wanda: that is most of the gain. On the model with even channels the two were 15.1 and
+# the eight largest channels of each layer left alone, and magnitude for the rest, it was 15.4: that
+# is most of the gain. On the model with even channels the two were 15.1 and
 # 14.2, because there the norms say little. Zeros
 # anywhere save nothing: they are stored and multiplied like other numbers, and a prompt took 1.00
 # of the time. At 2:4 four weights take 36 bits in place of 64, 1.78 times less, and that is faster
