@@ -144,6 +144,11 @@ def compare(prediction: Prediction, truth: object, right: Sequence = ()) -> str:
         ratio = float(prediction.value) / float(truth)
     except (TypeError, ValueError, RuntimeError, ZeroDivisionError):
         return f"Result: {found}; you predicted {own}."
+    if prediction.unit == "%":  # percent of percent would be read as points
+        points = float(prediction.value) - float(truth)
+        return f"Result: {found}; you predicted {own}, {abs(points):.3g} points too " + (
+            "much." if points > 0 else "little."
+        )
     if not LEAST_RATIO <= ratio <= 1 / LEAST_RATIO:  # also of opposite signs
         return f"Result: {found}; you predicted {own}."
     return f"Result: {found}; you predicted {own}, {off_by(ratio)}."

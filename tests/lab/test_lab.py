@@ -171,6 +171,14 @@ def test_a_range_of_options_is_right(lab, capsys):
     assert "Result: 2 to 4, and not as you predicted (1)." in out
 
 
+@pytest.mark.parametrize(("value", "said"), [(75, "21 points too little."), (98.5, "2.5 points")])
+def test_percentages_differ_by_points(lab, capsys, value, said):
+    lab.predict("share", "Which share?", unit="%")
+    lab.answer("share", value)
+    lab.reveal("share", 96)
+    assert f"Result: 96 %; you predicted {value} %, {said}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("value", "truth", "sentence"),
     [
