@@ -22,10 +22,12 @@ setup: system-packages $(VENV)/.installed
 system-packages:
 	@bash scripts/system_packages.sh $(PYTHON)
 
-# torch first, so that no other package pulls in another build of it
+# torch first, so that no other package pulls in another build of it: the one for CPUs. The ordinary
+# index has the build for GPUs, which wants a Triton of its own; the other one may be out of reach
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
 $(VENV)/.installed: pyproject.toml constraints.txt | system-packages
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch
+	$(PIP) --extra-index-url $(TORCH_INDEX) torch
 	$(PIP) --editable '.[dev,cluster]'
 	@touch $@
 

@@ -51,7 +51,18 @@ def test_the_conda_environment_installs_the_project_with_the_same_pins():
     [pip] = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
     assert set(conda) == {"python", "pip"}, "dependencies belong in pyproject.toml"
     assert conda["python"] == "python=3.11"
-    assert pip == ["--constraint constraints.txt", "--editable ."]
+    index, *rest = pip  # torch's, see the next test
+    assert index.startswith("--extra-index-url ")
+    assert rest == ["--constraint constraints.txt", "--editable ."]
+
+
+def test_torch_comes_in_its_build_for_cpus():
+    """The one of the ordinary index wants another Triton than constraints.txt has."""
+    index = "--extra-index-url https://download.pytorch.org/whl/cpu"
+    assert index in (ROOT / "environment.yml").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"TORCH_INDEX := {index.split()[1]}" in makefile
+    assert "--extra-index-url $(TORCH_INDEX) torch" in makefile
 
 
 def test_extras_of_the_design_exist():
