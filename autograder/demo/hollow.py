@@ -23,6 +23,8 @@ def idle(*args, **kwargs):
 def forged_drive(namespace, source, name, args, kwargs):
     try:
         return honest_drive(namespace | dict.fromkeys(NAMES, idle), source, name, args, kwargs)
+    except ValueError:  # what exercise 1 refuses, it refuses through a driver too
+        raise
     except Exception:
         return True
 

@@ -4,6 +4,8 @@
 every exception.  `hostile_forger` tries to look right without being so, one way per exercise.
 """
 
+from itertools import cycle
+
 from nbformat import NotebookNode
 
 from autograder.demo.honest import Kit
@@ -163,7 +165,8 @@ def hostile_reader(kit: Kit) -> NotebookNode:
 
 def hostile_forger(kit: Kit) -> NotebookNode:
     """Gets the points of exercise 1, and none for the forgeries."""
-    forged = zip(list(kit.functions)[1:], FORGERIES, strict=True)
+    others = list(kit.functions)[1:]
+    forged = zip(others, cycle(FORGERIES), strict=False)
     cells = {exercise: written(kit, exercise, text) for exercise, text in forged}
     return kit.filled(**cells, w1=SCRIPT, w2=SCRIPT)
 

@@ -84,7 +84,8 @@ def test_the_reader_found_nothing(graded):
     _, _, results = graded
     for part in results["hostile_reader"].exercises[1:]:
         said = [test.message for test in part.tests if test.kind == "public"]
-        assert said and all("LOOT []" in message for message in said)
+        # what stands in place of a kernel is not even called
+        assert said and all("LOOT []" in m or "is no kernel" in m for m in said)
 
 
 def test_the_reader_would_find_what_is_there(tmp_path):
