@@ -58,7 +58,7 @@ def memory_bars(methods: dict[str, Sequence[float]], card: float, title: str) ->
             left += value
         place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
         ax.annotate(f"{style.number(left)} GB", (left, y), **place)
-    ax.axvline(card, color="black", linestyle="--", linewidth=1, label="card")
+    ax.axvline(card, color="black", linestyle="--", linewidth=1, label=f"card, {card:g} GB")
     ax.set_yticks(range(len(methods)), list(methods))
     ax.set_xlim(0, 1.2 * max(card, *(sum(parts) for parts in methods.values())))
     ax.invert_yaxis()

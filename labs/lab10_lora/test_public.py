@@ -241,7 +241,9 @@ def test_stacked_updates(student, rng):
     one = (torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0]]), 1.0)
     two = (torch.tensor([[0.0, 1.0]]), torch.tensor([[3.0]]), 10.0)
     a, b = pair(student.stack([one, two]), "stack", (2, 2), (1, 2))
-    expect_close(b @ a, torch.tensor([[2.0, 30.0]]), what="B A of the example by hand")
+    right = torch.tensor([[2.0, 30.0]]).double()
+    # a root of the scale on both sides is rounded in float32: four roundings
+    expect_close(b @ a, right, what="B A of the example by hand", rtol=8 * FLOAT32)
     for _ in range(2):
         updates = []
         for r, scale in ((3, 0.5), (1, -2.0), (2, 1.0)):
@@ -265,7 +267,7 @@ def test_stacked_updates(student, rng):
 def test_the_nearest_of_rank_r(student, rng):
     delta = torch.tensor([[0.0, -4.0, 0.0], [3.0, 0.0, 0.0]])
     a, b = pair(student.factor(delta, 1), "factor", (1, 3), (2, 1))
-    right = torch.tensor([[0.0, -4.0, 0.0], [0.0, 0.0, 0.0]])
+    right = torch.tensor([[0.0, -4.0, 0.0], [0.0, 0.0, 0.0]]).double()
     expect_close(b @ a, right, what="B A of rank 1", atol=1e-5)
     for r in (1, 2, 4, 2):
         delta = torch.randn(6, 4, generator=rng)
@@ -285,7 +287,7 @@ def test_the_nearest_of_rank_r(student, rng):
 def test_what_is_no_rank(student, rng):
     delta = torch.randn(3, 5, generator=rng)
     a, b = pair(student.factor(delta, 3), "factor", (3, 5), (3, 3))
-    expect_close(b @ a, delta, what="B A of full rank", atol=1e-5)
+    expect_close(b @ a, delta.double(), what="B A of full rank", atol=1e-5)
     for r in (0, 4, -1):
         expect_error(ValueError, lambda r=r: student.factor(delta, r), f"r = {r} of [3, 5]")
 
@@ -300,12 +302,13 @@ def number(value, right, what):
 @exercise(
     "ex3",
     points=1,
-    invariant="layers of 10 x 20 and 5 x 8, rank 2: 60 + 26 numbers",
-    cause="N K for N + K, one shape only, or r left out",
+    invariant="layers of 10 x 20 and 5 x 8, rank 2: 60 + 26 numbers; equal layers count each",
+    cause="N K for N + K, one shape only, equal shapes counted once, or r left out",
 )
 def test_numbers_by_hand(student, rng):
     number(student.trained_numbers([(10, 20), (5, 8)], 2), 86, "trained_numbers, two layers")
     number(student.trained_numbers([(10, 20)], 1), 30, "trained_numbers, rank 1")
+    number(student.trained_numbers([(5, 8)] * 3, 2), 78, "trained_numbers, three equal layers")
     number(student.trained_numbers([], 4), 0, "trained_numbers, no layer")
 
 
@@ -313,7 +316,8 @@ def test_numbers_by_hand(student, rng):
     "ex3",
     points=2,
     invariant="100 frozen numbers in 4 bits, 10 trained ones: 70, 20 and 80 bytes, with a copy 120",
-    cause="bits for bytes, states of frozen numbers, one state, or trained ones in 4 bits",
+    cause="bits for bytes, 4.5 bits rounded, states of frozen numbers, one state, or trained ones "
+    "in 4 bits",
 )
 def test_bytes_by_hand(student, rng):
     for arguments, right in (
@@ -452,10 +456,12 @@ def drive_transposed(student, w):
     points=1,
     invariant="a code comes back as its level times the absmax of its block, in the given shape; "
     "bfloat16 and transposed weights are coded as what they hold",
-    cause="the absmax of another block, uint8 as a mask, a flat result, bfloat16 sums, or view",
+    cause="the absmax of another block, uint8 as a mask, a flat result, quotients in bfloat16, or "
+    "view",
 )
 def test_what_comes_back(student, rng):
-    w = torch.randn(32, 20, generator=rng).bfloat16()
+    # of 5000 weights about 20 change their code if the quotient is rounded to bfloat16
+    w = torch.randn(100, 50, generator=rng).bfloat16()
     right = coded(student, w.T.float().contiguous())
     seen = expect_tuple(student.drive(drive_transposed, w), (torch.Tensor,) * 2, "quantize_nf4")
     expect_same(seen[0], right[0], "codes of a transposed bfloat16 weight")
@@ -530,7 +536,7 @@ def test_scales_come_back(student, rng):
     "ex5",
     points=1,
     invariant="scales that are all equal come back as they were",
-    cause="an epsilon under second, or a code of NaN",
+    cause="an epsilon under second, padding before the mean is taken off, or a code of NaN",
 )
 def test_equal_scales(student, rng):
     levels = some_levels(rng)

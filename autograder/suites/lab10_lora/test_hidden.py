@@ -149,7 +149,7 @@ def test_a_bfloat16_base(student, rng):
         expect_at_most(error, bound, "the error of the output")
 
 
-def drive_nested(student, names):
+def drive_nested(student, names, train):
     """Runs beside the student's code: modes, gradients, and what was given."""
     import copy
 
@@ -159,8 +159,7 @@ def drive_nested(student, names):
     torch.manual_seed(0)
     inner = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5), nn.Linear(5, 5))
     model = nn.Sequential(nn.Linear(4, 5), inner, nn.LayerNorm(5), nn.Linear(5, 2))
-    model.eval()
-    inner.train()
+    model.train(train)
     given = {n: p.detach().clone() for n, p in model.named_parameters()}
     made = student.add_lora(model, names, 2, 4.0)
     modes = {n: m.training for n, m in made.named_modules() if n in ("0", "1.0", "1.2", "3")}
@@ -180,16 +179,14 @@ def drive_nested(student, names):
     points=2,
     invariant="in a nested model gradients reach the updates alone, layers keep their modes, and "
     "the given model keeps its parameters",
-    cause="new modules in training mode beside eval, shared parameters, or no copy of the model",
+    cause="new modules in another mode than the model, shared parameters, or no copy of the model",
 )
 def test_nested_models(student, rng):
-    for names in (["1.0", "3"], ["0", "1.0", "1.2", "3"]):
-        grads, modes, left, same, touched, outputs = student.drive(drive_nested, names)
+    for names, train in ((["1.0", "3"], False), (["0", "1.0", "1.2", "3"], True)):
+        grads, modes, left, same, touched, outputs = student.drive(drive_nested, names, train)
         expect_same(*outputs, "the output of the model with new updates")
         assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
-        right = {"0": False, "1.0": True, "1.2": True, "3": False}
-        wrong = [n for n in names if modes[n] != right[n]]
-        assert not wrong, "layers came back in another mode"
+        assert all(modes[n] == train for n in names), "layers came back in another mode"
         names_left = ["0.bias", "0.weight", "1.0.bias", "1.0.weight", "1.2.bias", "1.2.weight"]
         names_left += ["2.bias", "2.weight", "3.bias", "3.weight"]
         assert left == names_left and same and not touched, "the model that was given has changed"
@@ -326,7 +323,8 @@ def test_a_walk_through_the_passes(student, rng):
     "ex3",
     points=3,
     invariant="no distance of checkpoints takes fewer bytes than the best one",
-    cause="a rounded root, a search that ends too early, or the wrong one of two equal ones",
+    cause="a rounded root, a search that ends too early, the wrong one of two equal ones, or bytes "
+    "compared in float32",
 )
 def test_no_better_distance(student, rng):
     for _ in range(10):
@@ -335,6 +333,8 @@ def test_no_better_distance(student, rng):
         sums = [walked(layers, boundary, block, n) for n in range(1, layers + 1)]
         seen = student.best_every(layers, boundary, block)
         assert type(seen) is int and seen == sums.index(min(sums)) + 1, "not the best distance"
+    # 5e10 + 2 bytes against 5e10 + 3: the same number in float32
+    assert student.best_every(6, 10**10 + 1, 10**10) == 3, "large bytes are rounded"
     assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
 
 
@@ -401,7 +401,8 @@ def drive_view(student, w):
     cause="products in bfloat16, levels in the dtype of w, or view on a transposed weight",
 )
 def test_bfloat16_and_views(student, rng):
-    w = torch.randn(24, 10, generator=rng).bfloat16()
+    # of 5000 weights about 20 change their code if the quotient is rounded to bfloat16
+    w = torch.randn(50, 100, generator=rng).bfloat16()
     right = coded(student, w.float())
     for seen, expected, what in zip(coded(student, w), right, ("codes", "absmax"), strict=True):
         expect_same(seen, expected, f"{what} of a bfloat16 weight")
@@ -626,10 +627,11 @@ def added(x, y, adapters, index):
     "ex6",
     points=2,
     invariant="every row gets the update of its own adapter, whatever the ranks and the order",
-    cause="ranks taken as equal, rows sorted and not put back, or the last adapter for -1",
+    cause="ranks taken as equal, rows sorted and not put back, the last adapter for -1, or zeros "
+    "added to rows without one",
 )
 def test_mixed_batches(student, rng):
-    for rows, tokens, n, k in ((5, 2, 3, 4), (1, 1, 6, 2), (8, 3, 4, 4)):
+    for rows, tokens, n, k in ((5, 2, 3, 4), (2, 1, 6, 2), (8, 3, 4, 4)):
         adapters = []
         for r in (1, 4, 2):
             a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
@@ -639,11 +641,14 @@ def test_mixed_batches(student, rng):
             torch.randn(rows, tokens, n, generator=rng),
         )
         index = [draw(rng, -1, 2) for _ in range(rows)]
+        first = draw(rng, 0, rows - 1)
+        y[first], index[first] = -0.0, -1
         new = student.batched_update(x, y, adapters, torch.tensor(index))
         expect_tensor(new, "batched_update", torch.float32, (rows, tokens, n))
         expect_close(new, added(x, y, adapters, index), what="y", atol=1e-4)
         none = [i for i, j in enumerate(index) if j < 0]
         expect_same(new[none], y[none], "rows without an adapter")
+        assert new[none].signbit().equal(y[none].signbit()), "-0.0 became 0.0 without an adapter"
 
 
 @exercise(
