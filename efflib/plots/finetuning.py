@@ -36,7 +36,9 @@ def learned_and_forgotten(
         for share, run in zip(shares, runs, strict=True):
             ax.vlines(share, min(run), max(run), color=BLUE, linewidth=4, alpha=0.3)
         for (name, (share, *_)), run in zip(methods.items(), runs, strict=True):
-            ax.annotate(name, (share, mean(run)), (5, 5), textcoords="offset points", fontsize=8)
+            near = {"xytext": (7, 4), "textcoords": "offset points", "fontsize": 8}
+            near["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            ax.annotate(name, (share, mean(run)), **near)
         ax.axhline(level, color=GREY, linestyle="--", label="frozen")
         ax.set(xscale="log", xlabel="trained, % of all parameters", ylabel=f"perplexity, {what}")
         ax.set_xlim(0.6 * min(shares), 4 * max(shares))
@@ -46,9 +48,29 @@ def learned_and_forgotten(
 
 
 def memory_bars(methods: dict[str, Sequence[float]], card: float, title: str) -> Figure:
-    """For each method its four parts in GB as one bar, and the size of the card as a line."""
-    fig, (ax,) = figure(height=2.6)
-    for y, (_, parts) in enumerate(methods.items()):
+    """For each method its four parts in GB as one bar, and the size of the card as a line.
+
+    Right, the same from 0 to the smaller bars, where thin parts can be seen.
+    """
+    fig, axes = figure(2, width=8.0, height=2.6)
+    for ax in axes:
+        _stacked_parts(ax, methods, card)
+    for y, parts in enumerate(methods.values()):
+        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
+        axes[0].annotate(f"{style.number(sum(parts))} GB", (sum(parts), y), **place)
+    totals = sorted(sum(parts) for parts in methods.values())
+    axes[0].set_xlim(0, 1.3 * max(card, totals[-1]))
+    axes[1].set_xlim(0, 1.1 * max(totals[0], min(card, totals[1])))
+    axes[1].set_title("the left end of it", fontsize=10)
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, frameon=False, fontsize=8, ncols=5, loc="outside lower center")
+    style.title(fig, title)
+    return fig
+
+
+def _stacked_parts(ax, methods: dict[str, Sequence[float]], card: float) -> None:
+    """One bar of four parts for each method, and the line of the card."""
+    for y, parts in enumerate(methods.values()):
         if len(parts) != len(PARTS):
             raise ValueError(f"need {PARTS} in GB, got {len(parts)} numbers")
         left = 0.0
@@ -56,16 +78,10 @@ def memory_bars(methods: dict[str, Sequence[float]], card: float, title: str) ->
             kind = {"color": COLOURS[i], "hatch": HATCHES[i], "edgecolor": "white"}
             ax.barh(y, value, left=left, height=0.6, label=PARTS[i] if y == 0 else None, **kind)
             left += value
-        place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9}
-        ax.annotate(f"{style.number(left)} GB", (left, y), **place)
     ax.axvline(card, color="black", linestyle="--", linewidth=1, label=f"card, {card:g} GB")
     ax.set_yticks(range(len(methods)), list(methods))
-    ax.set_xlim(0, 1.2 * max(card, *(sum(parts) for parts in methods.values())))
     ax.invert_yaxis()
     ax.set_xlabel("GB")
-    ax.legend(frameon=False, fontsize=8, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    style.title(fig, title)
-    return fig
 
 
 def levels_and_use(codebooks: dict[str, tuple[Tensor, Tensor]], title: str) -> Figure:

@@ -302,7 +302,8 @@ lab.check("ex2")
 # </details>
 #
 # **Reveal.** Rank 1, 4 and 16, and all weights; each twice, on other training text, in 30 steps.
-# The **control** trains rank 4 as long, but on more Python. About 35 s.
+# The **control** trains rank 4 as long, but on more Python. In the figure C++ is the new text and
+# Python the old one. About 35 s.
 
 # %% tags=["demo"]
 RATES = {"rank 1": 1e-2, "rank 4": 1e-2, "rank 16": 5e-3, "all weights": 1e-3}  # from a search
@@ -509,8 +510,8 @@ lab.check("ex3")
 # of the blocks, 512 tokens with checkpoints at every block. In a block a token keeps, in 16 bits, 8
 # vectors of the model's width $D$ and 4 of the width $F$ of its MLP. QLoRA's weights are in 4.127
 # bits; exercise 5 shows where that comes from. Not counted: what an allocator takes, and the one
-# matrix that QLoRA has decoded at a time (exercise 6). So a plan that leaves less than 1 GB of the
-# card does not fit.
+# matrix that QLoRA has decoded at a time (exercise 6). So a plan that leaves little of the card
+# free may not fit.
 #
 # In the explorer below a **paged optimizer** may help: what exceeds the card of AdamW's states goes
 # to the host's memory and is fetched when it is needed. It makes nothing smaller.

@@ -17,9 +17,12 @@ def test_means_and_spreads_of_both_texts():
 
 
 def test_four_parts_one_after_the_other():
-    (ax,) = finetuning.memory_bars({"full": [1, 2, 4, 8], "lora": [1, 1, 1, 1]}, 10, "t").axes
-    assert [bar.get_width() for bar in ax.patches] == [1, 2, 4, 8, 1, 1, 1, 1]
-    assert [bar.get_x() for bar in ax.patches][:4] == [0, 1, 3, 7]
+    bars = {"full": [1, 2, 4, 8], "lora": [1, 1, 1, 1]}
+    ax, near = finetuning.memory_bars(bars, 10, "t").axes
+    for side in (ax, near):
+        assert [bar.get_width() for bar in side.patches] == [1, 2, 4, 8, 1, 1, 1, 1]
+        assert [bar.get_x() for bar in side.patches][:4] == [0, 1, 3, 7]
+    assert near.get_xlim() == (0, pytest.approx(11))  # the card; the smallest bar ends at 4
     assert [t.get_text().strip() for t in ax.texts] == ["15 GB", "4 GB"]
     with pytest.raises(ValueError, match="got 2 numbers"):
         finetuning.memory_bars({"full": [1, 2]}, 10, "t")
