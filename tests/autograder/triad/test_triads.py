@@ -14,7 +14,7 @@ from autograder.triad.run import a_few, run_seeds, run_triad
 from autograder.triad.variants import collect_variants
 
 ROOT = Path(__file__).parents[3]
-SEEDS = 3
+SEEDS = 2
 
 
 @pytest.mark.slow
