@@ -116,3 +116,9 @@ def test_no_circle_inside_a_room():
     graph = {module_of(path): own_imports(path) for path in AUTOGRADER}
     sorter = graphlib.TopologicalSorter(graph)
     sorter.prepare()  # raises CycleError, which names the circle
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest imports them by their bare name: the second of two is refused where both are run."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
