@@ -88,8 +88,42 @@ def streaming(model: Llama, text: torch.Tensor, repeats: int) -> None:
             lambda size=size, at=at: recomputed_logits(model, text, size, at),
             4 * repeats,
         )
-        goal = "; goal 5" if size == SIZES[-1] else ""
-        show(f"streaming / recomputing, {size}", times, RECOMPUTED, f"cache of {size}{goal}")
+        show(f"streaming / recomputing, {size}", times, RECOMPUTED, f"cache of {size}")
+        bound(model, size, times, repeats)
+
+
+def bound(model: Llama, size: int, times: tuple[float, float, float], repeats: int) -> None:
+    """The roofline of the line above: both passes, if they were only products with weights.
+
+    One token reads each weight for two FLOPs, so memory limits it; `size` tokens read it once, and
+    arithmetic limits them. What is left of each pass is all else: norms, rotary embedding,
+    attention, the cache, and Python that calls some two hundred functions for a token.
+    """
+    one, many = (products_seconds(model, n, repeats) for n in (1, size))
+    spent, weights = times[0] / RECOMPUTED, sum(w.weight.nbytes for w in linears(model))
+    rest = (times[1] / RECOMPUTED - many, spent - one)
+    print(
+        f"{'  its products with weights alone':34} {1e3 * one:9.3f} ms {1e3 * many:9.3f} ms "
+        f"{many / one:8.2f} x   {weights / one / 1e9:.1f} GB/s; "
+        f"{2 * weights / 4 * size / many / 1e9:.0f} GFLOP/s"
+    )
+    print(f"{'  the rest of both':34} {1e3 * rest[1]:9.3f} ms {1e3 * rest[0]:9.3f} ms")
+
+
+def linears(model: Llama) -> list[torch.nn.Linear]:
+    return [m for m in model.modules() if isinstance(m, torch.nn.Linear)]
+
+
+def products_seconds(model: Llama, tokens: int, repeats: int) -> float:
+    """Median seconds of all products of a pass over so many tokens, in their order."""
+    jobs = [(m, torch.randn(1, tokens, m.in_features)) for m in linears(model)]
+
+    def all_of_them() -> None:
+        for linear, x in jobs:
+            linear(x)
+
+    all_of_them()
+    return median(seconds(all_of_them) for _ in range(8 * repeats))
 
 
 def pass_seconds(model: Llama, text: torch.Tensor, tokens: int, repeats: int) -> float:

@@ -171,23 +171,27 @@ def ranks(base: nn.Module, full: nn.Module, cpp: torch.Tensor) -> None:
     write("lab10_ranks", "\n".join(lines) + "\n")
 
 
-def merging(models: dict[str, nn.Module], cpp: torch.Tensor) -> None:
-    """What arrives of an update whose base lies in NF4."""
-    qlora, arrived, asked = models["rank 4, NF4"], 0.0, 0.0
-    again = merge_lora(qlora)
-    for name, layer in qlora.named_modules():
-        if isinstance(layer, LoRALinear):
-            stored = NF4Linear(again.get_submodule(name))
-            change = (stored.weight_hat() - base_weight(layer.base)).double()
-            arrived += (change * update(layer)).sum().item()
+def merging(models: dict[str, nn.Module], base: nn.Module, cpp: torch.Tensor) -> None:
+    """What arrives of an update whose base lies in NF4, merged onto it and onto the weights of
+    before it was rounded."""
+    qlora = models["rank 4, NF4"]
+    again, original = merge_lora(qlora), copy.deepcopy(base)
+    adapted = {n: m for n, m in qlora.named_modules() if isinstance(m, LoRALinear)}
+    for name, layer in adapted.items():
+        original.get_submodule(name).weight.data += update(layer)
+    lines = ["| | C++ | of the update arrives |", "|---|---|---|"]
+    lines.append(f"| beside NF4 | {perplexity(qlora, cpp):.2f} | |")
+    lines.append(f"| merged into float32 | {perplexity(again, cpp):.2f} | |")
+    for head, model in (("merged", again), ("merged onto the original weights", original)):
+        arrived = asked = 0.0
+        for name, layer in adapted.items():
+            before = base_weight(layer.base) if model is again else base.get_submodule(name).weight
+            stored = NF4Linear(model.get_submodule(name))
+            arrived += ((stored.weight_hat() - before).double() * update(layer)).sum().item()
             asked += update(layer).square().sum().item()
-    lines = ["| | C++ |", "|---|---|", f"| beside NF4 | {perplexity(qlora, cpp):.2f} |"]
-    lines.append(f"| merged into float32 | {perplexity(again, cpp):.2f} |")
-    for name, layer in qlora.named_modules():
-        if isinstance(layer, LoRALinear):
-            again.set_submodule(name, NF4Linear(again.get_submodule(name)))
-    lines.append(f"| merged, and rounded to NF4 again | {perplexity(again, cpp):.2f} |")
-    lines.append(f"\nOf the update {arrived / asked:.0%} arrives in NF4.")
+            model.set_submodule(name, stored)
+        figure = f"{perplexity(model, cpp):.2f} | {arrived / asked:.0%}"
+        lines.append(f"| {head}, then rounded to NF4 | {figure} |")
     write("lab10_merging", "\n".join(lines) + "\n")
 
 
@@ -216,7 +220,7 @@ def main() -> None:
     cpp, python = pieces(headers("held out"), 16, 128, seed=0), held_out_segments("code", 2048)
     models = learning(base, cpp, python)
     ranks(base, models["all weights"], cpp)
-    merging(models, cpp)
+    merging(models, base, cpp)
     repair(base, python)
 
 

@@ -1,5 +1,6 @@
 """The demonstration class gets what it is meant to get, and the hostile ones get nothing more."""
 
+import dataclasses
 import os
 import re
 import sqlite3
@@ -29,9 +30,17 @@ def graded(request, tmp_path_factory):
     make_class(course, request.param, course / "submitted")
     lab = load_lab(request.param, course)
     rows = discover(course / "submitted", lab)
-    results = list(grade_many(lab, rows, jobs=2))
+    endless = [row for row in rows if row.student == "endless_loop"]
+    others = [row for row in rows if row.student != "endless_loop"]
+    results = [*grade_many(lab, others, jobs=2), *grade_many(hasty(lab), endless, jobs=1)]
     nbcourse.record(course, lab, results, rows)
     return course, lab, {result.student: result for result in results}
+
+
+def hasty(lab):
+    """The lab with a quarter of the time for a call: an endless one uses up all of it."""
+    budget = nbcourse.changed(lab.budget, call_seconds=lab.budget.call_seconds / 4)
+    return dataclasses.replace(lab, budget=budget)
 
 
 def test_everyone_gets_what_the_class_is_made_for(graded):

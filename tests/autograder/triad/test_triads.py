@@ -1,5 +1,5 @@
 """The triad of every lab of this course: all variants under one seed without a sandbox, and a
-few of each exercise through it.  `make test-nightly` takes all of them through both, with 20 seeds.
+few through it.  `make test-nightly` takes all of them through both, with 20 seeds.
 """
 
 from pathlib import Path
