@@ -8,9 +8,10 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "Efficient LLM inference"
 author = "The course authors"
-extensions = ["myst_nb", "sphinx.ext.mathjax", "front_page"]
+extensions = ["myst_nb", "sphinx.ext.mathjax", "front_page", "slides"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline"]
 nb_execution_mode = "off"  # figures and tables are made by commands that stand beside them
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = project
 html_show_copyright = False
@@ -19,4 +20,5 @@ MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/math
 html_static_path = [str(MATHJAX), "_static"]
 html_css_files = ["course.css"]
 mathjax_path = MATHJAX.name
-exclude_patterns = ["_build", "chapters/_generated"]
+html_context = {"mathjax": MATHJAX.name}  # for the slides
+exclude_patterns = ["_build", "_templates", "chapters/_generated"]

@@ -11,6 +11,7 @@ ALT = re.compile(r"^:alt: (.*)$", re.MULTILINE)
 GLOSSARY = re.compile(r"^```\{glossary\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TERM = re.compile(r"^(?! )(.+)\n(?=  )", re.MULTILINE)  # a line with an indented one below it
 ROLE = re.compile(r"\{\w+\}`([^`<]+?)(?: ?<[^`>]*>)?`")  # {term}`zero point`
+MARK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\{\.[\w-]+\}")  # [a passage]{.slide}
 LABEL = re.compile(r"^\([\w-]+\)=\n", re.MULTILINE)  # MyST's targets of links
 WITHIN = re.compile(r"\]\((?!\w+:|#)([^)#]+)(#[^)]*)?\)")  # links to other files
 
@@ -19,7 +20,7 @@ def plain(path: Path) -> str:
     """The text of a chapter that any reader of Markdown shows as it is meant."""
     text = INCLUDE.sub(lambda m: plain(path.parent / m[1]).strip(), path.read_text("utf-8"))
     text = GLOSSARY.sub(entries, text)
-    text = ROLE.sub(r"\1", FIGURE.sub(picture, text))
+    text = MARK.sub(r"\1", ROLE.sub(r"\1", FIGURE.sub(picture, text)))
     return LABEL.sub("", text)
 
 
