@@ -1,20 +1,24 @@
 """Cuts a chapter into slides.  What is on a slide is read off the chapter's own tree:
 
 - a heading starts a slide, and so does a passage that the chapter marks `[so]{.slide}`: it is the
-  slide's title, and the heading stands small above it;
-- passages marked `[so]{.point}` are its lines;
-- figures, formulas, and tables and code that are small enough stand below; a second figure, table
-  or code starts another slide with the same title, unless it has the class `beside`;
+  slide's title, and the heading stands small above it; where the text below a heading begins with
+  a paragraph of one short sentence, that is the title;
+- passages marked `[so]{.point}` are its lines; above the first section they belong to slide 1;
+- figures, formulas, and tables and code that are small enough stand below; a second figure or
+  table starts another slide with the same title, unless it is a figure of the class `beside`,
+  and a second piece of code is left to the chapter;
 - a passage that is marked `.slide` in a figure's caption is the title of that figure's slide;
 - what has the class `off-slides` is left out, and so are slides that have only a heading;
 - all other text between is what the speaker's view shows.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from docutils import nodes
 
 TITLE, POINT, BESIDE, OFF = "slide", "point", "beside", "off-slides"
+SHORT = 120  # characters of a sentence
 MOST_ROWS, MOST_CHARACTERS = 11, 130  # of a table or code: more can't be read from the last row
 FIGURE = (nodes.figure, nodes.image)
 LARGE = (*FIGURE, nodes.table, nodes.literal_block)
@@ -28,25 +32,34 @@ class Slide:
     heading: nodes.title
     place: str  # the id of the heading's section
     above: nodes.title | None  # the heading that this one stands under
-    statement: nodes.inline | None = None
+    statement: nodes.Element | None = None  # its title, if not the heading
     points: list[nodes.Element] = field(default_factory=list)
     pictures: list[nodes.Element] = field(default_factory=list)
     notes: list[nodes.Element] = field(default_factory=list)
 
+    bare: bool = False  # its title is no more than the first sentence below a heading
+
     @property
     def empty(self) -> bool:
-        return not (self.statement or self.points or self.pictures)
+        return (self.bare or self.statement is None) and not (self.points or self.pictures)
 
     @property
     def full(self) -> bool:
         return any(isinstance(picture, LARGE) for picture in self.pictures)
 
-    def next(self, statement: nodes.inline | None = None) -> "Slide":
+    def next(self, statement: nodes.Element | None = None) -> "Slide":
         return Slide(self.heading, self.place, self.above, statement)
 
 
 def marked(node: nodes.Node, *classes: str) -> list[nodes.inline]:
     return [one for one in node.findall(nodes.inline) if set(classes) & set(one["classes"])]
+
+
+def short_sentence(node: nodes.Node) -> bool:
+    text = node.astext()
+    return isinstance(node, nodes.paragraph) and bool(
+        len(text) <= SHORT and re.fullmatch(r"[^.:]+(: [^.:]+)?\.", text)
+    )
 
 
 def small(node: nodes.Element) -> bool:
@@ -70,7 +83,11 @@ class Cutter:
 
     def section(self, section: nodes.section, above: nodes.title | None) -> None:
         heading = section[section.first_child_matching_class(nodes.title)]
-        self.slides.append(Slide(heading, section["ids"][0], above))
+        slide = Slide(heading, section["ids"][0], above)
+        self.slides.append(slide)
+        first = section[section.index(heading) + 1 :][:1]
+        if above and first and short_sentence(first[0]):
+            slide.statement, slide.bare = first[0], True
         for child in section.children:
             self.block(child, heading)
 
@@ -90,16 +107,21 @@ class Cutter:
     def text(self, node: nodes.Element) -> None:
         """Its marked passages; a text that has none is spoken."""
         for passage in marked(node, TITLE, POINT):
+            slide = self.slides[-1]
             if TITLE in passage["classes"]:
-                self.slides.append(self.slides[-1].next(passage))
+                self.slides.append(slide.next(passage))
+            elif slide.above is None:
+                self.slides[0].points.append(passage)
             else:
-                self.slides[-1].points.append(passage)
+                slide.points.append(passage)
         self.slides[-1].notes.append(node)
 
     def picture(self, node: nodes.Element) -> None:
         if isinstance(node, nodes.table | nodes.literal_block) and not small(node):
             return
         slide = self.slides[-1]
+        if isinstance(node, nodes.literal_block) and slide.full:
+            return
         titles = marked(node, TITLE) if isinstance(node, nodes.figure) else []
         if titles:
             self.slides.append(slide.next(titles[0]))

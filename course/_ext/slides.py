@@ -31,26 +31,38 @@ class Deck:
         return self.builder.render_partial(node.deepcopy())["fragment"]
 
     def line(self, node: nodes.Element) -> str:
-        """What stands in a heading, a line or a passage."""
-        return self.html(nodes.inline("", "", *(child.deepcopy() for child in node.children)))
+        """What stands in a heading, a passage or a sentence, as a line of its own."""
+        parts = [child.deepcopy() for child in node.children]
+        if isinstance(parts[0], nodes.Text):
+            parts[0] = nodes.Text(parts[0][:1].upper() + parts[0][1:])
+        if isinstance(parts[-1], nodes.Text):
+            parts[-1] = nodes.Text(parts[-1].removesuffix("."))
+        return self.html(nodes.inline("", "", *parts))
 
     def picture(self, node: nodes.Element, slide: cutting.Slide) -> str:
-        """A figure whose caption is the slide's title does not say it again."""
+        """A figure whose caption has the slide's title as a sentence does not say it again."""
         copy = node.deepcopy()
         if isinstance(node, nodes.figure) and slide.statement in node.findall(nodes.inline):
-            for passage in cutting.marked(copy, cutting.TITLE):
-                passage.parent.remove(passage)
-            for caption in list(copy.findall(nodes.caption)):
-                rest = next(caption.findall(nodes.Text), nodes.Text(""))
-                rest.parent.replace(rest, nodes.Text(rest.lstrip(" .\n"))) if rest.parent else None
-                if not caption.astext().strip():
+            [caption] = copy.findall(nodes.caption)
+            [passage] = cutting.marked(caption, cutting.TITLE)
+            at = caption.index(passage) if passage.parent is caption else -1
+            before, after = (
+                nodes.Element("", *part).astext() for part in (caption[:at], caption[at + 1 :])
+            )
+            if at >= 0 and before.rstrip()[-1:] in ("", ".") and after[:1] in ("", "."):
+                caption.remove(passage)
+                if after:
+                    caption[at] = nodes.Text(caption[at].removeprefix(".").lstrip())
+                if not caption.astext():
                     copy.remove(caption)
         return self.html(copy)
 
     def pictures(self, slide: cutting.Slide) -> str:
         """All of a slide, its figures beside one another."""
         shown = ""
-        for figures, group in groupby(slide.pictures, lambda node: isinstance(node, cutting.FIGURE)):
+        for figures, group in groupby(
+            slide.pictures, lambda node: isinstance(node, cutting.FIGURE)
+        ):
             one = "".join(self.picture(node, slide) for node in group)
             shown += f'<div class="figures">{one}</div>' if figures else one
         return shown

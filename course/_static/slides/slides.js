@@ -1,7 +1,8 @@
 /* Starts a deck: formulas first, then reveal.js; a slide that is too full gets smaller letters. */
 "use strict";
 
-const SMALLEST = 0.6; // of the letters of a slide; what is larger then does not fit
+const SMALLEST = 0.6; // of a slide's letters; what is too large then does not fit
+const LARGEST = 1.35; // of a formula's letters
 const STEP = 0.05;
 
 /* The choice of light or dark that the site's pages keep; "auto" is the system's. */
@@ -10,14 +11,34 @@ try {
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch { /* a browser that keeps nothing for pages from the disk */ }
 
+/* No line begins with the comma behind a formula. */
+function keepTogether(formula) {
+  const [sign] = /^[.,:;)]+/.exec(formula.nextSibling?.textContent ?? "") ?? [""];
+  if (!sign || formula.nextSibling.nodeType !== Node.TEXT_NODE) return;
+  const whole = document.createElement("span");
+  whole.className = "whole";
+  formula.nextSibling.textContent = formula.nextSibling.textContent.slice(sign.length);
+  formula.replaceWith(whole);
+  whole.append(formula, sign);
+}
+
 function fits(slide) {
   return [slide, ...slide.querySelectorAll(".pictures, .pictures > *, figure")].every(
     (box) => box.scrollHeight <= box.clientHeight + 1 && box.scrollWidth <= box.clientWidth + 1,
   );
 }
 
+/* A formula that is too wide gets smaller by itself. */
+function narrow(formula) {
+  for (let size = LARGEST; size >= SMALLEST; size -= STEP) {
+    formula.style.fontSize = `${size}em`;
+    if (formula.scrollWidth <= formula.clientWidth) return;
+  }
+}
+
 function fit(slide) {
   slide.style.removeProperty("--letters");
+  slide.querySelectorAll(".pictures > .math").forEach(narrow);
   for (let size = 1; !fits(slide) && size > SMALLEST; ) {
     size = Math.max(SMALLEST, size - STEP);
     slide.style.setProperty("--letters", size);
@@ -30,6 +51,7 @@ window.MathJax = {
   startup: {
     pageReady: async () => {
       await MathJax.startup.defaultPageReady();
+      document.querySelectorAll(".reveal span.math").forEach(keepTogether);
       const deck = new Reveal(document.querySelector(".reveal"), {
         width: 1280,
         height: 720,
