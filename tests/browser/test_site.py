@@ -1,12 +1,9 @@
 """Builds the site and opens it in headless Chromium from the disk, on a phone's width too."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from efflib.meter.roofline import GPUS
 from efflib.serving.decoder import MODELS
@@ -15,26 +12,8 @@ from efflib.serving.roofline import Machine, latency
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SHOTS = ROOT / "build" / "screenshots"
 PAGES = ["index", "calculators", "gallery", "syllabus", "chapters/lab09_speculative"]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", ROOT / "course", folder]
-    subprocess.run(command, check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield browser
-        browser.close()
 
 
 def opened(

@@ -87,7 +87,7 @@ CHAPTER = """# One
 It *rises*.
 ```
 The {term}`zero point` and {term}`codes <code>`; [there](nowhere.md), [out](https://x.org).
-[On a slide, [here](nowhere.md)]{.slide}. [In $[0,
+[On a slide, [here](https://x.org)]{.slide}. [In $[0,
 1]$]{.point}.
 ```{glossary}
 a b
@@ -106,7 +106,7 @@ def test_chapters_are_plain_markdown(tmp_path):
     text = plain(tmp_path / "one.md")
     assert "## Two\n| table |\n\n![A line.](../figures/x.svg)\n\nIt *rises*.\n" in text
     assert "The zero point and codes; " in text and "{" not in text
-    assert "\nOn a slide, [here](nowhere.md). In $[0,\n1]$.\n" in text
+    assert "\nOn a slide, [here](https://x.org). In $[0,\n1]$.\n" in text
     assert "**a b**: First\nline.\n\n**c**: Second.\n" in text
     (tmp_path / "one.md").write_text(text)
     assert dead_links(tmp_path) == ["one.md: ../figures/x.svg", "one.md: nowhere.md"]
