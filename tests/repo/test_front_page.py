@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.bundle.tree import GIGABYTES
 from efflib.zoo.phenomena import STORIES
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,30 @@ def test_the_map_says_what_the_syllabus_plans():
         assert by_name[name].builds_on == tuple(re.findall(r"\d\d", numbers)), name
     available = set(re.findall(r"^\| \[(lab\d\d_\w+)\]", text, re.MULTILINE))
     assert available | {name for name, _ in planned} == set(by_name)
+
+
+def test_the_readme_s_table_says_what_map_and_cards_say():
+    text = (ROOT / "README.md").read_text()
+    rows = re.findall(
+        r"^\| \[(lab\w+)\]\(labs/(\w+)/\) \| \[.+\]\((.+)\) \| (.+) \| (.*)\|$", text, re.M
+    )
+    here = [lab for lab in lab_map.labs().values() if lab.available]
+    assert [row[0] for row in rows] == [lab.name for lab in here]
+    for lab, (_, folder, chapter, time, needs) in zip(here, rows, strict=True):
+        assert (folder, chapter) == (lab.name, f"course/chapters/{lab.name}.md")
+        assert time == lab_map.hours(lab) and needs.strip() == ", ".join(lab.builds_on)
+
+
+def test_the_readme_names_the_commands_that_come_first():
+    text = (ROOT / "README.md").read_text()
+    order = [
+        text.index(one) for one in ("python course.py setup", "make lab", "make demo", "make test ")
+    ]
+    assert order == sorted(order), "students first"
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"(?:^|`|  |, )make ([\w-]+)", text, re.M)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    assert f"{GIGABYTES} GB without" in text
 
 
 def test_boxes_do_not_overlap_and_arrows_lead_to_the_right():
