@@ -30,6 +30,10 @@ class Deck:
     def html(self, node: nodes.Element) -> str:
         return self.builder.render_partial(node.deepcopy())["fragment"]
 
+    def plain(self, node: nodes.Element) -> str:
+        """What stands in a heading."""
+        return self.html(nodes.inline("", "", *(child.deepcopy() for child in node.children)))
+
     def line(self, node: nodes.Element) -> str:
         """What stands in a heading, a passage or a sentence, as a line of its own."""
         parts = [child.deepcopy() for child in node.children]
@@ -45,11 +49,10 @@ class Deck:
         if isinstance(node, nodes.figure) and slide.statement in node.findall(nodes.inline):
             [caption] = copy.findall(nodes.caption)
             [passage] = cutting.marked(caption, cutting.TITLE)
-            at = caption.index(passage) if passage.parent is caption else -1
-            before, after = (
-                nodes.Element("", *part).astext() for part in (caption[:at], caption[at + 1 :])
-            )
-            if at >= 0 and before.rstrip()[-1:] in ("", ".") and after[:1] in ("", "."):
+            at = caption.index(passage)
+            before = "".join(one.astext() for one in caption[:at]).rstrip()
+            after = "".join(one.astext() for one in caption[at + 1 :])
+            if before[-1:] in ("", ".") and after[:1] in ("", "."):
                 caption.remove(passage)
                 if after:
                     caption[at] = nodes.Text(caption[at].removeprefix(".").lstrip())
@@ -72,7 +75,7 @@ class Deck:
         title = slide.statement or slide.heading
         parts = []
         if above is not None:
-            link = f'<a href="{escape(self.page)}#{escape(slide.place)}">{self.line(above)}</a>'
+            link = f'<a href="{escape(self.page)}#{escape(slide.place)}">{self.plain(above)}</a>'
             parts.append(f'<p class="above">{link}</p>')
         parts.append(f"<h2>{self.line(title)}</h2>")
         if slide.points:

@@ -105,5 +105,7 @@ def test_the_speaker_s_view_shows_the_chapter_s_text(site, browser):
     popup.value.wait_for_function(
         "text => document.body.textContent.includes(text)", arg=said[:20], timeout=10_000
     )
+    assert popup.value.locator("mjx-container").count() > 0
+    assert popup.value.locator("mjx-assistive-mml").count() == 0
     popup.value.close()
     page.close()

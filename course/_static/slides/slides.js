@@ -45,12 +45,14 @@ function fit(slide) {
   }
 }
 
-/* Each formula holds its own glyphs, for the speaker's view copies it into another window. */
+/* The speaker's view copies formulas into a window without MathJax: each holds its own glyphs, and
+   has no twin for screen readers, which would be seen there. */
 window.MathJax = {
   svg: { fontCache: "local" },
   startup: {
     pageReady: async () => {
       await MathJax.startup.defaultPageReady();
+      document.querySelectorAll(".notes mjx-assistive-mml").forEach((twin) => twin.remove());
       document.querySelectorAll(".reveal span.math").forEach(keepTogether);
       const deck = new Reveal(document.querySelector(".reveal"), {
         width: 1280,
