@@ -49,6 +49,8 @@ class Deck:
         if isinstance(node, nodes.figure) and slide.statement in node.findall(nodes.inline):
             [caption] = copy.findall(nodes.caption)
             [passage] = cutting.marked(caption, cutting.TITLE)
+            if passage not in caption.children:
+                raise ValueError(f"{node.source}: a title stands in other marks of a caption")
             at = caption.index(passage)
             before = "".join(one.astext() for one in caption[:at]).rstrip()
             after = "".join(one.astext() for one in caption[at + 1 :])
