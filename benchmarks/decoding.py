@@ -8,6 +8,7 @@ the products are small and a second one mostly waits. Quantized linears: benchma
 
     generate       greedy, with the cache, against transformers' generate of the same weights
     streaming      4 sinks and the most recent tokens, against recomputing the window for each token
+                   (writes course/chapters/_generated/lab07_speed.md)
     speculative    with the zoo's draft, a lookup and both, against the target alone, on held-out
                    code; with the costs of the passes and what the model of speed makes of them
 """
@@ -15,6 +16,7 @@ the products are small and a second one mostly waits. Quantized linears: benchma
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -33,6 +35,7 @@ from efflib.zoo.phenomena.story import Scale, windows
 PROMPT, NEW = 64, 128
 PROMPTS = 3  # places of held-out code that speculation continues
 clock = time.perf_counter
+STREAMING = Path(__file__).parents[1] / "course" / "chapters" / "_generated" / "lab07_speed.md"
 SIZES = (32, 256)  # of the streaming cache
 RECOMPUTED = 8  # tokens; each is a pass of its own and costs the same
 
@@ -77,7 +80,9 @@ def generation(model: Llama, prompt: torch.Tensor, repeats: int) -> None:
     show("generate / transformers", times, NEW, f"same tokens: {same}; goal 1")
 
 
-def streaming(model: Llama, text: torch.Tensor, repeats: int) -> None:
+def streaming(model: Llama, text: torch.Tensor, repeats: int) -> list[str]:
+    """Lines of the table; beside each what bounds it: the same passes without a streaming cache."""
+    lines = ["| | 1 token, ms | recomputed, ms | ratio |", "|---|---|---|---|"]
     for size in SIZES:
         cache = StreamingCache(size, range(4), model.config.rope_theta, model.config.rope_scaling)
         with torch.no_grad():
@@ -89,25 +94,32 @@ def streaming(model: Llama, text: torch.Tensor, repeats: int) -> None:
             4 * repeats,
         )
         show(f"streaming / recomputing, {size}", times, RECOMPUTED, f"cache of {size}")
-        bound(model, size, times, repeats)
+        ours, theirs = (1e3 * side / RECOMPUTED for side in times[:2])
+        lines.append(f"| cache of {size} | {ours:.2f} | {theirs:.1f} | {times[2]:.1f} |")
+        for name, one in bounds(model, text, size, repeats):
+            many = products_seconds(model, size, repeats) if "products" in name else None
+            many = theirs if many is None else 1e3 * many
+            print(f"{'  ' + name:34} {1e3 * one:9.3f} ms {many:9.3f} ms {many / 1e3 / one:8.2f} x")
+            lines.append(f"| {name} | {1e3 * one:.2f} | {many:.1f} | {many / 1e3 / one:.1f} |")
+    return lines
 
 
-def bound(model: Llama, size: int, times: tuple[float, float, float], repeats: int) -> None:
-    """The roofline of the line above: both passes, if they were only products with weights.
+def bounds(model: Llama, text: torch.Tensor, size: int, repeats: int) -> list[tuple[str, float]]:
+    """Seconds of a token where the cache only grows, and if there were only products with weights.
 
-    One token reads each weight for two FLOPs, so memory limits it; `size` tokens read it once, and
-    arithmetic limits them. What is left of each pass is all else: norms, rotary embedding,
-    attention, the cache, and Python that calls some two hundred functions for a token.
+    One token reads each weight for two FLOPs, so memory limits its products; `size` tokens read it
+    once, and arithmetic limits theirs.
     """
-    one, many = (products_seconds(model, n, repeats) for n in (1, size))
-    spent, weights = times[0] / RECOMPUTED, sum(w.weight.nbytes for w in linears(model))
-    rest = (times[1] / RECOMPUTED - many, spent - one)
-    print(
-        f"{'  its products with weights alone':34} {1e3 * one:9.3f} ms {1e3 * many:9.3f} ms "
-        f"{many / one:8.2f} x   {weights / one / 1e9:.1f} GB/s; "
-        f"{2 * weights / 4 * size / many / 1e9:.0f} GFLOP/s"
-    )
-    print(f"{'  the rest of both':34} {1e3 * rest[1]:9.3f} ms {1e3 * rest[0]:9.3f} ms")
+    cache, times = KVCache(), []
+    model(text[:, :size], cache=cache)
+    for _ in range(20 * repeats):
+        times.append(seconds(lambda: model(text[:, size : size + 1], cache=cache)))
+        cache.truncate(size)
+    ordinary = f"an ordinary cache of {size}, nothing evicted"
+    return [
+        (ordinary, median(times)),
+        ("products with weights", products_seconds(model, 1, repeats)),
+    ]
 
 
 def linears(model: Llama) -> list[torch.nn.Linear]:
@@ -206,7 +218,7 @@ def report(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", choices=("speculation",), help="leave out the rest")
+    parser.add_argument("--only", choices=("speculation", "streaming"), help="leave out the rest")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
         "--processor-time",
@@ -224,8 +236,11 @@ def main() -> None:
     print(f"{'ours / the other, for each token':34} {'ours':>12} {'the other':>12} {'faster':>10}")
     if options.only is None:
         generation(model, text[:, :PROMPT], repeats)
-        streaming(model, text, repeats)
-    speculation(model, max(1, repeats // 2))
+    if options.only != "speculation":
+        lines = streaming(model, text, repeats)
+        STREAMING.write_text("\n".join(lines) + "\n")
+    if options.only != "streaming":
+        speculation(model, max(1, repeats // 2))
 
 
 if __name__ == "__main__":
