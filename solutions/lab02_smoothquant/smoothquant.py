@@ -1083,13 +1083,13 @@ print(f"{found['control tensor']:.3f}; to beat: {1.03 * found['fp']:.3f}")
 #
 # Five points each, graded by a person. Three to six sentences and your own numbers are enough.
 #
-# **Question 1, the one of the title.** A few columns of $X$ triple the perplexity of W8A8.
-# What happens if they are left out? Why can they not have a scale of their own, where does their
-# size go, and what does it cost there?
+# **Question 1, the one of the title.** A few columns of $X$ triple the perplexity of W8A8. What
+# happens if they are left out? Why can they not have a scale of their own, where does their size
+# go, and what does it cost there?
 # *Rubric:* what leaving them out costs, and why, with your number (1); where a scale per channel of
 # $X$ stands in the formula of the product, and what follows for integer hardware (1); where
-# smoothing puts this scale, and what that costs at run time (1); what it costs in rounding, with
-# your perplexities before and after, and of what is left (2).
+# smoothing puts this scale, and what that costs at run time (1); what it costs in rounding: your
+# perplexities before and after (1), and what is left, in $W$ or in $X$ (1).
 
 # %% [markdown] written="w1"
 # Left out, the columns take the signal with them that they carry: the perplexity is 15.8 before

@@ -1381,9 +1381,9 @@ for label, writer in writers.items():
 #
 # **Question 1.** The question of this lab: which columns are they, how much can be protected
 # although every weight is rounded, and does it make the model faster?
-# *Rubric:* what decides how much a column's error matters, with the formula, and the controls that
-# show it (2); what scaling does to the error, why it ends, and what your search left of RTN's loss
-# beside kept columns, in your numbers (2); faster where and with what, and where not (1).
+# *Rubric:* what decides how much a column's error matters, with the formula (1); the controls that
+# show it (1); what scaling does to the error, and why that ends (1); what your search left of RTN's
+# loss beside kept columns, in your numbers (1); faster where and with what, and where not (1).
 #
 # **Question 2.** "W4A16 is 3.6 times smaller, so a server that answers many users at once gets 3.6
 # times as many tokens per second." Where is this right and where is it wrong? Use exercise 6.

@@ -1110,16 +1110,16 @@ print(f"yours {found['open task']:.2f}, to beat {measured['Wanda', '2:4', 'contr
 # why is that the right thing? Is a model with half of its weights gone half as large and twice as
 # fast?
 # *Rubric:* what removing a weight changes, and the score that follows from it (1); your numbers for
-# magnitude and Wanda, with the controls: shuffled norms, the largest channels left alone, even
-# channels (2); size and speed of
-# zeros anywhere, of 2:4, and of units really removed (2).
+# magnitude and Wanda (1); what two of the controls say: shuffled norms, the largest channels left
+# alone, even channels (1); size and speed of zeros anywhere and of 2:4 (1), and of units really
+# removed (1).
 #
 # **Question 2.** A colleague prunes a 70B model for a server without sparse hardware. "Unstructured
 # 50 % with SparseGPT, because its perplexity is the best in the table." What do you answer, what
 # would you propose, and what must be measured before it is used?
-# *Rubric:* what the server gains from zeros anywhere, and why (2); an alternative with its price in
-# your numbers, and the training that it needs (2); what perplexity on one kind of text does not
-# show (1).
+# *Rubric:* what the server gains from zeros anywhere, and why (2); an alternative that makes this
+# server faster or its memory last longer (1), with its price: your numbers, or the training that it
+# needs (1); what perplexity on one kind of text does not show (1).
 
 # %% [markdown] written="w1"
 # Removing a weight changes output i by W_ij X_j, so the size of the change over the tokens is

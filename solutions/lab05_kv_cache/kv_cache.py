@@ -989,8 +989,9 @@ for keys in ("channel", "token"):
 #
 # **Question 1.** What does the cache cost, and what makes it smaller? Compare four levers for one
 # GPU of your choice, and say when each of them is the best one.
-# *Rubric:* the bytes of a token with its formula (2); the four levers with your counts (2); that
-# weights matter while they fill the memory, and the cache once contexts are long (1).
+# *Rubric:* the formula of a token's bytes (1), and the bytes of your model (1); the four levers
+# with your counts (2); that weights matter while they fill the memory, and the cache once contexts
+# are long (1).
 
 # %% [markdown] written="w1"
 # A token takes 2 L H_kv d values: 512 KiB for Llama-2-7B in 16 bits, so 4096 tokens are 2 GiB. On
@@ -1003,18 +1004,20 @@ for keys in ("channel", "token"):
 # %% [markdown]
 # **Question 2.** In which direction should one round keys, in which values, and why is there a
 # window? Which experiment shows it, and what is its control?
-# *Rubric:* large channels and whose range they set (2); your numbers for both directions with and
-# without large channels (2); why a group along time makes tokens wait (1).
+# *Rubric:* the direction of keys and that of values (1); large channels, and whose range they set
+# (1); your numbers for both directions with large channels (1), and without them, which is the
+# control (1); why a group along time makes tokens wait (1).
 
 # %% [markdown] written="w2"
-# Some channels of the keys are large in all tokens. Per token they set the range of the whole
-# group, and the small channels lose their levels; per channel each has a range of its own. At 2
-# bits keys per token added 2.52 nats with large channels and 0.05 without; per channel it was 0.04
-# both times. The model without them is the control: there the directions differ by no more than
-# the windows scatter (0.01 ± 0.01). The cause is the shared range: with each key channel divided by
-# a fixed number, per token added only 0.07. Values have no such channels: per channel they made it
-# 0.03 worse, and per token each can be rounded when it leaves the window. A group along time is
-# complete only after G tokens, so the newest keys wait in floating point.
+# Keys per channel, values per token. Some channels of the keys are large in all tokens. Per token
+# they set the range of the whole group, and the small channels lose their levels; per channel each
+# has a range of its own. At 2 bits keys per token added 2.52 nats with large channels and 0.05
+# without; per channel it was 0.04 both times. The model without them is the control: there the
+# directions differ by no more than the windows scatter (0.01 ± 0.01). The cause is the shared
+# range: with each key channel divided by a fixed number, per token added only 0.07. Values have no
+# such channels: per channel they made it 0.03 worse, and per token each can be rounded when it
+# leaves the window. A group along time is complete only after G tokens, so the newest keys wait in
+# floating point.
 
 # %% [markdown]
 # ## An open task (not graded)

@@ -1081,9 +1081,9 @@ print(f"{ratio:.3f} times ({low:.3f} to {high:.3f})")
 #
 # **Question 1, the one of the title.** A window breaks when its first token leaves. What was in
 # that token, and how can a text without end be read in bounded memory? What is lost all the same?
-# *Rubric:* why a head rests on a token, and why the first is it, with a share from your run (2);
-# what the window's collapse and the repair are in your numbers, what two controls rule out, and
-# what stays open (2); what is forgotten (1).
+# *Rubric:* why a head rests on a token (1); why the first is it, with a share from your run (1);
+# the window's collapse and the repair in your numbers (1); what two controls rule out, and what
+# stays open (1); what is forgotten (1).
 
 # %% [markdown] written="w1"
 # A softmax must spend 1, also in a head that has nothing to look at. Such heads can learn to leave

@@ -820,8 +820,9 @@ for name, (m_block, n_block) in (("reference", (32, 32)), ("yours", (32, 32))):
 # Five points each, graded by a person. Three to six sentences and your own numbers are enough.
 #
 # **Question 1, the one of the title.** How can the softmax be right in tiles that never see a whole
-# row? Why does so much less move, and what on the chip decides how much? *Rubric:* the correction
-# of what was summed so far (2); bytes of both, with your numbers (2); the block of queries, and the
+# row? Why does so much less move, and what on the chip decides how much?
+# *Rubric:* what is kept of a row (1), and how a larger score corrects it (1); what moves where
+# scores are stored, and what in tiles (1), with your numbers (1); the block of queries, and the
 # memory that limits it (1).
 
 # %% [markdown] written="w1"

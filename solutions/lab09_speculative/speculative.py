@@ -870,9 +870,9 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 #
 # **Question 1, the one of the title.** How can the text be what the target alone would have
 # written, although another model guessed most of it? And how much time is there to win, on your
-# machine and on a large model? *Rubric:* the sum of both ways to a token, with the residual (2);
-# tokens per pass and the clock, your numbers, and whether they show a gain at all (2); which cost
-# decides, here and there (1).
+# machine and on a large model?
+# *Rubric:* the sum of both ways to a token, with the residual (2); your tokens a pass (1); your
+# clock, and whether it shows a gain at all (1); which cost decides, here and there (1).
 
 # %% [markdown] written="w1"
 # A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
@@ -889,8 +889,9 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
 # after all", and to draw from p otherwise. What comes out, for p = (0.5, 0.3, 0.2) and a draft that
 # always says token 2? And what would you say to "take gamma = 50, then a round gives 51 tokens"?
-# *Rubric:* the distribution that comes out, in numbers (2); that the draft then decides what is
-# written (1); the limit of tokens a round and the cost that goes on growing (2).
+# *Rubric:* why token 2 is always kept (1), and the distribution that comes out (1); that the draft
+# then decides what is written (1); the limit of tokens a round and the cost that goes on growing
+# (2).
 
 # %% [markdown] written="w2"
 # Token 2 is proposed every time and has p = 0.2 > 0.1, so it is always accepted: out comes (0, 0,

@@ -1099,9 +1099,10 @@ print(f"{trained} numbers: {found['open task']:.2f}, to beat {runs['rank 4'][0]:
 #
 # **Question 1, the one of the title.** What is trained, what is not, in how many bits does it lie,
 # and what does that cost in quality? Say what takes the largest part of the memory in each of the
-# three ways. *Rubric:* the parts of the memory of 65B in the three ways, with your numbers (2);
-# quality of rank 4 against all weights and of QLoRA against LoRA, with the control (2); what is
-# forgotten (1).
+# three ways.
+# *Rubric:* what is trained, what is not, and in how many bits it lies (1); the largest part of the
+# memory of 65B in each of the three ways, with your numbers (1); quality of rank 4 against all
+# weights and of QLoRA against LoRA (1), and what the control shows (1); what is forgotten (1).
 #
 # **Question 2.** A colleague serves 50 customers, each with an own adapter of rank 16 for one 13B
 # model in NF4. "We merge every adapter and store the merged models in NF4 too: then nothing has to
