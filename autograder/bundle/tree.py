@@ -17,7 +17,7 @@ from autograder.labs.manifest import LabSpec, load_lab
 from autograder.labs.suites import lab_names
 
 NEEDS = ("LICENSE", "constraints.txt", "pyproject.toml", "course")  # of the course's folder
-CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md")  # of course/
+CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md", "questions.md")  # of course/
 NOT_COPIED = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
 TRITON = ("efflib.kernels", "efflib.meter")
 GIGABYTES = 1.3  # of disk that set-up takes on Linux, as `make test-setup` measures

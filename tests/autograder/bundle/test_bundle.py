@@ -85,7 +85,7 @@ def test_it_holds_what_students_need_and_nothing_else(one, whole):
         }
         assert sorted(path.name for path in (root / "labs").iterdir()) == labs
         assert {path.name for path in (root / "course").iterdir()} == {
-            "chapters", "figures", "glossary.md", "syllabus.md",
+            "chapters", "figures", "glossary.md", "syllabus.md", "questions.md",
         }  # fmt: skip
         names = [path.relative_to(root).as_posix() for path in root.rglob("*")]
         bad = re.compile(r"solution|suite|triad|hidden|manifest|mutant|nbgrader|autograder|\.pyc?c")
