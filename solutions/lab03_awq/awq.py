@@ -19,7 +19,7 @@
 #
 # | | |
 # |---|---|
-# | Time | 2 to 3 hours |
+# | Time | about 3 hours |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | lab 1 (scale, zero point, groups); helpful: lab 2 (outlier channels) |
 # | Not covered | clipping, GPTQ's corrections, writing a GPU kernel |

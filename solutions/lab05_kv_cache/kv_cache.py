@@ -18,7 +18,7 @@
 #
 # | | |
 # |---|---|
-# | Time | 2 to 3 hours |
+# | Time | about 3 hours |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | attention ($q$, $k$, $v$, causal mask); lab 1 (scale, groups) |
 # | Not covered | blocks of memory (lab 6), evicting tokens (labs 7, 12), kernels (lab 8) |

@@ -15,7 +15,7 @@
 #
 # | | |
 # |---|---|
-# | Time | about 3 hours |
+# | Time | about 4 hours |
 # | Points | 90 from seven exercises, 10 from two written questions |
 # | You need | attention and softmax; no Triton, no GPU |
 # | Not covered | the backward pass, tensor cores from inside, speed in seconds |

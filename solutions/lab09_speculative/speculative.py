@@ -17,7 +17,7 @@
 #
 # | | |
 # |---|---|
-# | Time | about 3 hours |
+# | Time | about 3 and a half hours |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | sampling from a softmax; what a KV cache is (lab 5) |
 # | Not covered | training a draft (lab 15), batches, GPUs |
