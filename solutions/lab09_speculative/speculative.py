@@ -879,11 +879,11 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
 # only how often the first way is taken. With 4 proposals my loop made more than two tokens a pass,
-# a random draft one. On the clock hardly anything was left of that: a pass of my draft costs more
-# than a third of one of the target, so a round of four costs more than two passes, and each
-# checked token costs a little, too; the gain was no larger than the spread of the turns. On a
-# large model c is 0.05 and checking is nearly free: there almost all of the tokens a pass would
-# be won, two to three times the speed.
+# a random draft one. On the clock little was left of that, 5 % with four, 18 % with two, and eight
+# were slower, by more than the turns differ: a pass of my draft costs more than a third of one of
+# the target, so a round of four costs more than two passes, and each checked token costs a little,
+# too. On a large model c is 0.05 and checking is nearly free: there almost all of the tokens a pass
+# would be won, two to three times the speed.
 
 # %% [markdown]
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
