@@ -93,6 +93,8 @@ def of_functions(
     """(function, what was done, source) of the mutants of whole functions."""
     parameters = signatures(solved, exercise)
     for function in lab.exercises[exercise].functions:
+        if function not in parameters:  # a kernel is launched, not called
+            continue
         for kind in OF_A_FUNCTION:
             yield function, kind, wrapping(function, kind)
         for parameter in parameters.get(function, ()):
@@ -109,15 +111,22 @@ def wrapping(function: str, kind: str, *details) -> str:
 
 
 def signatures(solved: Notebook, exercise: str) -> dict[str, list[str]]:
-    """Names of the parameters of each function of an exercise."""
+    """Names of the parameters of each function of an exercise, none of a class; no kernels."""
     found = {}
     for cell in solution_cells(solved, exercise):
         for node in ast.parse(cell).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = []
+            if isinstance(node, ast.FunctionDef) and not is_kernel(node):
                 arguments = node.args
                 named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
                 found[node.name] = [argument.arg for argument in named]
     return found
+
+
+def is_kernel(function: ast.FunctionDef) -> bool:
+    """Whether @triton.jit stands above it."""
+    return any(ast.unparse(decorator) == "triton.jit" for decorator in function.decorator_list)
 
 
 # ---- running them -------------------------------------------------------------------------------
