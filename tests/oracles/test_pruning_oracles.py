@@ -1,4 +1,4 @@
-"""efflib.sparsity against llm-compressor (frozen), torchao and torch.nn.utils.prune."""
+"""efflib.sparsity against llm-compressor (frozen) and torch.nn.utils.prune."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from torch.nn.utils import prune
 
 from efflib.hessian import damped, gram
 from efflib.sparsity.magnitude import magnitude_mask
-from efflib.sparsity.masks import apply_mask, keep
+from efflib.sparsity.masks import apply_mask
 from efflib.sparsity.sparsegpt import sparsegpt
-from efflib.sparsity.wanda import input_norms, wanda_mask, wanda_scores
+from efflib.sparsity.wanda import input_norms, wanda_mask
 
 pytestmark = pytest.mark.oracle
 
@@ -90,20 +90,3 @@ def test_torch_prunes_the_same_weights_by_magnitude(share):
     prune.l1_unstructured(linear, "weight", amount=int(17 * 33 * share))
     assert torch.equal(linear.weight_mask.bool(), magnitude_mask(w, share))
     assert torch.equal(linear.weight, apply_mask(w, magnitude_mask(w, share)))
-
-
-def test_torchao_s_wanda_is_another_method(stored):
-    """Its observer sums squares and takes no root, and it compares over the layer."""
-    torchao = pytest.importorskip("torchao.sparsity.wanda")
-    w, x = tensor(stored, "live", "w"), tensor(stored, "live", "x")
-    model = torch.nn.Sequential(torch.nn.Linear(w.shape[1], w.shape[0], bias=False))
-    model[0].weight.data = w.clone()
-    sparsifier = torchao.WandaSparsifier(sparsity_level=0.5)
-    sparsifier.prepare(model, config=None)
-    model(x.flatten(0, 1))
-    sparsifier.step()
-    sparsifier.squash_mask()
-    theirs, norms = model[0].weight != 0, input_norms(x)
-    assert torch.equal(theirs, keep(wanda_scores(w, norms.square()), 0.5, "layer"))
-    differ = (theirs != wanda_mask(w, norms, 0.5)).float().mean()
-    assert differ > 0.05
