@@ -17,7 +17,8 @@ stand in one Cholesky factor:
 Source: Frantar et al. 2022 (arXiv:2210.17323), section 3, step 3.
 
 Where implementations differ
-- The factor before X^T X (2, or 2 over the number of sequences) cancels: damping is relative.
+- The factor before X^T X (2, or 2 over the number of sequences) cancels: damping is relative.  Only
+  the 1 for a channel that was always 0 is not, so there it changes the damping a little.
 - Sums here are in float64; the authors keep float32, and need the damping more.
 """
 

@@ -21,8 +21,8 @@ Where implementations differ
 - Grid.  Here and in llm-awq and AutoAWQ 20 ratios from 0 to 0.95; llm-compressor includes 1.
 - Score.  Here and in llm-awq mean|X|.  AutoAWQ and llm-compressor by default also divide by the
   normalized mean|W|^(1 - ratio) ("duo scaling"); then no ratio is plain rounding, and the search
-  can do worse than it.  AutoAWQ 0.2.9 with duo scaling also changes the weights it searches over
-  when it runs on a CPU.
+  can do worse than it (llm-compressor 0.14 adds it to the grid).  AutoAWQ 0.2.9 with duo scaling
+  also changes the weights it searches over when it runs on a CPU.
 - Quantizer.  Asymmetric everywhere.  Here 0.0 is always in a group's range (see `linear`); AWQ does
   not stretch the range and clamps the zero point, so a group with values in [5, 6] becomes 1.0.
 - Tokens of the clipping search.  Here all, through their Gram matrix.  llm-awq takes every
