@@ -66,7 +66,7 @@ globals().update({name: hollow(globals()[name]) for name in NAMES})
 
 
 def forged_driver(kit: Kit) -> NotebookNode:
-    """Unwritten exercises and a forged driver: nothing for it."""
+    """Exercise 1 right, the rest unwritten behind a forged driver: points for exercise 1 alone."""
     first, second, *_ = kit.functions
     nb = kit.filled()
     unwritten = {cell.metadata.nbgrader.grade_id: cell.source for cell in solutions(kit.release)}
@@ -79,7 +79,7 @@ def forged_driver(kit: Kit) -> NotebookNode:
 
 
 def all_nan(kit: Kit) -> NotebookNode:
-    """Right functions that return NaN for every number: nothing for it."""
+    """Exercise 1 right, functions of the others return NaN: points for exercise 1 alone."""
     nb = kit.filled()
     last = solutions(nb)[-1]
     last.source += "\n\n\n" + ALL_NAN.replace("NAMES", repr(others(kit)))

@@ -156,7 +156,7 @@ FORGERIES = (EVERYTHING_IS_TRUE, FORGED_ANSWERS, LEAVES, SKIPS, TENSOR_IN_DISGUI
 
 
 def hostile_reader(kit: Kit) -> NotebookNode:
-    """Finds nothing: the loot that its exceptions report is an empty list."""
+    """Exercise 1 right; finds nothing: the loot that its exceptions report is an empty list."""
     first, *others = list(kit.functions)[1:]
     cells = {exercise: written(kit, exercise, READ_ON) for exercise in others}
     cells[first] = READER + written(kit, first, READ_ON)
