@@ -15,7 +15,8 @@ COMPILER = (
     (r"Shape element|constexpr\[int\]|must be.*constexpr",
      "the shape of a tile must be made of tl.constexpr parameters"),
     (r"Both operands must be same dtype|lhs and rhs must have the same|must have the same dtype",
-     "both tiles of tl.dot need one dtype: cast p to that of v before the product"),
+     "both tiles of tl.dot need one dtype, that of the inputs: .to(k.dtype), or .to(v.dtype) for p. "
+     "A tile times a float32 number is float32"),
     (r"Loop-carried variable|has initial type|re-assigned",
      "a variable changes its type or shape in the loop: create it before the loop as what it is "
      "inside (tl.float32 for sums)"),
@@ -23,6 +24,8 @@ COMPILER = (
     (r"Cannot access global variable",
      "a kernel sees only constants from outside: write NAME = tl.constexpr(value)"),
     (r"is not defined", "a variable is used that does not exist on every way through the kernel"),
+    (r"is not string", "print wants a text first: print('x', x)"),
+    (r"'MatMult'", "a product of tiles is tl.dot(a, b), and a transposed tile tl.trans(k)"),
     (r"out of resource|shared memory", "the tiles are too large for a GPU's shared memory"),
 )  # fmt: skip
 FAULTS = {
@@ -39,14 +42,32 @@ def compiler_words(name: str, message: str) -> str:
     said = next((line for line in reversed(lines) if not set(line) <= set("^ ")), "")
     for pattern, meaning in COMPILER:
         if re.search(pattern, message):
-            return f"{name} does not compile: {meaning} (the compiler: {said})"[:LENGTH]
-    where = re.search(r"at \d+:\d+", message)
-    return f"{name} does not compile: {said} {where[0] if where else ''}".strip()[:LENGTH]
+            told = f"{name} does not compile{_where(lines)}: {meaning}"
+            return f"{told} (the compiler: {said})"[:LENGTH]
+    return f"{name} does not compile{_where(lines)}: {said}"[:LENGTH]
+
+
+def _where(lines: list[str]) -> str:
+    """' in the line `...`': the one above the compiler's ^."""
+    above = [before for before, mark in zip(lines, lines[1:], strict=False) if mark == "^"]
+    return f" in the line `{above[-1]}`" if above else ""
+
+
+def poisoned_words(run: dict) -> str:
+    """What may stand behind a wrong value: a load that does not say what masked lanes hold."""
+    lines = [line.partition(": ")[2] or line for line in run.get("unfilled", ())]
+    if not lines:
+        return ""
+    told = " and ".join(f"`{line}`" for line in lines[:2])
+    return f". Masked lanes of {told} hold anything, here NaN: say other=..."
 
 
 def fault_words(name: str, fault: dict) -> str:
     """'attend: two programs ...: DataRace ... in the line ...'."""
     about = FAULTS.get(fault["kind"], f"{fault['kind']}")
     line = f" in the line `{fault['line']}`" if fault["line"] else ""
-    message = re.sub(r"\S*kernel_source\.py:\d+: ", "", fault["message"])
+    # the meter's own message ends in the line, which stands here already
+    message = re.sub(r",? ?\S*kernel_source\.py:\d+: .*", "", fault["message"], flags=re.S)
+    if "before the first element" in message and re.search(r"\d{9}", message):
+        message += ". An offset beyond 2^31 has wrapped round in int32: make one factor tl.int64"
     return f"{name}: {about}{line}: {message}"[:LENGTH]

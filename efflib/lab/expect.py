@@ -1,5 +1,6 @@
 """Expectations of a test file: each one fails in words that say what came and what was expected."""
 
+import math
 from collections.abc import Callable
 
 import numpy
@@ -116,11 +117,14 @@ def _difference(what: str, a: Tensor, b: Tensor, off: Tensor, allowed, wrong: Te
     where = f" at {place}" if place else ""
     seen, right = (_number(t.flatten()[worst].item(), 6) for t in (a, b))
     far, limit = (_number(t.flatten()[worst].item(), 3) for t in (off, allowed.expand_as(off)))
-    many = f"; {int(wrong.sum())} of {wrong.numel()} values differ" if wrong.numel() > 1 else ""
-    kinds = "" if a.dtype == b.dtype else f"; its dtype is {a.dtype}, not {b.dtype}"
+    many = f"{int(wrong.sum())} of {wrong.numel()} values differ" if wrong.numel() > 1 else ""
+    kinds = "" if a.dtype == b.dtype else f"its dtype is {a.dtype}, not {b.dtype}"
     if b.dtype == torch.float64:  # the test's own precision, which is asked of nobody
-        kinds = "" if a.dtype in (torch.float32, torch.float64) else f"; its dtype is {a.dtype}"
-    return f"{what} is {seen}{where}, expected {right} (off by {far}, allowed {limit}{many}{kinds})"
+        kinds = "" if a.dtype in (torch.float32, torch.float64) else f"its dtype is {a.dtype}"
+    finite = math.isfinite(float(off.flatten()[worst]))  # else there is no distance to tell
+    about = ([f"off by {far}, allowed {limit}"] if finite else []) + [p for p in (many, kinds) if p]
+    about = f" ({'; '.join(about)})" if about else ""
+    return f"{what} is {seen}{where}, expected {right}{about}"
 
 
 def _number(value: bool | int | float | complex, digits: int) -> str:

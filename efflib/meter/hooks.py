@@ -21,6 +21,11 @@ from efflib.meter.memory import Argument, kernel_line
 from efflib.meter.poison import element_width, poison
 
 
+def boolean(mask: TensorHandle) -> TensorHandle:
+    """A mask as the interpreter takes it.  `on & (n > 0)` with a number n is int32 there, 0 or 1."""
+    return TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
+
+
 class Hooks:
     """Wrappers around the interpreter, which report to a meter."""
 
@@ -129,7 +134,8 @@ class Hooks:
 
     def _load(self, original):
         def load(builder, pointers, mask, other, *rest, **named):
-            active = np.asarray(mask.data)  # an array, also if mask is one (Triton 3.6)
+            mask = boolean(mask)
+            active = mask.data
             real = self._access("read", pointers, active)
             if other is None and not active.all():
                 other = poison(pointers)
@@ -140,7 +146,8 @@ class Hooks:
 
     def _store(self, original):
         def store(builder, pointers, value, mask, *rest, **named):
-            active = np.broadcast_to(np.asarray(mask.data), pointers.data.shape)
+            mask = boolean(mask)
+            active = np.broadcast_to(mask.data, pointers.data.shape)
             real = self._access("write", pointers, active)
             if self.atomic is None:
                 self.meter.check_store(pointers.data, active, element_width(pointers), value.data)
@@ -165,6 +172,7 @@ class Hooks:
 
     def _atomic_update(self, original):
         def update(builder, operation, pointers, value, mask, order, *rest):
+            mask = boolean(mask)
             real = self._access("atomic", pointers, mask.data)
             out = original(builder, operation, real, value, mask, order, *rest)
             active = np.broadcast_to(mask.data, real.data.shape)
@@ -185,10 +193,14 @@ class Hooks:
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _dot(self, original):
-        def dot(builder, a, b, *rest):
+        def dot(builder, a, b, acc, precision, *rest):
             *batch, m, k = a.data.shape
             self.meter.dot(int(np.prod(batch, dtype=int)), m, b.data.shape[-1], k)
-            return original(builder, a, b, *rest)
+            kind = str(a.dtype.scalar)
+            if kind == "fp32" and precision == ir.INPUT_PRECISION.TF32:
+                kind = "tf32"  # so a GPU computes; here the product is exact
+            self.meter.products.add(kind)
+            return original(builder, a, b, acc, precision, *rest)
 
         return dot
 

@@ -85,7 +85,7 @@ def _check_module(tree: ast.Module) -> None:
     known: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            known |= _imported(node)
+            known |= _imported(node, tree)
         elif isinstance(node, ast.Assign):
             known |= _constant(node, known)
         elif isinstance(node, ast.FunctionDef):
@@ -98,7 +98,7 @@ def _check_module(tree: ast.Module) -> None:
         raise KernelRefused(f"{sorted(taken)[0]} must keep its meaning in a kernel")
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> set[str]:
+def _imported(node: ast.Import | ast.ImportFrom, tree: ast.Module) -> set[str]:
     """Names that an import brings; triton and tl are known anyway."""
     names = {(alias.name, alias.asname) for alias in node.names}
     if isinstance(node, ast.Import):
@@ -106,8 +106,29 @@ def _imported(node: ast.Import | ast.ImportFrom) -> set[str]:
             return set()
     elif node.module in HOMES and not node.level and {name for name, _ in names} <= OF_TL:
         return {asname or name for name, asname in names}
+    for name in {asname or name for name, asname in names}:
+        _refuse_use(tree, name)
     _refuse(node, "a kernel may use nothing but triton.language")
     return set()
+
+
+def _refuse_use(tree: ast.Module, name: str) -> None:
+    """Raises KernelRefused that names the first line which uses a foreign name, with a way out."""
+    for statement in (n for n in ast.walk(tree) if isinstance(n, ast.stmt) and not _inside(n)):
+        for use in ast.walk(statement):
+            base = use.value if isinstance(use, ast.Attribute) else use
+            if isinstance(base, ast.Name) and base.id == name:
+                last = use.attr if isinstance(use, ast.Attribute) else name
+                instead = "write float('-inf') for minus infinity" if last == "inf" else (
+                    f"write tl.{last}" if last in OF_TL else "")  # fmt: skip
+                whole, line = ast.unparse(use), ast.unparse(statement).splitlines()[0]
+                raise KernelRefused(f"a kernel knows only tl, not `{whole}` in `{line[:90]}`"
+                                    + (f": {instead}" if instead else ""))  # fmt: skip
+
+
+def _inside(node: ast.stmt) -> bool:
+    """Whether it holds other statements."""
+    return bool(getattr(node, "body", None))
 
 
 def _constant(node: ast.Assign, known: set[str]) -> set[str]:
@@ -203,4 +224,6 @@ def _check_attribute(node: ast.Attribute) -> None:
     else:
         ok = node.attr in OF_TL | OF_TENSORS
     if not ok:
-        _refuse(node, "no part of the language of kernels")
+        dtype = {"float": "float32", "half": "float16"}.get(node.attr)
+        instead = f" (write .to(tl.{dtype}))" if dtype else ""
+        _refuse(node, f"no part of the language of kernels{instead}")

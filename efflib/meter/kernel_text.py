@@ -11,6 +11,9 @@ A launch is a dict of plain values, so that it can travel to another process:
     there grid      (programs, ...)
     outputs   parameters that come back, as they are afterwards
     guard     whether tensors get gaps of NaN behind rows and matrices (`guarded`); default: yes
+    gaps      {parameter: elements} of other gaps than 32
+    apart     {parameter: elements} between rows of the first dimension, which lie there for the
+              kernel only (`Meter`)
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def _run(text: str, kernel: str, launch: dict) -> dict:
 
     arguments = _placed(launch)
     with tempfile.TemporaryDirectory() as folder:
-        meter = Meter()
+        meter = Meter(apart=launch.get("apart"))
         try:
             function = load_kernel(text, kernel, folder)
             with meter:
@@ -71,8 +74,11 @@ def _placed(launch: dict) -> dict:
     tensors = {}
     for name, value in launch["args"].items():
         gaps = launch.get("guard", True) and hasattr(value, "data_ptr")
-        tensors[name] = guarded(value) if gaps else value
+        size = launch.get("gaps", {}).get(name, 32)
+        tensors[name] = guarded(value, size) if gaps else value
     strides = {name: tensors[of].stride(dim) for name, (of, dim) in launch["strides"].items()}
+    apart = launch.get("apart", {})
+    strides |= {n: apart[of] for n, (of, d) in launch["strides"].items() if d == 0 and of in apart}
     return tensors | strides
 
 
@@ -90,6 +96,7 @@ def counted(meter) -> dict:
         "peak_live_bytes": meter.peak_live_bytes,
         "programs": meter.programs,
         "unfilled": sorted(meter.unfilled),
+        "products": sorted(meter.products),
     }
 
 

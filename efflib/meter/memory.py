@@ -59,8 +59,9 @@ def kernel_line() -> str:
 class Argument:
     """One tensor argument of one launch: where it lies, and how often each element was touched."""
 
-    def __init__(self, name: str, tensor: Tensor, itemsize: int, number: int):
+    def __init__(self, name: str, tensor: Tensor, itemsize: int, number: int, apart: int = 0):
         self.name, self.itemsize = name, itemsize
+        self.apart = apart  # elements between rows as the kernel sees it; 0: as they lie
         self.tensor = tensor  # keeps the memory alive, and its address taken
         self.shape, self.strides = tuple(tensor.shape), tuple(tensor.stride())
         self.address = tensor.data_ptr()
@@ -84,6 +85,14 @@ class Argument:
         """Elements that accesses of `width` bytes at byte offsets [n] touch: [n, elements each]."""
         each = max(1, width // self.itemsize)
         return offsets[:, None] // self.itemsize + np.arange(each)
+
+    def nearer(self, offsets: np.ndarray) -> np.ndarray:
+        """Byte offsets [n] of a kernel that sees rows `apart`, as they lie; -1 for none of a row."""
+        if not self.apart:
+            return offsets
+        row, rest = np.divmod(offsets, self.apart * self.itemsize)
+        step = self.strides[0] * self.itemsize
+        return np.where((row >= 0) & (rest < step), row * step + rest, -1)
 
     def missing(self, offsets: np.ndarray, width: int) -> np.ndarray:
         """Which accesses of `width` bytes at byte offsets [n] touch what is no element."""
@@ -139,14 +148,16 @@ class Access(NamedTuple):
 class Launch:
     """The arguments of one kernel launch, found by address."""
 
-    def __init__(self, kernel: str):
+    def __init__(self, kernel: str, apart: dict[str, int]):
         self.kernel = kernel
+        self.apart = apart
         self.program = (0, 0, 0)  # the one that runs
         self.arguments: list[Argument] = []
 
     def add(self, name: str, tensor: Tensor, itemsize: int) -> Argument:
         """Register a tensor argument; its `virtual` is the address to give to the kernel."""
-        argument = Argument(name, tensor, itemsize, len(self.arguments) + 1)
+        apart = self.apart.get(name, 0)
+        argument = Argument(name, tensor, itemsize, len(self.arguments) + 1, apart)
         self.arguments.append(argument)
         return argument
 
@@ -170,10 +181,11 @@ class Launch:
                 )
             argument = self.arguments[number - 1]
             lanes = np.flatnonzero(numbers == number)
-            offsets = pointers[lanes].astype(np.int64) - argument.virtual
+            asked = pointers[lanes].astype(np.int64) - argument.virtual
+            offsets = argument.nearer(asked)
             missing = argument.missing(offsets, width)
             if missing.any():
-                first = int(offsets[missing.argmax()])
+                first = int(asked[missing.argmax()])
                 raise OutOfBounds(
                     f"{doing} {argument.name} {list(argument.shape)} out of bounds: "
                     f"{argument.describe(first)}; {int(missing.sum())} of {len(pointers)} active "

@@ -41,12 +41,18 @@ class Meter:
     programs         that ran
     launches         one Launch for each kernel started, in order
     unfilled         lines that load masked lanes without `other=`
+    products         dtypes of what tl.dot multiplies; "tf32": a GPU rounds these float32 tiles
     trace            (launch, program, "read" or "write", sectors) of each access, if trace=True
+
+    apart: {argument: elements}: the kernel sees the first dimension's rows so far apart, though in
+    memory they are not; for offsets beyond 2^31, which int32 cannot count.
 
     Raises OutOfBounds, UnknownAddress or DataRace (all KernelFault) out of the block.
     """
 
-    def __init__(self, races: bool = True, trace: bool = False):
+    def __init__(
+        self, races: bool = True, trace: bool = False, apart: dict[str, int] | None = None
+    ):
         self.reads: dict[str, Traffic] = defaultdict(Traffic)
         self.writes: dict[str, Traffic] = defaultdict(Traffic)
         self.flops = 0
@@ -57,8 +63,10 @@ class Meter:
         self.programs = 0
         self.launches: list[Launch] = []
         self.unfilled: set[str] = set()
+        self.products: set[str] = set()
         self.trace: list[tuple[int, int, str, np.ndarray]] | None = [] if trace else None
         self._check_races = races
+        self._apart = apart or {}
         self._storages: dict[int, int] = {}  # address of an allocation -> its number in the trace
         self._live: Counter[int] = Counter()  # array -> handles that show it
         self._live_bytes = 0
@@ -112,7 +120,7 @@ class Meter:
     # -- events: the hooks call these -----------------------------------------------------------
 
     def start_launch(self, kernel: str) -> Launch:
-        launch = Launch(kernel)
+        launch = Launch(kernel, self._apart)
         self.launches.append(launch)
         self._races = Races(launch)
         return launch
