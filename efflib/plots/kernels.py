@@ -27,9 +27,10 @@ def online_steps(scores: Sequence[float], block: int, seen: int) -> Drawn:
         larger = max(m, *piece)
         factor = math.exp(m - larger)
         total = total * factor + sum(math.exp(s - larger) for s in piece)
-        lines.append(f"m = {larger:g}, old sum times {factor:.3f}, sum {total:.3f}")
+        old = f"old sum times {factor:.3f}" if start else "nothing before"
+        lines.append(f"m = {larger:g}, {old}, sum {total:.3f}")
         m = larger
-    fig, (left, right) = figure(columns=2, width=9.0, height=3.0)
+    fig, (left, right) = figure(columns=2, width=8.0, height=3.0)
     now = range((seen - 1) // block * block, seen)
     for j, s in enumerate(scores):
         colour = ORANGE if j in now else BLUE if j < seen else "none"
@@ -166,7 +167,6 @@ def stored_against_tiled(
         ax.bar(i + 0.2, b / 1e6, 0.4, color=BLUE, label="in tiles")
         ax.annotate(f"{a / 1e6:,.0f}", (i - 0.2, a / 1e6), ha="center", va="bottom", fontsize=8)
         ax.annotate(f"{b / 1e6:,.0f}", (i + 0.2, b / 1e6), ha="center", va="bottom", fontsize=8)
-    ax.set_yscale("log")
     ax.set_xticks(range(len(lengths)), [f"{n:,} tokens" for n in lengths])
     ax.set_ylabel("MB moved by one head")
     handles, names = ax.get_legend_handles_labels()

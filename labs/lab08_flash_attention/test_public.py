@@ -21,7 +21,9 @@ from efflib.kernel_lab.cases import (
     normal,
     read_once,
     softmax_launch,
+    values_first,
     written_once,
+    written_out,
 )
 from efflib.kernel_lab.student_kernel import StudentKernel
 from efflib.lab import (
@@ -130,11 +132,12 @@ def test_merge(student, rng):
     "ex2",
     points=3,
     invariant="o and lse are right; q is read once, k and v once for a block of queries",
-    cause="keys in the outer loop, the last block lost, or a state that goes from block to block",
+    cause="keys outside, the last block or scale lost, m that starts at 0, state of another block",
 )
 def test_tiles(student, rng):
-    for T, S, blocks in ((6, 8, (3, 4)), (7, 9, (3, 4)), (2, 3, (4, 8))):
+    for T, S, blocks in ((6, 8, (3, 4)), (7, 9, (3, 4)), (2, 3, (4, 8)), (3, 14, (2, 3))):
         expect_tiled(student, rng, T, S, 4, 0.3, blocks)
+    expect_tiled(student, rng, 3, 8, 4, 0.5, (2, 4), low=80.0)  # scores of about -160
 
 
 @exercise(
@@ -166,13 +169,17 @@ def test_bytes(student, rng):
     points=3,
     seconds=60,
     invariant="row r of Y is the softmax of row r of X, also where N is less than BLOCK",
-    cause="lanes behind N that count, r * N for r * row_x, no maximum subtracted, or no float32",
+    cause="lanes behind N that count as 0 or -100, r * N for r * row_x, row_x for Y, no maximum",
 )
 def test_softmax_of_rows(student, rng):
     kernel = StudentKernel(student, "row_softmax", SOFTMAX)
+    written_out(kernel)
     kernel.compiled({"BLOCK": 32})
     cases = [(normal(rng, 3, 20), 32), (normal(rng, 2, 32), 32), (normal(rng, 2, 40), 64)]
     cases += [(300 + normal(rng, 2, 9).half(), 16), (normal(rng, 4, 60).half(), 64)]
+    low = -59_000 + 100 * normal(rng, 2, 9)
+    low[0, 2:5] = -INF
+    cases += [(low, 16), (60_000 * normal(rng, 2, 9).clamp(-1, 1), 16)]
     runs = kernel.metered([softmax_launch(x, block) for x, block in cases])
     for run, (x, _) in zip(runs, cases, strict=True):
         expect_softmax(run, x)
@@ -180,7 +187,24 @@ def test_softmax_of_rows(student, rng):
 
 @exercise(
     "ex3",
-    points=2,
+    points=1,
+    seconds=60,
+    invariant="rows may lie so far apart that r * row_x is beyond 2^31",
+    cause="r and row_x are int32, and so is their product: r = tl.program_id(0).to(tl.int64)",
+)
+def test_softmax_of_rows_far_apart(student, rng):
+    kernel = StudentKernel(student, "row_softmax", SOFTMAX)
+    near, far = normal(rng, 3, 9), normal(rng, 3, 9)
+    runs = kernel.metered([softmax_launch(near, 16)])
+    with values_first():
+        expect_softmax(runs[0], near)
+    [run] = kernel.metered([softmax_launch(far, 16, apart=2**30)])
+    expect_softmax(run, far)
+
+
+@exercise(
+    "ex3",
+    points=1,
     seconds=60,
     invariant="every element of X is read once, every element of Y is written once",
     cause="X loaded again for the sum, Y read, or a loop over elements",
@@ -188,8 +212,9 @@ def test_softmax_of_rows(student, rng):
 def test_softmax_moves_little(student, rng):
     kernel = StudentKernel(student, "row_softmax", SOFTMAX)
     x = normal(rng, 4, 20)
-    [run] = kernel.metered([softmax_launch(x, 32)])
-    expect_softmax(run, x)
+    with values_first():
+        [run] = kernel.metered([softmax_launch(x, 32)])
+        expect_softmax(run, x)
     read_once(run, "X", x.nbytes)
     written_once(run, "Y", x.nbytes)
 
@@ -227,14 +252,15 @@ def test_attend(student, rng):
     "ex4",
     points=3,
     seconds=60,
-    invariant="Q is read once, K and V once for each block of queries; nothing else is moved",
-    cause="K or V loaded twice, Q loaded in the loop, or o stored in every step",
+    invariant="Q is read once, K and V once for each block of queries; both products by tl.dot",
+    cause="K or V loaded twice, Q loaded in the loop, o stored in every step, or no tl.dot",
 )
 def test_attend_moves_little(student, rng):
     kernel = StudentKernel(student, "attend", ATTEND)
     case = attention_case(rng, 2, 2, 40, 50, 16, (16, 32), torch.float16)
-    [run] = kernel.metered([case])
-    expect_attention(run, case)
+    with values_first():
+        [run] = kernel.metered([case])
+        expect_attention(run, case)
     expect_traffic(run, case)
 
 
@@ -264,14 +290,15 @@ def test_attend_causal(student, rng):
     "ex5",
     points=3,
     seconds=60,
-    invariant="a block of keys is read only if one of the block's queries sees it",
-    cause="a mask but no end of the walk, or an end at S",
+    invariant="a block of keys is read and computed only if one of the block's queries sees it",
+    cause="a mask but no end of the walk, an end at S, or one for queries beyond T",
 )
 def test_attend_causal_skips(student, rng):
     kernel = StudentKernel(student, "attend_causal", CAUSAL)
     case = attention_case(rng, 2, 2, 70, 70, 16, (32, 16), torch.float16, True)
-    [run] = kernel.metered([case])
-    expect_attention(run, case, True)
+    with values_first():
+        [run] = kernel.metered([case])
+        expect_attention(run, case, True)
     expect_traffic(run, case, True)
 
 
