@@ -15,7 +15,7 @@ COMPILER = (
     (r"Shape element|constexpr\[int\]|must be.*constexpr",
      "the shape of a tile must be made of tl.constexpr parameters"),
     (r"Both operands must be same dtype|lhs and rhs must have the same|must have the same dtype",
-     "both tiles of tl.dot need one dtype, that of the inputs: .to(k.dtype), or .to(v.dtype) for p. "
+     "both tiles of tl.dot need one dtype, that of the inputs: .to(k.dtype), for p .to(v.dtype). "
      "A tile times a float32 number is float32"),
     (r"Loop-carried variable|has initial type|re-assigned",
      "a variable changes its type or shape in the loop: create it before the loop as what it is "

@@ -22,7 +22,7 @@ from efflib.meter.poison import element_width, poison
 
 
 def boolean(mask: TensorHandle) -> TensorHandle:
-    """A mask as the interpreter takes it.  `on & (n > 0)` with a number n is int32 there, 0 or 1."""
+    """A mask as the interpreter takes it: `on & (n > 0)` with a number n is int32, 0 or 1."""
     return TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
 
 

@@ -87,7 +87,7 @@ class Argument:
         return offsets[:, None] // self.itemsize + np.arange(each)
 
     def nearer(self, offsets: np.ndarray) -> np.ndarray:
-        """Byte offsets [n] of a kernel that sees rows `apart`, as they lie; -1 for none of a row."""
+        """Byte offsets [n] of a kernel that sees rows `apart`, as they lie; -1: in no row."""
         if not self.apart:
             return offsets
         row, rest = np.divmod(offsets, self.apart * self.itemsize)

@@ -4,9 +4,10 @@
 # ![Bars of megabytes moved by attention over 4,096, 8,192 and 16,384 tokens. The tall bars store
 # the scores, the low ones work in tiles.](../../course/figures/lab08/opening.svg)
 #
-# **The question.** One head of 64 dimensions, tiles of 128 queries. Both bars compute the same attention, score for score. A softmax needs the
-# maximum and the sum of a whole row. **How can it be right in tiles that never see a whole row, why
-# does so much less move, and what on the chip decides how much?**
+# **The question.** One head of 64 dimensions, tiles of 128 queries. Both bars compute the same
+# attention, score for score. A softmax needs the maximum and the sum of a whole row. **How can it
+# be right in tiles that never see a whole row, why does so much less move, and what on the chip
+# decides how much?**
 #
 # At the end you answer it with the numbers of your own kernel. The answer is graded.
 
@@ -465,7 +466,10 @@ for block, keys in ((16, 32), (32, 32), (64, 32), (32, 64)):
     o, lse, m = run(attend, q, k, v, block, keys)
     exact = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
     paper = 2 * attention_bytes(128, 128, 32, block, 2)
-    print(f"{block} queries, {keys} keys: off by {(o - exact).abs().max():.4f}, {m.bytes:,} bytes ", end="")
+    print(
+        f"{block} queries, {keys} keys: off by {(o - exact).abs().max():.4f}, {m.bytes:,} bytes ",
+        end="",
+    )
     print(f"({paper:,} on paper), each key {m.reads['K'].reuse:.0f} times")
     found[f"reads at {block}"] = m.reads["K"].reuse
 lab.reveal("reads", found["reads at 32"])
@@ -499,9 +503,9 @@ lab.predict(
 #
 # - Query i sees keys 0 .. i + S - T. T may be larger than S: then the first queries see none, and
 #   have o = 0 and lse = $-\infty$.
-# - Derive where the walk of a block of queries may end, so that no block of keys is read or computed
-#   that none of its queries sees; queries beyond T see nothing. A block of which some are seen may
-#   be read whole, but for keys behind S.
+# - Derive where the walk of a block of queries may end, so that no block of keys is read or
+#   computed that none of its queries sees; queries beyond T see nothing. A block of which some are
+#   seen may be read whole, but for keys behind S.
 # - K and V are [HKV, S, D]: query head h uses key head h // GROUP.
 
 
@@ -662,9 +666,9 @@ for most, (m, n), each in zip(budgets, chosen, moved, strict=True):
 
 # %% [markdown]
 # The line falls as $N^2 d^2 / M$. Next, what the meter counts of your kernel, on a GPU's roofline:
-# FLOPs for each byte, against what the GPU can do of both. The meter's bytes are those that programs
-# ask for: what moves **without a cache**. A GPU has one (an H100 50 MB), which may hold K and V of a
-# head; the last point is the other end, every byte fetched once. The truth lies between.
+# FLOPs for each byte, against what the GPU can do of both. The meter's bytes are those that
+# programs ask for: what moves **without a cache**. A GPU has one (an H100 50 MB), which may hold K
+# and V of a head; the last point is the other end, every byte fetched once. The truth lies between.
 
 # %% tags=["demo"]
 from efflib.meter import metered_roofline
@@ -718,8 +722,9 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 #
 # - `decode`: program (i, h) attends from the GROUP queries of key head h to keys i `per_split` ..
 #   (i + 1) `per_split` - 1, as far as they exist. Q is [HKV, GROUP, D] (`head_q`, `row_q`), K and V
-#   [HKV, S, D], float16 or float32, all the same. Row (i HKV + h) GROUP + g of Part (`row_part` apart) gets o, the same element of
-#   PartLSE lse, both float32 and not rounded. A split without keys gives 0 and $-\infty$.
+#   [HKV, S, D], float16 or float32, all the same. Row (i HKV + h) GROUP + g of Part (`row_part`
+#   apart) gets o, the same element of PartLSE lse, both float32 and not rounded. A split without
+#   keys gives 0 and $-\infty$.
 # - BG is a power of two from 16 on and at least GROUP: lanes behind GROUP are off. `per_split` is a
 #   multiple of BN. Each key and value is read once in all.
 # - `merge_parts`: all parts at once, `o` [n, R, d], `lse` [n, R] to [R, d], [R]. A row that no part

@@ -146,6 +146,23 @@ def test_a_fault_names_itself_and_the_line(first, words):
     assert "tl.store(" in str(told.value) or "tl.load(" in str(told.value)
 
 
+# what is refused with a way out: the kernel's first line, what stands before it, the words
+FOREIGN = {
+    "torch.inf": ("t = X if N > torch.inf else Y", "import torch\n", "float('-inf')"),
+    "math.inf": ("t = -math.inf", "import math\n", "`math.inf` in `t = -math.inf`"),
+    "torch.exp": ("t = torch.exp(N)", "import torch\n", "write tl.exp"),
+    "torch.sort": ("t = torch.nothing(N)", "import torch\n", "`torch.nothing` in"),
+    "float()": ("t = tl.load(X).float()", "", "write .to(tl.float32)"),
+}
+
+
+@pytest.mark.parametrize(("first", "before", "words"), FOREIGN.values(), ids=FOREIGN.keys())
+def test_what_is_foreign_is_named_with_its_line_and_a_way_out(first, before, words):
+    with pytest.raises(AssertionError) as told:
+        double(first, before)
+    assert words in str(told.value) and "import" not in str(told.value), told.value
+
+
 UNCOMPILED = {
     "a small product": (
         "t = tl.zeros([8, 8], tl.float16)\nu = tl.dot(t, t)", "at least 16"),
@@ -153,6 +170,9 @@ UNCOMPILED = {
     "no power of two": ("t = tl.arange(0, 24)", "power of two"),
     "two dtypes": (
         "t = tl.zeros([16, 16], tl.float32)\nu = tl.dot(t.to(tl.float16), t)", "one dtype"),
+    "a product by @": ("t = tl.zeros([16, 16], tl.float16)\nu = t @ t", "tl.dot(a, b)"),
+    "print without a text": ("print(N)", "print('x', x)"),
+    "the line": ("t = tl.arange(0, N)", "in the line `t = tl.arange(0, N)`"),
     "a loop that changes a type": (
         "t = 0\nfor i in range(N):\n    t = tl.zeros([16], tl.float32)", "changes its type"),
     "a global that is no constant": ("t = X + SIZE", "tl.constexpr(value)"),

@@ -215,3 +215,34 @@ def shows_twice(X, Out, N: tl.constexpr):
     wide = tl.broadcast_to(x[None, :], [N, N])
     tl.store(Out + i, x)
     tl.static_assert(wide.shape[0] == N)
+
+
+@triton.jit
+def masked_by_a_number(X, Out, n, KIND: tl.constexpr, N: tl.constexpr):
+    """Masks whose condition holds a number: `on & (n > 0)`."""
+    i = tl.arange(0, N)
+    if KIND == "and":
+        on = (i < n) & (n > 0)
+    elif KIND == "not":
+        on = ~((i >= n) | (n < 0))
+    else:
+        on = (i < n) & ~(n < 0)
+    tl.atomic_add(Out + i, tl.load(X + i, mask=on, other=0.0), mask=on)
+    tl.store(X + i, tl.load(X + i, mask=on, other=0.0) + 1, mask=on)
+
+
+@triton.jit
+def rows_apart(X, Out, row, LONG: tl.constexpr, N: tl.constexpr):
+    """Row r of X begins at r * row, in int32 or in int64."""
+    r = tl.program_id(0)
+    if LONG:
+        r = r.to(tl.int64)
+    i = tl.arange(0, N)
+    tl.store(Out + tl.program_id(0) * N + i, tl.load(X + r * row + i))
+
+
+@triton.jit
+def product(A, B, Out, PRECISION: tl.constexpr):
+    i, j = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    a, b = tl.load(A + i * 16 + j), tl.load(B + i * 16 + j)
+    tl.store(Out + i * 16 + j, tl.dot(a, b, input_precision=PRECISION))

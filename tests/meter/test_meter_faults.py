@@ -104,6 +104,46 @@ def test_an_address_from_memory_is_refused():
         kernels.through_address[(1,)](addresses, torch.empty(16), 16)
 
 
+@pytest.mark.parametrize("n", [0, 5, 16])
+@pytest.mark.parametrize("kind", ["and", "not", "both"])
+def test_a_mask_may_hold_a_condition_of_a_number(kind, n):
+    x, out = torch.arange(16.0), torch.zeros(16)
+    with Meter() as m:
+        kernels.masked_by_a_number[(1,)](x, out, n, kind, 16)
+    on = torch.arange(16) < n
+    assert torch.equal(out, torch.where(on, torch.arange(16.0), 0.0))
+    assert torch.equal(x, torch.arange(16.0) + on)
+    assert m.reads["X"].bytes == 8 * n and m.writes["X"].bytes == 4 * n
+
+
+def test_rows_that_only_the_kernel_sees_far_apart():
+    x, out = guarded(torch.randn(4, 16)), torch.empty(4, 16)
+    with Meter(apart={"X": 2**30}) as m:
+        kernels.rows_apart[(4,)](x, out, 2**30, True, 16)
+    assert torch.equal(out, x)
+    assert m.reads["X"].bytes == x.numel() * 4 and (m.counts("X") == 1).all()
+    with pytest.raises(OutOfBounds, match="2147483648 before the first.*in program \\(2, 0, 0\\)"):
+        with Meter(apart={"X": 2**30}):
+            kernels.rows_apart[(4,)](x, out, 2**30, False, 16)
+    with pytest.raises(OutOfBounds, match="load from X"), Meter(apart={"X": 2**30}):
+        kernels.rows_apart[(2,)](x, out, x.stride(0), True, 16)  # where the row really lies
+    with pytest.raises(OutOfBounds, match="load from X"), Meter(apart={"X": 2**30}):
+        kernels.rows_apart[(4,)](x, out, 2**30 + 8, True, 16)
+
+
+def test_what_is_multiplied_and_whether_a_gpu_rounds_it():
+    for dtype, precision, kind in (
+        (torch.float16, "tf32", "fp16"),
+        (torch.float32, "tf32", "tf32"),
+        (torch.float32, "ieee", "fp32"),
+        (torch.bfloat16, "ieee", "bf16"),
+    ):
+        a, out = torch.ones(16, 16, dtype=dtype), torch.empty(16, 16)
+        with Meter() as m:
+            kernels.product[(1,)](a, a, out, precision)
+        assert m.products == {kind} and (out == 16).all()
+
+
 # -- masked lanes without other= ------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 
 @triton.jit
 def row_softmax(X, Y, row_x, row_y, N, BLOCK: tl.constexpr):
-    r = tl.program_id(0)
+    r = tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
     x = tl.load(X + r * row_x + j, mask=j < N, other=float("-inf")).to(tl.float32)
     e = tl.exp(x - tl.max(x, 0))

@@ -13,7 +13,7 @@ def _scores(row, N, BLOCK: tl.constexpr):
 @triton.jit
 def row_softmax(X, Y, row_x, row_y, N, BLOCK: tl.constexpr):
     """Exponentials to base 2."""
-    r = tl.program_id(axis=0)
+    r = tl.program_id(axis=0).to(tl.int64)
     x = _scores(X + r * row_x, N, BLOCK)
     e = tl.math.exp2(x - tl.max(x, axis=0))
     columns = tl.arange(0, BLOCK)

@@ -3,8 +3,8 @@
 
 @triton.jit
 def row_softmax(X, Y, row_x, row_y, N, BLOCK: tl.constexpr):
-    X += tl.program_id(0) * row_x
-    Y += tl.program_id(0) * row_y
+    X += tl.program_id(0).to(tl.int64) * row_x
+    Y += tl.program_id(0).to(tl.int64) * row_y
     j = tl.arange(0, BLOCK)[None, :]
     on = j < N
     x = tl.load(X + j, mask=on, other=0.0).to(tl.float32)

@@ -1,0 +1,52 @@
+"""Keys behind the last one that the block sees are not read: fewer bytes, and right."""
+
+
+@triton.jit
+def attend_causal(
+    Q,  # [H, T, D]
+    K,  # [HKV, S, D]
+    V,
+    Out,  # [H, T, D]
+    LSE,  # [H, T]
+    head_q,  # of Q and Out
+    row_q,
+    head_k,  # of K and V
+    row_k,
+    head_lse,
+    T,
+    S,
+    GROUP,  # H / HKV
+    scale,
+    D: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+):
+    """Causal attention of BM queries of head h. Grid: (ceil(T / BM), H)."""
+    h = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    on = rows[:, None] < T
+    at_q = h * head_q + rows[:, None] * row_q + d[None, :]
+    q = tl.load(Q + at_q, mask=on, other=0.0)  # [BM, D]
+    m = tl.full([BM], float("-inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    last = tl.minimum(tl.program_id(0) * BM + BM, T)  # behind the last query of the block
+    for start in range(0, last + S - T, BN):
+        cols = start + tl.arange(0, BN)
+        at_k = (h // GROUP) * head_k + cols[:, None] * row_k + d[None, :]
+        k = tl.load(K + at_k, mask=cols[:, None] < last + S - T, other=0.0)
+        v = tl.load(V + at_k, mask=cols[:, None] < last + S - T, other=0.0)
+        s = scale * tl.dot(q, tl.trans(k), input_precision="ieee")
+        seen = (cols[None, :] <= rows[:, None] + S - T) & (cols[None, :] < S)
+        s = tl.where(seen, s, float("-inf"))
+        new = tl.maximum(m, tl.max(s, 1))
+        base = tl.where(new == float("-inf"), 0.0, new)
+        old = tl.exp(m - base)
+        p = tl.exp(s - base[:, None])
+        total = total * old + tl.sum(p, 1)
+        acc = acc * old[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+        m = new
+    o = acc / tl.where(total == 0, 1.0, total)[:, None]
+    tl.store(Out + at_q, o.to(Out.dtype.element_ty), mask=on)
+    tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
