@@ -6,7 +6,7 @@ def attend(
     Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    h = tl.program_id(1)
+    h = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     d = tl.arange(0, D)
     on = rows[:, None] < T

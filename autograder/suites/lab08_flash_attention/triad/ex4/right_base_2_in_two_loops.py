@@ -18,7 +18,7 @@ def attend(
     Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    h, i = tl.program_id(1), tl.program_id(0)
+    h, i = tl.program_id(1).to(tl.int64), tl.program_id(0)
     rows = i * BM + tl.arange(0, BM)
     d = tl.arange(0, D)
     q = tl.load(Q + h * head_q + rows[:, None] * row_q + d[None, :],

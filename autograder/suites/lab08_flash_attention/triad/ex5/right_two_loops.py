@@ -28,7 +28,7 @@ def attend_causal(
     Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, GROUP, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    first, h, shift = tl.program_id(0) * BM, tl.program_id(1), S - T
+    first, h, shift = tl.program_id(0) * BM, tl.program_id(1).to(tl.int64), S - T
     rows, d = first + tl.arange(0, BM), tl.arange(0, D)
     at_q = h * head_q + rows[:, None] * row_q + d[None, :]
     q = tl.load(Q + at_q, mask=rows[:, None] < T, other=0.0)

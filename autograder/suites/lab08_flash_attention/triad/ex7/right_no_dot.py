@@ -6,7 +6,7 @@ def decode(
     Q, K, V, Part, PartLSE, head_q, row_q, head_k, row_k, row_part, HKV, GROUP, S, per_split,
     scale, D: tl.constexpr, BG: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    split, h = tl.program_id(0), tl.program_id(1)
+    split, h = tl.program_id(0), tl.program_id(1).to(tl.int64)
     g, d = tl.arange(0, BG), tl.arange(0, D)
     at = Q + h * head_q + g[:, None] * row_q + d[None, :]
     q = tl.load(at, mask=(g < GROUP)[:, None], other=0.0).to(tl.float32) * scale
