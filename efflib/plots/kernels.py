@@ -154,7 +154,7 @@ def roofline_of(points: Mapping[str, float], gpu: str, head: str, dtype: str = "
     ax.set(xlabel="FLOPs per byte", ylabel="TFLOP/s at most")
     ax.legend(fontsize=8)
     title(fig, f"{head} ({gpu})")
-    return fig, f"Roofline of a {gpu}, ridge at {peak / band:.0f}: " + ", ".join(said) + "."
+    return fig, f"Roofline, {gpu}, ridge at {peak / band:.0f}: " + ", ".join(said) + "."
 
 
 def stored_against_tiled(
