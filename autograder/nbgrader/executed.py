@@ -116,7 +116,8 @@ def about(lab: LabSpec, result: Result, late: Late | None = None) -> dict:
     kept = ("student", "status", "reason", "score", "max_score", "sandbox", "look")
     kept += ("seed", "submission_hash", "suite_hash", "efflib_hash")
     made = {"lab": lab.name, "title": lab.title, "remarks": remarks(result)}
-    made["late"] = late_sentence(late)
+    made["titles"] = {name: exercise.title for name, exercise in lab.exercises.items()}
+    made |= {"notebook": lab.notebook, "late": late_sentence(late)}
     return made | {key: told[key] for key in kept}
 
 

@@ -23,68 +23,11 @@ from autograder.grading.results import NOT_ATTEMPTED
 from autograder.grading.structure import exercise_name
 from autograder.labs.hashing import efflib_hash, grader_hash
 from autograder.nbgrader.executed import not_graded
-from autograder.nbgrader.harmless import CODE_STYLE, coloured, rendered
+from autograder.nbgrader.feedback_page import PAGE
+from autograder.nbgrader.harmless import coloured, rendered
+from autograder.nbgrader.page_style import page_style
+from autograder.nbgrader.questions import question_of
 
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="made-from" content="{{ made_from }}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ about.title }}: feedback</title>
-<style>
-body { font: 16px/1.5 sans-serif; color: #1a1a1a; max-width: 50em; margin: 2em auto;
-  padding: 0 1em }
-h2 { border-bottom: 1px solid #ccc; margin-top: 2em }
-td, th { padding: .1em 1.5em .1em 0; text-align: left }
-pre { background: #f6f6f6; padding: .6em; overflow-x: auto; font-size: 14px }
-.points { float: right; font-weight: normal }
-.answer, .comment { border-left: 4px solid #999; padding: .1em 1em; overflow-wrap: anywhere }
-.comment { border-color: #e69f00 }
-{{ code_style }}
-</style>
-</head>
-<body>
-<h1>{{ about.title }}</h1>
-<p><b>{{ about.student }}</b>:
-{% if late -%}
-{{ number(score + late) }} points, {{ number(late) }} taken off for handing in late:
-{% endif -%}
-<b>{{ number(score) }} of {{ number(max_score) }} points</b>
-{%- if awaited %}; {{ awaited | join(", ") }} still to be graded by a person{% endif %}.</p>
-{% if about.late %}<p>{{ about.late }}</p>{% endif %}
-{% if about.hand_ins | length > 1 %}<p>Hand-in {{ about.hand_ins | length }}: it replaces those that
-were graded before.</p>{% endif %}
-{% if about.status != "graded" -%}
-<p class="comment"><b>Not graded:</b> {{ about.reason }}</p>
-{% for comment in comments %}<div class="comment">{{ comment }}</div>{% endfor %}
-{% endif -%}
-{% if about.sandbox == "none" %}<p class="comment">Graded without a sandbox.</p>{% endif %}
-<table>
-{% for part in parts -%}
-<tr><td>{{ part.title }}</td>
-<td>{{ "to be graded" if part.awaits else number(part.score) + " of " + number(part.points) }}</td>
-</tr>
-{% endfor -%}
-</table>
-{% if about.remarks %}<h2>Your notebook</h2>
-<ul>{% for note in about.remarks %}<li>{{ note }}</li>{% endfor %}</ul>{% endif %}
-{% for part in parts if about.status == "graded" %}
-<h2 id="{{ part.id }}">{{ part.title }}
-<span class="points">{% if part.awaits %}to be graded{% else -%}
-{{ number(part.score) }} of {{ number(part.points) }}{% endif %}</span></h2>
-{{ part.question }}
-{{ part.cards }}
-{% if part.shared %}<p>This code calls that of {{ part.shared | join(" and ") }}, which lost points
-too: one mistake may have cost points in both.</p>{% endif %}
-{% if part.answer %}<div class="answer">{{ part.answer }}</div>{% endif %}
-{% if part.code %}<details><summary>Your code</summary>{{ part.code }}</details>{% endif %}
-{% for comment in part.comments %}<div class="comment">{{ comment }}</div>{% endfor %}
-{% endfor %}
-</body>
-</html>
-"""
 TEMPLATE = jinja2.Environment(autoescape=True).from_string(PAGE)
 
 
@@ -145,7 +88,7 @@ def page(nb: NotebookNode, grading: dict) -> str:
         late=grading["late_penalty"],
         parts=parts,
         awaited=[part["title"] for part in parts if part["awaits"]],
-        code_style=Markup(CODE_STYLE.get_style_defs(".highlight")),
+        style=page_style(),
         number=lambda value: f"{value:g}",
     )
 
@@ -165,25 +108,31 @@ def part(nb: NotebookNode, index: int) -> dict:
     said = {"id": graded.grade_id, "score": graded.score, "points": graded.points}
     said |= {"awaits": graded.awaits}
     if is_solution(cell):
-        question = nb.cells[index - 1] if index else cell
-        released = question.cell_type == "markdown" and "nbgrader" not in question.metadata
         return said | {
-            "title": f"Written question {graded.grade_id.removeprefix('w')}",
-            "question": rendered(question.source) if released else "",
+            "title": part_title(nb, graded.grade_id),
+            "question": rendered(question_of(nb, graded.grade_id)),
             "answer": rendered(cell.source),
             "comments": comments([cell]),
         }
     name = graded.grade_id.removesuffix("-check")
     solutions = [c for c in nb.cells[:index] if belongs(c, name)]
     tests = cell.metadata.get("autograder", {})
-    title = exercise_name(name).capitalize()
     return said | {
-        "title": f"{title}: {tests['title']}" if tests else title,
+        "title": part_title(nb, graded.grade_id),
         "cards": cards(tests),
         "code": Markup("".join(coloured(c.source) for c in solutions)),
         "source": "\n".join(c.source for c in solutions),
         "comments": comments(solutions),
     }
+
+
+def part_title(nb: NotebookNode, grade_id: str) -> str:
+    """ "ex2-check" -> "Exercise 2: Clip", "w1" -> "Written question 1"."""
+    if re.fullmatch(r"w\d+", grade_id):
+        return f"Written question {grade_id[1:]}"
+    name = grade_id.removesuffix("-check")
+    told = nb.metadata.get("autograder", {}).get("titles", {}).get(name)
+    return exercise_name(name).capitalize() + (f": {told}" if told else "")
 
 
 def shared_losses(one: dict, parts: list[dict]) -> list[str]:

@@ -1,6 +1,7 @@
 """marking/<lab>/<question>.html: one written question with all answers of the class.
 
-For marking one question at a time: question and rubric, then every answer with the student's
+For marking one question at a time: question and rubric, the model answer folded beside them (of the
+lab's source, if it is there: students never get this page), and every answer with the student's
 pictures, in an order that is not the alphabet's and stays the same.  Scores are given in
 formgrader, to which every answer has a link.  Offline, without scripts; what students wrote passes
 the same allow-list of tags as on the feedback page.
@@ -22,7 +23,9 @@ from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.executed import NOT_GIVEN, released_answers, safe_markdown
 from autograder.nbgrader.folders import executed_path, write_file
 from autograder.nbgrader.harmless import rendered
+from autograder.nbgrader.page_style import page_style
 from autograder.nbgrader.pages import said_made_from
+from autograder.nbgrader.questions import model_answers, place_of, question_of
 
 FORMGRADER = "http://localhost:8888/formgrader/submissions"
 MAX_PICTURES = 8  # of one student's, at one question
@@ -36,23 +39,35 @@ PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ lab.title }}: {{ name }}</title>
 <style>
-body { font: 16px/1.5 sans-serif; color: #1a1a1a; max-width: 55em; margin: 2em auto;
-  padding: 0 1em }
-h2 { border-bottom: 1px solid #ccc; margin-top: 2.5em; font-size: 1.1em }
-.question { background: #f6f6f6; padding: .1em 1em; position: sticky; top: 0; max-height: 35vh;
-  overflow-y: auto }
-.look { border-left: 4px solid #e69f00; padding: .1em 1em }
-.answer { overflow-wrap: anywhere }
-pre { overflow-x: auto }
-img { max-width: 100%; max-height: 24em; border: 1px solid #ccc }
+{{ style }}body { max-width: 55em }
+h2 { font-size: 1.1em }
+.answer { border: none; padding: 0 }
+img { max-width: 100%; max-height: 24em; border: 1px solid var(--line); background: #fff }
+summary { cursor: pointer; padding: .4em 0 }
+/* in a wide window question and model answer stay beside the answers */
+@media (min-width: 75em) {
+  body { max-width: 84em; display: grid; grid-template-columns: 30em 1fr; column-gap: 2.5em }
+  header { grid-column: 1 / -1 }
+  aside { position: sticky; top: 1em; align-self: start; max-height: calc(100vh - 2em);
+    overflow-y: auto }
+  main { min-width: 0 }
+  main h2:first-child { margin-top: 0 }
+}
 </style>
 </head>
 <body>
+<header>
 <h1>{{ lab.title }}: {{ name }}, {{ "%g" | format(points) }} points</h1>
 <p>{{ answers | length }} answers. Scores and comments are given in formgrader, to which each answer
 links; the links work while JupyterLab runs at localhost:8888. Pictures are what the students handed
 in; grading did not make them.</p>
+</header>
+<aside>
 <div class="question">{{ question }}</div>
+{% if model %}<details class="question"><summary>Model answer</summary>{{ model }}</details>
+{% endif -%}
+</aside>
+<main>
 {% for answer in answers %}
 <h2 id="{{ answer.student }}">{{ answer.student }} &middot;
 <a href="{{ formgrader }}/{{ answer.id }}/#{{ name }}">formgrader</a></h2>
@@ -64,6 +79,7 @@ in; grading did not make them.</p>
 {% endfor %}
 {% if silent %}<h2>No answer</h2>
 <p>{{ silent | join(", ") }}</p>{% endif %}
+</main>
 </body>
 </html>
 """
@@ -86,7 +102,9 @@ def write_marking_pages(coursedir: CourseDirectory, gradebook: Gradebook, lab: L
         path = executed_path(coursedir, lab, notebook.student.id)
         if path.is_file():
             handed_in[notebook.student.id] = (notebook.id, path)
-    made = hashlib.sha256(f"{lab.suite_hash} {grader_hash()}".encode())
+    source = Path(coursedir.format_path(coursedir.source_directory, ".", lab.name))
+    models = model_answers(source / f"{lab.notebook}.ipynb")
+    made = hashlib.sha256(f"{lab.suite_hash} {grader_hash()} {sorted(models.items())}".encode())
     for student, (number, path) in sorted(handed_in.items()):
         made.update(f"{student} {number} ".encode() + hashlib.sha256(path.read_bytes()).digest())
     pages = {name: folder / f"{name}.html" for name in lab.written}
@@ -98,19 +116,21 @@ def write_marking_pages(coursedir: CourseDirectory, gradebook: Gradebook, lab: L
         for name in lab.written:
             answers[name].append(answer_of(lab, nb, name, student, number))
     for name, path in pages.items():
-        write_file(path, page(lab, name, answers[name], made.hexdigest()).encode())
+        text = page(lab, name, answers[name], made.hexdigest(), models.get(name, ""))
+        write_file(path, text.encode())
 
 
-def page(lab: LabSpec, name: str, answers: list[Answer], made_from: str) -> str:
+def page(lab: LabSpec, name: str, answers: list[Answer], made_from: str, model: str = "") -> str:
     nb = nbformat.read(lab.release_notebook, as_version=4)
-    question = nb.cells[place_of(nb, name) - 1]
     return TEMPLATE.render(
         lab=lab,
         name=name,
         points=lab.written[name],
         made_from=made_from,
         formgrader=FORMGRADER,
-        question=rendered(question.source) if question.cell_type == "markdown" else "",
+        style=page_style(),
+        question=rendered(question_of(nb, name)),
+        model=rendered(model),
         answers=sorted((one for one in answers if one.text), key=lambda one: shuffled(one, name)),
         silent=sorted(one.student for one in answers if not one.text),
     )
@@ -119,11 +139,6 @@ def page(lab: LabSpec, name: str, answers: list[Answer], made_from: str) -> str:
 def shuffled(answer: Answer, name: str) -> str:
     """A place that has nothing to do with the alphabet, and does not move when others hand in."""
     return hashlib.sha256(f"{name} {answer.student}".encode()).hexdigest()
-
-
-def place_of(nb: NotebookNode, grade_id: str) -> int:
-    ids = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in nb.cells]
-    return ids.index(grade_id)
 
 
 def answer_of(lab: LabSpec, nb: NotebookNode, name: str, student: str, number: str) -> Answer:

@@ -83,7 +83,10 @@ def test_nothing_of_a_student_s_is_active(course):
     lab = nbcourse.load(course)
     nb = nbcourse.answered(lab, w1="\n\n".join(PAYLOADS))
     page = hand_in(course, {"eve": nb})
-    allowed = {"meta", "title", "style", "b", "img", "img src"}
-    assert set(dangers(page)) <= allowed and "alert(1)" in page
+    allowed = {"meta", "title", "style", "b", "img", "img src", "header", "aside", "main"}
+    folded = ["details", "summary"]  # the model answer
+    found = dangers(page)
+    assert set(found) <= allowed | set(folded) and "alert(1)" in page
+    assert [name for name in found if name in folded] == folded
     images = html5lib.parse(page, namespaceHTMLElements=False).iter("img")
     assert all(image.get("src").startswith("data:image/png;base64,") for image in images)
