@@ -38,6 +38,10 @@ class Item(NamedTuple):
         return self.passed / self.answers if self.answers else math.nan
 
     @property
+    def passed_by_all(self) -> bool:
+        return 0 < self.answers == self.passed
+
+    @property
     def wrong_way(self) -> bool:
         """Who passes it has fewer points elsewhere: mostly a fault of the test."""
         return self.discrimination is not None and self.discrimination < 0

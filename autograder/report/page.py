@@ -44,7 +44,8 @@ def report_page(report: Report, title: str, named: bool = False) -> str:
     counted = sum(not row.untouched for row in rows)
     return TEMPLATE.render(
         generator=GENERATOR, css=Markup(CSS), title=title, lab=report.lab, named=named, rows=rows,
-        top=top, many=MANY, narrow=NARROW, items=items,
+        top=top, many=MANY, narrow=NARROW, items=items, failing=failing(items),
+        passing=[item for item in items if item.passed_by_all],
         counted=counted, few=FEW if counted < FEW else 0,
         tiles=tiles(report, rows, scores), warnings=warnings(report), graded_at=graded_at(report),
         histogram=Markup(bars(histogram(scores, top))), quartiles=quartiles(scores),
@@ -67,7 +68,7 @@ def one_decimal(value: float) -> str:
 
 def tiles(report: Report, rows: list[Row], scores: list[float]) -> list[tuple[str, str]]:
     """The numbers at the top: what is 0 is left out, except who was graded."""
-    counts = {"graded": len(rows), "untouched": sum(row.untouched for row in rows)}
+    counts = {"graded": len(rows), "of them untouched": sum(row.untouched for row in rows)}
     counts |= {status: len(of_status(report, status)) for status in APART}
     counts |= {"late": sum(row.late is not None for row in rows)}
     shown = [(name, f"{n}") for name, n in counts.items() if n or name == "graded"]
@@ -149,6 +150,12 @@ def cells(row: Row, items: list[Item]) -> Iterator[tuple[str, str]]:
         state = row.states.get(key_of(item.test), "not verified")
         mark = MARKS[state]
         yield mark, f"{row.label}, test {item.number} ({item.test.exercise}): {state}"
+
+
+def failing(items: list[Item]) -> list[Item]:
+    """The tests that somebody fails, those that cost the class most first."""
+    found = [item for item in items if not item.passed_by_all]
+    return sorted(found, key=lambda item: (-item.lost, item.number))
 
 
 def passed_by(items: list[Item], all_of_them: bool) -> str:

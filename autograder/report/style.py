@@ -42,7 +42,7 @@ svg line { stroke: var(--line) }
 .heat.narrow thead a { display: block; width: 0; margin: 0 auto }
 .heat .group { border-left: 2px solid var(--text); padding-left: 2px; text-align: left }
 .heat tbody th { text-align: right; padding: 0 4px 0 0; white-space: nowrap;
-  text-overflow: ellipsis }
+  text-overflow: ellipsis; vertical-align: middle }
 .heat col.who { width: 3.5rem }
 .heat.named col.who { width: 11rem }
 .heat col.sum { width: 2.75rem }
@@ -55,6 +55,8 @@ td.o, .key .o {
   background: repeating-linear-gradient(135deg, var(--open) 0 2px, var(--page) 2px 4px) !important }
 td.v, .key .v { background: var(--page) !important; outline: 1px solid var(--open);
   outline-offset: -2px }
+details { margin: 1rem 0 }
+summary { cursor: pointer }
 .key span { display: inline-block; width: 1rem; height: .8rem; margin: 0 .3rem 0 1rem;
   background: var(--passed) }
 @media print { .heat thead { position: static } }

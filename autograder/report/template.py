@@ -1,6 +1,27 @@
 """The page of the report: one file, without scripts and without anything from elsewhere."""
 
-PAGE = """<!DOCTYPE html>
+ITEMS = """{% macro table(some) %}<div class="wide"><table class="list">
+<thead><tr><th>Test</th><th></th>
+<th class="n">points</th><th class="n">difficulty</th><th></th><th class="n">not attempted</th>
+<th class="n">discrimination</th>
+<th class="n">lost</th></tr></thead>
+<tbody>
+{% for item in some %}<tr id="t{{ item.number }}"><td class="n">{{ item.number }}</td>
+<td class="name">{{ item.test.exercise }}, {{ item.test.kind }}: {{ item.test.title }}
+{%- if item.remark %}<br><span class="{{ "warn" if item.wrong_way else "quiet" }}">
+{{- item.remark }}</span>{% endif %}</td>
+<td class="n">{{ number(item.test.max_points) }}</td><td class="n">{{ share(item.difficulty) }}</td>
+<td><span class="share"><i style="width:{{ share(item.difficulty) }}"></i></span></td>
+<td class="n">{{ item.not_attempted }}</td>
+<td class="n">{{ correlation(item.discrimination) }}</td>
+<td class="n">{{ "%.2f" | format(item.lost) }}</td></tr>
+{% endfor %}</tbody></table></div>{% endmacro %}
+"""  # tests with their figures
+
+PAGE = (
+    ITEMS
+    + """\
+<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -65,25 +86,15 @@ title="{{ item.number }}, {{ item.test.exercise }}: {{ item.test.title }}">
 {% if rows %}<p>Of {{ counted }} submissions in which something was attempted. <b>Difficulty</b> is
 the share that passes. <b>Discrimination</b> is the correlation of passing with the points of all
 other tests: near 0, who knows the lab passes no more often than others.
-<b>Lost</b> are the points that a submission loses here on average.{% if few %}
+<b>Lost</b> are the points that a submission loses here on average; tests that cost most come
+first.{% if few %}
 <span class="warn">With fewer than {{ few }} submissions these figures are rough.</span>
 {%- endif %}</p>
 <p>Everybody passes: {{ everybody or "no test" }}. Nobody passes: {{ nobody or "no test" }}.</p>
-<div class="wide"><table class="list"><thead><tr><th>Test</th><th></th><th class="n">points</th>
-<th class="n">difficulty</th><th></th><th class="n">not attempted</th>
-<th class="n">discrimination</th>
-<th class="n">lost</th></tr></thead>
-<tbody>
-{% for item in items %}<tr id="t{{ item.number }}"><td class="n">{{ item.number }}</td>
-<td class="name">{{ item.test.exercise }}, {{ item.test.kind }}: {{ item.test.title }}
-{%- if item.remark %}<br><span class="{{ "warn" if item.wrong_way else "quiet" }}">
-{{- item.remark }}</span>{% endif %}</td>
-<td class="n">{{ number(item.test.max_points) }}</td><td class="n">{{ share(item.difficulty) }}</td>
-<td><span class="share"><i style="width:{{ share(item.difficulty) }}"></i></span></td>
-<td class="n">{{ item.not_attempted }}</td>
-<td class="n">{{ correlation(item.discrimination) }}</td>
-<td class="n">{{ "%.2f" | format(item.lost) }}</td></tr>
-{% endfor %}</tbody></table></div>{% endif %}
+{% if failing %}{{ table(failing) }}{% endif %}
+{% if passing %}<details><summary>Tests that everybody passes: {{ passing | length }}</summary>
+{{ table(passing) }}</details>{% endif %}
+{% endif %}
 
 <h2 id="causes">Usual causes</h2>
 <p>Of tests that failed, those whose cause cost the class most, as the tests themselves name it.
@@ -124,10 +135,12 @@ most.</p>
 {% else %}<p>Nothing came late, or the lab has no due date.</p>{% endif %}
 
 <h2 id="similar">Similar submissions</h2>
-<p>This page compares no code. <code>autograder report {{ lab }} RESULTS --cells FOLDER</code>
-writes what each student wrote as a Python file, with the release as the code that all have in
-common; JPlag and Dolos compare such files, on your machine. The numbers of the files are those of
-this page.</p>
+<p>This page compares no code, and no other command does.
+<code>autograder report {{ lab }} RESULTS --cells FOLDER</code> writes what each student wrote as a
+Python file, with the release as the code that all have in common. JPlag (needs Java) and Dolos
+(needs Node.js) compare such files, on your machine. The numbers of the files are those of this
+page.</p>
 </body>
 </html>
 """
+)
