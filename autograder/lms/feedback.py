@@ -27,6 +27,8 @@ from autograder.intake.archive import Entry
 from autograder.intake.lms import CANVAS, Parcel, Sender
 from autograder.intake.names import STUDENT_ID, safe_id
 from autograder.labs.manifest import LabSpec
+from autograder.nbgrader.executed import safe_markdown
+from autograder.nbgrader.feedback import part_title
 from autograder.nbgrader.folders import executed_path, page_path
 from autograder.nbgrader.pages import write_page
 
@@ -69,8 +71,9 @@ class Desk(NamedTuple):
         for grade in submission.grades:
             awaits = grade.auto_score is None and grade.manual_score is None
             points = "to be graded" if awaits else f"{grade.score:g} of {grade.max_score:g}"
-            lines.append(f"- {grade.name.removesuffix('-check')}: {points}")
-        said = [comment.comment for comment in submission.comments if comment.comment]
+            lines.append(f"- {part_title(nb, grade.name)}: {points}")
+        comments = filter(None, (comment.comment for comment in submission.comments))
+        said = map(safe_markdown, comments)  # tags are text here as on the page
         cells = ["\n".join(lines), *said]
         nb.cells[:0] = [nbformat.v4.new_markdown_cell(text, id=f"feedback-{number}")
                         for number, text in enumerate(cells)]  # fmt: skip

@@ -41,6 +41,7 @@ from autograder.nbgrader.folders import (
 from autograder.nbgrader.shown import outputs_by_cell, own_cell, own_cells_near
 
 MAX_OUTPUT_CHARS = 20_000
+PICTURE = re.compile(r"!\[[^\]]*\]\(([\w-]+\.(?:svg|png))\)")  # without a folder
 MISSING = "# This cell is missing in the submission."
 NOT_GIVEN = "*No response.*"
 BREAK = "\u200b"  # a space without width: the text looks as it was, and is no syntax any more
@@ -189,7 +190,7 @@ def write_executed(
 
     Returns how many different hand-ins of the student were graded, this one with them.
     """
-    files = to_hand_on(handed_in(coursedir, lab, result.student))
+    files = pictures(lab) | to_hand_on(handed_in(coursedir, lab, result.student))
     made = made_from(lab, submission, result, files, late)
     before = previous(coursedir, lab, result.student)
     hand_ins = hand_ins_of(before, result.submission_hash)
@@ -200,6 +201,13 @@ def write_executed(
     path = executed_path(coursedir, lab, result.student)
     write_folder(path.parent, files | {path.name: nbformat.writes(nb).encode()})
     return len(hand_ins)
+
+
+def pictures(lab: LabSpec) -> dict[str, bytes]:
+    """Files of the release that its text shows: formgrader finds them beside the notebook."""
+    texts = [cell.source for cell in release_notebook(lab).cells if cell.cell_type == "markdown"]
+    shown = {name: lab.release_dir / name for text in texts for name in PICTURE.findall(text)}
+    return {name: path.read_bytes() for name, path in shown.items() if path.is_file()}
 
 
 def hand_ins_of(before: dict, digest: str) -> list[str]:

@@ -32,7 +32,7 @@ def question_of(nb: NotebookNode, grade_id: str) -> str:
 def cut_out(text: str, number: str) -> str:
     marks = [*MARKS.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    own = [(mark, end) for mark, end in zip(marks, ends, strict=True) if mark[1] == number]
+    own = [(mark, end) for mark, end in zip(marks, ends, strict=False) if mark[1] == number]
     return "\n\n".join(text[mark.start() : end].strip() for mark, end in own)
 
 

@@ -76,7 +76,7 @@ def test_canvas_gets_files_of_the_kind_that_was_handed_in(course, capsys):
         grade = gradebook.find_grade("w1", "toy", LAB, "s01")
         grade.manual_score, grade.needs_manual_grade = 8, False
         gradebook.find_submission_notebook("toy", LAB, "s01").late_submission_penalty = 5
-        gradebook.find_comment("w1", "toy", LAB, "s01").manual_comment = "Well *seen*."
+        gradebook.find_comment("w1", "toy", LAB, "s01").manual_comment = "Well *seen*. <b>x</b>"
         gradebook.db.commit()
     files = packed(course)
     assert set(files) == {"mueller_11_502_toy-1.ipynb", "berg_LATE_12_503_my.zip"}
@@ -84,8 +84,9 @@ def test_canvas_gets_files_of_the_kind_that_was_handed_in(course, capsys):
     nb = nbformat.reads(files["mueller_11_502_toy-1.ipynb"].decode(), as_version=4)
     nbformat.validate(nb)
     assert nb.cells[0].source.startswith("# 93 of 100 points\n\n5 points are taken off")
-    assert "- ex1: 50 of 50" in nb.cells[0].source and "- w1: 8 of 10" in nb.cells[0].source
-    assert nb.cells[1].source == "Well *seen*."
+    assert "- Exercise 1: Scale: 50 of 50\n" in nb.cells[0].source
+    assert "- Written question 1: 8 of 10" in nb.cells[0].source
+    assert nb.cells[1].source == "Well *seen*. <\u200bb>x<\u200b/b>", "a comment became markup"
     with zipfile.ZipFile(io.BytesIO(files["berg_LATE_12_503_my.zip"])) as archive:
         assert archive.namelist() == ["toy.html"] and b"<b>s02</b>" in archive.read("toy.html")
     out = capsys.readouterr().out
