@@ -1,6 +1,7 @@
-# make demo   set up everything, release a lab, grade a class of submissions, show where to look
-# make test   set up everything, run all tests
-# make lab    open the labs in JupyterLab
+# make demo         set up everything, release a lab, grade a class of submissions, show where to look
+# make test         set up everything, run all tests
+# make lab          open the labs in JupyterLab
+# make formgrader   open JupyterLab in the course folder, to grade written answers (COURSE=folder)
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
@@ -8,12 +9,13 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
+COURSE ?= .
 
-.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader test-setup lab lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,4s/^# //p' Makefile
 	@echo "also: lint release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
@@ -68,6 +70,10 @@ test-setup: setup
 # course/jupyter leaves out the menus that only teachers need
 lab: setup
 	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter $(abspath $(BIN))/jupyter lab
+
+# formgrader reads nbgrader_config.py of the folder that JupyterLab starts in
+formgrader: setup
+	cd $(COURSE) && $(abspath $(BIN))/jupyter lab
 
 lint: setup
 	$(BIN)/ruff check .

@@ -24,8 +24,10 @@ Look at (all below {demo}):
   marking/{lab}/          each written question with all answers of the class
   gradebook.db, grades.csv               nbgrader's gradebook, and its export
 
-Go on by hand, in that folder:
-  {bin}/jupyter lab                       menu Nbgrader > Formgrader: grade the written questions
+Go on by hand:
+  make formgrader COURSE={demo}           JupyterLab in that folder; its menu Nbgrader > Formgrader
+                                         is where the written questions are graded
+  cd {demo}
   {bin}/nbgrader autograde {lab} --force
   {bin}/nbgrader generate_feedback {lab}
   {bin}/nbgrader export

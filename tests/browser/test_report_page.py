@@ -58,6 +58,12 @@ def test_a_class_of_300_fits_the_window_and_asks_for_nothing(
         ".map(cell => cell.getBoundingClientRect().width))"
     )
     assert narrowest >= 6
+    lines = page.locator(".heat tbody tr").first.evaluate(
+        "row => [...row.children].slice(0, 2).map(cell => {"
+        "const range = document.createRange(); range.selectNodeContents(cell);"
+        "const box = range.getBoundingClientRect(); return (box.top + box.bottom) / 2 })"
+    )
+    assert abs(lines[0] - lines[1]) < 1, "a student's number stands beside other points"
     colours = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(colours) == ("rgb(255, 255, 255)", "rgb(21, 24, 28)")[scheme == "dark"]
     page.close()

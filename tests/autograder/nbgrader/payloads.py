@@ -38,9 +38,9 @@ PAYLOADS = [
     "*[HTML]: x\n\nHTML",
     "[^1]: javascript:alert(1)\n\nx[^1]",
 ]
-HARMLESS = set("p em strong code pre ul ol li br hr h1 h2 h3 h4 h5 h6 blockquote del".split())
+HARMLESS = set("p em strong sub code pre ul ol li br hr h1 h2 h3 h4 h5 h6 blockquote del".split())
 HARMLESS |= set(
-    "html head body table thead tbody tr th td div span a abbr dl dt dd sub sup section input".split()
+    "html head body table thead tbody tr th td div span a abbr dl dt dd sup section input".split()
 )
 
 

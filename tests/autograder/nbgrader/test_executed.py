@@ -11,7 +11,7 @@ from nbgrader.server_extensions.formgrader import handlers
 from payloads import PAYLOADS, dangers
 
 from autograder.nbgrader.course import course_directory
-from autograder.nbgrader.executed import executed_notebook, safe_markdown
+from autograder.nbgrader.executed import executed_notebook, pictures, safe_markdown
 from autograder.nbgrader.feedback import rendered
 from autograder.nbgrader.release import release
 
@@ -104,6 +104,19 @@ def test_nothing_else_of_the_student_s_enters(lab):
     for word in ("OUTPUT", "METADATA", "ATTACHMENT", "TEXT", "HELPER", "CHECK", "WIDGETS"):
         assert word not in shown
     assert "return [factor * n for n in numbers]" in shown
+
+
+def test_pictures_that_the_release_shows_go_beside_the_notebook_and_no_other_file(lab):
+    nb = nbformat.read(lab.release_notebook, as_version=4)
+    before = lab.release_notebook.read_bytes()
+    nb.cells[0].source += "\n\n![It](opening.svg) ![b](../b.png) ![c](http://x/c.png) ![d](d.png)"
+    try:
+        nbformat.write(nb, lab.release_notebook)
+        for name in ("opening.svg", "other.svg", "../b.png"):
+            nbcourse.write(lab.release_dir / name, name)
+        assert pictures(lab) == {"opening.svg": b"opening.svg"}
+    finally:
+        lab.release_notebook.write_bytes(before)
 
 
 def test_a_missing_cell_and_a_rejected_submission_are_shown_as_such(lab):

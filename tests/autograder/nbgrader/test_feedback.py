@@ -123,7 +123,10 @@ def test_a_rejected_student_reads_why(course):
     row, result = nbcourse.rejected(lab, "bob", "the file is <b>empty</b>")
     nbcourse.record(course, lab, [result])
     page = (course / "feedback" / "bob" / lab.name / "toy.html").read_text()
-    assert "bob : 0 of 100 points . Not graded: the file is <b>empty</b>" in words(page)
+    text = words(page)
+    assert "bob : 0 of 100 points . Not graded: the file is <b>empty</b>" in text
+    assert "Hand in the notebook toy.ipynb of this lab" in text
+    assert "Exercise 1: Scale 0 of 50" in text, "exercises have their titles here too"
 
 
 def test_there_is_no_page_for_a_fault_of_the_grader(course):

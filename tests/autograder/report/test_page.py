@@ -94,6 +94,20 @@ def test_every_test_has_a_column_a_row_and_an_address():
     assert page.count("<td class=f") + page.count("<td class=o") + page.count("<td>") > 30 * 48
 
 
+def test_tests_that_cost_most_come_first_and_those_that_all_pass_are_folded():
+    tests = {name: test_result("ex1", name, points=2) for name in "abc"}
+    dear = test_result("ex1", "c", "failed", points=2)
+    cheap = test_result("ex1", "a", "failed", points=1)
+    made = [result("s1", [tests["a"], tests["b"], dear]), result("s2", [cheap, tests["b"], dear])]
+    untouched = [test_result("ex1", name, "failed", message="not attempted") for name in "abc"]
+    page = report_page(Report(lab=LAB, results=(*made, result("s3", untouched))), "Toy")
+    open_rows, folded = page.partition('<h2 id="items">')[2].split("<details>")
+    assert re.findall(r'<tr id="t(\d)"', open_rows) == ["3", "1"]
+    assert re.findall(r'<tr id="t(\d)"', folded) == ["2"]
+    assert "<summary>Tests that everybody passes: 1</summary>" in folded
+    assert "<li><b>3</b>graded</li>" in page and "<li><b>1</b>of them untouched</li>" in page
+
+
 @pytest.mark.parametrize("results", [(), (apart("a", "missing"),), (apart("b", "fault", "x"),)])
 def test_a_class_without_a_grade_has_a_page(results):
     page = report_page(Report(lab=LAB, results=results), "Toy")
