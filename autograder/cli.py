@@ -106,6 +106,9 @@ def grade(
     regrade: Annotated[
         bool, typer.Option("--regrade", help="Grade also what is stored already (same seeds).")
     ] = False,
+    older: Annotated[
+        bool, typer.Option("--older", help="Record also what is older than what is recorded.")
+    ] = False,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
     suites: SuitesOption = None,
@@ -113,14 +116,13 @@ def grade(
     """Grade a folder or zip of submissions; write gradebook, feedback and a table of results."""
     from autograder.commands.grade import grade_class
 
-    root = course_folder(course)
     if jobs is not None and scheduler is not None:
         raise UsageError("--jobs is for this machine, --scheduler for a cluster: give one of them")
     if json is not None and not json.resolve().parent.is_dir():
         raise UsageError(f"--json: there is no folder {json.resolve().parent}")
     results = grade_class(
-        root, lab, submissions, roster=roster, mapping=map, jobs=jobs, scheduler=scheduler,
-        json=json, regrade=regrade, unsafe=unsafe,
+        course_folder(course), lab, submissions, roster=roster, mapping=map, jobs=jobs,
+        scheduler=scheduler, json=json, regrade=regrade, unsafe=unsafe, older=older,
     )  # fmt: skip
     raise typer.Exit(1 if any(result.status == "fault" for result in results) else 0)
 

@@ -89,10 +89,11 @@ def told_penalty(points: float) -> str:
 
 def shown(root: Path) -> list[str]:
     lines, terms = [], read_terms(root)
-    for lab in sorted({*lab_names(root), *terms}):
-        own = terms.get(lab, Terms())
+    for lab, own in sorted(terms.items()):
         date = f"due {shown_time(own.due)}" if own.due else "no due date in course.toml"
         lines.append(f"{lab}: {date}; {told_penalty(own.points_per_day)}")
         for student, until in sorted(own.extensions.items()):
             lines.append(f"  {student} has until {shown_time(until)}")
+    if others := sorted(set(lab_names(root)) - set(terms)):
+        lines.append(f"nothing is set for {', '.join(others)}")
     return lines

@@ -5,15 +5,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from autograder.commands.people import about_roster, without_roster
 from autograder.commands.tables import (
     APART,
     show_apart,
     show_differences,
+    show_lateness,
     show_results,
+    tell,
     with_progress,
 )
 from autograder.errors import StorageError, UsageError, files_told
-from autograder.grading.batch import cache_dir, grade_many, previous_results
+from autograder.grading.batch import cache_dir, grade_many, previous_results, stored_result
 from autograder.grading.judge import plain
 from autograder.grading.results import Report, Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
@@ -39,10 +44,11 @@ def grade_class(
     json: Path | None = None,
     regrade: bool = False,
     unsafe: bool = False,
+    older: bool = False,
 ) -> list[Result]:
     """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
     lab = load_lab(lab_name, root)
-    submissions, cache = class_rows(path, lab, roster, mapping), cache_dir(root, lab)
+    submissions, cache = class_rows(root, path, lab, roster, mapping), cache_dir(root, lab)
     before = previous_results(cache, submissions)
     with executor_of(scheduler) as executor:
         graded = grade_many(
@@ -52,19 +58,42 @@ def grade_class(
         from autograder.nbgrader.recording import record  # takes a second: grading has begun
 
         recorded = []
-        recording = record(root, lab, submissions, graded)
+        recording = record(root, lab, submissions, graded, older=older)
         for row in with_progress(recording, len(submissions), f"grading {lab.name}"):
-            show_differences(before.get(row.result.student), row.result)
+            show_differences(None if row.stays else before.get(row.result.student), row)
             recorded.append(row)
     recorded.sort(key=lambda row: row.result.student)
+    absent = [row for row in recorded if row.result.status in APART]
+    recorded = [kept for row in recorded if (kept := standing(row, cache))]
     results = [row.result for row in recorded]
     if json is not None:
         with files_told(json):
             write_report(json, report_of(lab, submissions, recorded))
-    show_results(lab, [row for row in recorded if row.result.status not in APART])
-    show_apart(results, {row.student: row.name for row in submissions})
+    apart = {row.result.student for row in absent}
+    present = [row for row in recorded if row.result.student not in apart]
+    show_results(lab, present)
+    show_lateness(present)
+    show_apart(absent, {row.student: row.name for row in submissions})
     complain_of_unrecorded(recorded)
     return results
+
+
+def standing(row: "Recorded", cache: Path) -> "Recorded | None":
+    """The row with the result that is recorded, where that is not the one just made.
+
+    None, which is told, where its details are stored no more.
+    """
+    about = row.stays
+    if about is None:
+        return row
+    digest = about.get("submission_hash", "")
+    kept = stored_result(cache, row.result.student, digest) if digest else None
+    if kept is None and about.get("status") == "rejected":
+        kept = replace(row.result, status="rejected", reason=about["reason"], score=0.0,
+                       exercises=(), answers={})  # fmt: skip
+    if kept is None:
+        tell(f"{row.result.student}: graded before, and without details now (not in --json)")
+    return kept and row._replace(result=kept)
 
 
 def report_of(
@@ -92,11 +121,22 @@ def complain_of_unrecorded(recorded: list["Recorded"]) -> None:
 
 
 def class_rows(
-    path: Path, lab: LabSpec, roster: Path | None, mapping: Path | None
+    root: Path, path: Path, lab: LabSpec, roster: Path | None, mapping: Path | None
 ) -> list[Submission | Rejected]:
     """What everyone handed in. Raises UsageError, IntakeError: what is wrong with the files."""
     people = read_roster(roster) if roster else None
-    return discover(path, lab, people, read_map(mapping, people) if mapping else None)
+    mapped = read_map(mapping, people) if mapping else {}
+    rows = discover(path, lab, people, mapped)
+    from autograder.nbgrader.people import known_people  # takes a second
+
+    known = known_people(root)
+    if people is None:
+        said = without_roster(rows, set(mapped.values()), known)
+    else:
+        said = about_roster(roster, people, known, root, lab.name)
+    for line in said:
+        tell(line)
+    return rows
 
 
 @contextmanager

@@ -17,13 +17,13 @@ HEAD_BYTES = 1_000  # of a page, in which it says what made it
 def report_class(
     root: Path, lab_name: str, results: Path, *, named: bool = False, cells: Path | None = None
 ) -> list[str]:
-    """Writes RESULTS with .html for .json; a sentence on each thing written.
+    """Writes RESULTS.html for RESULTS.json, RESULTS-names.html with names; says what is written.
 
     Raises LabError, UsageError (the file is no result of this lab), StorageError.
     """
     lab = load_lab(lab_name, root)
     report = results_of(lab, results)
-    page = results.with_suffix(".html")
+    page = results.with_name(f"{results.stem}{'-names' if named else ''}.html")
     with files_told(page):
         if page.exists() and GENERATOR.encode() not in page.read_bytes()[:HEAD_BYTES]:
             raise UsageError(f"{page} is another file than a report: move it away")

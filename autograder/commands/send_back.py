@@ -1,5 +1,6 @@
 """`autograder course grades` and `autograder course feedback`."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from autograder.intake.discover import IntakeError, found_at
@@ -24,14 +25,17 @@ def write_grades(
     lab, coursedir = load_lab(lab_name, root), course_directory(root)
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         scores = read_scores(gradebook, lab)
-    sheet = read_sheet(export, scores.names)
+    sheet = read_sheet(export, scores.names, scores.by_student)
     filled = fill_in(sheet, scores, (lab.name, lab.title), column)
     write_sheet(out, sheet, filled.rows, filled.heading)
     listed = set(sheet.students.values())
     graded = sorted(listed & scores.by_student.keys())
     left = sorted(scores.by_student.keys() - listed)
     awaited = [student for student in graded if scores.by_student[student].awaits]
-    told = [f"{out}: points of {len(graded)} students, in the columns of {filled.system}"]
+    told = [f"{out}: points of {counted(graded, 'student')}, in the columns of {filled.system}"]
+    if filled.stays:
+        n, names = len(filled.stays), some(filled.stays)
+        told.append(f"nothing of theirs is graded here, and the score there stays ({n}): {names}")
     if awaited:
         told.append(f"a person has still to grade answers of {len(awaited)}: {some(awaited)}")
     if left:
@@ -59,8 +63,14 @@ def write_feedback(
         why = "; ".join([*made.without, *unclear][:MAX_NAMES]) or "it is empty"
         raise IntakeError(f"there is no feedback for anything in {path}: {why}")
     write_zip(out, made.files)
-    told = [f"{out}: feedback of {len(set(made.students))} students, in {len(made.files)} files"]
+    students, files = counted(set(made.students), "student"), counted(made.files, "file")
+    told = [f"{out}: feedback of {students}, in {files}"]
     return told + [f"left out: {why}" for why in [*made.without, *unclear]]
+
+
+def counted(things: Collection, what: str) -> str:
+    """ "1 file", "3 files" """
+    return f"{len(things)} {what}{'s' * (len(things) != 1)}"
 
 
 def some(students: list[str]) -> str:

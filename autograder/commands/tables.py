@@ -9,6 +9,7 @@ from rich.table import Table
 
 from autograder.grading.changes import differences
 from autograder.grading.results import Late, Result
+from autograder.intake.choose import MARKED_LATE
 from autograder.intake.timestamps import duration
 from autograder.labs.manifest import LabSpec
 
@@ -35,11 +36,17 @@ def with_progress(items: Iterable, total: int, what: str) -> Iterator:
             yield item
 
 
-def show_differences(before: Result | None, after: Result) -> None:
+def tell(line: str) -> None:
+    console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_differences(before: Result | None, row: "Recorded") -> None:
     """What a new result changed, test by test; nothing if it is the first, or the same."""
-    if before is not None and after.status == "graded":
-        for line in differences(before, after):
-            console().print(line, markup=False, highlight=False, soft_wrap=True)
+    if row.said:
+        tell(row.said)
+    if before is not None and row.result.status == "graded":
+        for line in differences(before, row.result):
+            tell(line)
 
 
 def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
@@ -47,7 +54,7 @@ def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
     table = Table(title=f"{lab.name}: {lab.title}")
     table.add_column("student")
     table.add_column(f"score / {lab.max_score:g}", justify="right")
-    late = any(row.late for row in recorded)
+    late = any(row.late and row.late.dated for row in recorded)
     if late:
         table.add_column("late")
     for name, exercise in lab.exercises.items():
@@ -61,12 +68,16 @@ def show_results(lab: LabSpec, recorded: list["Recorded"]) -> None:
         penalty = [late_words(row.late)] if late else []
         table.add_row(result.student, score, *penalty, *own, remarks(row))
     console().print(table, markup=False)
+    if any(row.result.notes or row.result.look for row in recorded):
+        tell("Notes stand on the feedback pages (feedback/<id>/) and in what --json writes.")
 
 
 def late_words(late: Late | None) -> str:
     """ "2 h: 90 - 45 = 45": how late; all points, what is taken off, what remains."""
     if late is None:
         return ""
+    if not late.dated:
+        return "not known"
     extended = f" (extended to {late.due})" if late.extended else ""
     if not late.seconds:
         return f"on time{extended}"
@@ -75,24 +86,45 @@ def late_words(late: Late | None) -> str:
     return f"{duration(late.seconds)}: {told}{extended}"
 
 
+def show_lateness(recorded: list["Recorded"]) -> None:
+    """Whose lateness nobody can tell, and whom the course system marks as late."""
+    undated = [row for row in recorded if row.late and not row.late.dated]
+    dated = {row.result.student for row in recorded if row.late and row.late.dated}
+    marked = [f"{row.result.student} (extended to {row.late.due})" if row.late and row.late.extended
+              else row.result.student for row in recorded
+              if MARKED_LATE in row.result.notes and row.result.student not in dated]  # fmt: skip
+    if undated:
+        tell(
+            f"\nFor {len(undated)} of {len(recorded)} nothing says when it was handed in: nothing "
+            "was taken off for lateness. The course system's own rule for late work has to do it."
+        )
+    if marked:
+        tell(f"Marked as late by the course system: {', '.join(marked)}")
+
+
 def remarks(row: "Recorded") -> str:
     """Why there is no grade, or how many notes; and what else one should know."""
     result, count = row.result, len(row.result.notes)
     said = result.reason or (f"{count} note{'s' * (count > 1)}" if count else "")
+    if result.look:
+        answers = f"{len(result.look)} answer{'s' * (len(result.look) > 1)}"
+        said = ", ".join(filter(None, [said, f"{answers} to look for"]))
     said += f" (hand-in {row.hand_ins})" if row.hand_ins > 1 else ""
     said += " (no sandbox)" if result.sandbox == "none" else ""
     said += " (doubtful: its process was killed; run this again)" if result.doubtful else ""
     return f"not recorded: {row.trouble} {said}".strip() if row.trouble else said
 
 
-def show_apart(results: list[Result], names: dict[str, str]) -> None:
+def show_apart(rows: list["Recorded"], names: dict[str, str]) -> None:
     """Who handed in nothing, and what nobody could assign: no grades, so not in the table."""
     out = console()
-    absent = [result.student for result in results if result.status == "missing"]
-    missing = [f"{one} ({names[one]})" if names.get(one) else one for one in absent]
-    if missing:
-        out.print(f"\nNothing handed in ({len(missing)}): {', '.join(missing)}", markup=False)
-    unclear = [result for result in results if result.status == "unclear"]
+    for before, what in ((False, "Nothing handed in"), (True, "Not here, and graded before")):
+        missing = [row for row in rows if row.result.status == "missing"]
+        absent = [row.result.student for row in missing if (row.stays is not None) == before]
+        missing = [f"{one} ({names[one]})" if names.get(one) else one for one in absent]
+        if missing:
+            out.print(f"\n{what} ({len(missing)}): {', '.join(missing)}", markup=False)
+    unclear = [row.result for row in rows if row.result.status == "unclear"]
     if unclear:
         out.print(f"\nNot graded and not in the gradebook ({len(unclear)}):", markup=False)
         for result in unclear:

@@ -100,13 +100,17 @@ def untimed(result: Result) -> Result:
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A submission that came late, or has an extension: all points, and how many are taken off."""
+    """A submission that came late, or has an extension, or no date although the lab is due.
+
+    All points, and how many are taken off.
+    """
 
     points: float
     taken_off: float
     seconds: float = 0.0  # after the due date; 0: on time
     due: str = ""  # the student's own date, "2026-10-01 21:59 UTC"
     extended: bool = False  # it is a later date than that of the class
+    dated: bool = True  # False: nobody knows when it was handed in, so nothing is taken off
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ MAX_STUDENT_ZIP = 50_000_000
 MAX_STUDENT_BYTES = 300_000_000  # of all files of one student that are read, after unpacking
 MAX_NOTEBOOKS = 10  # of one student, to choose from
 TIMESTAMP = "timestamp.txt"  # nbgrader's
+MARKED_LATE = "The course system marks it as late."  # a note
 
 
 class Unclear(Exception):
@@ -96,7 +97,7 @@ def read_one(entry: Entry, budget: Budget, when: Stamp) -> Candidate:
 
 def sent(parcel: Parcel, budget: Budget) -> tuple[Stamp, list[str]]:
     """When a parcel was handed in, as far as it says so, and notes on it."""
-    notes = ["The course system marks it as late."] if parcel.late else []
+    notes = [MARKED_LATE] if parcel.late else []
     stamps = [e for e in parcel.files if e.parts[-1] == TIMESTAMP and len(e.parts) <= 3]
     if parcel.when or not stamps:
         return parcel.when, notes
@@ -109,6 +110,16 @@ def sent(parcel: Parcel, budget: Budget) -> tuple[Stamp, list[str]]:
     elif problem:
         notes.append(f"Of {TIMESTAMP}: {problem}.")
     return (("time", time) if time else None), notes
+
+
+def last_sent(parcels: list[Parcel]) -> Stamp:
+    """The newest date of all that a student sent; None if not all is dated, and in one way."""
+    budget, found = Budget(MAX_STUDENT_BYTES), []
+    for parcel in parcels:
+        when = sent(parcel, budget)[0]
+        found += [when] if when else [upload_number(entry.parts[0]) for entry in parcel.files]
+    kinds = {stamp and stamp[0] for stamp in found}
+    return max(found) if len(kinds) == 1 and None not in kinds else None
 
 
 def pick(found: list[Candidate], lab: LabSpec, several: bool) -> tuple[Candidate, list[str]]:

@@ -18,8 +18,8 @@ from autograder.intake.archive import (
     unzip,
     walk,
 )
-from autograder.intake.choose import Unclear, choose
-from autograder.intake.lms import Parcel, is_alone, looks_exported, parcels_of, sender_of
+from autograder.intake.choose import Unclear, choose, last_sent
+from autograder.intake.lms import Parcel, Stamp, is_alone, looks_exported, parcels_of, sender_of
 from autograder.intake.names import name_hash
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
 from autograder.intake.owners import HOW, Owner, owners_of
@@ -46,6 +46,7 @@ class Submission:
     notes: tuple[str, ...] = ()
     name: str = ""  # of the person, if a roster or a course system told it
     when: datetime | None = None  # it was handed in, in UTC, if anything says so
+    sent: Stamp = None  # what tells it from an earlier hand-in: that time, or a number
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Rejected:
     reason: str
     name: str = ""
     status: str = "rejected"
+    sent: Stamp = None
 
 
 Row = Submission | Rejected
@@ -103,10 +105,10 @@ def read_submission(path: Path, student: str, lab: LabSpec) -> Row:
     return student_row([(Owner(student), Parcel((sender,), tuple(files)))], lab)
 
 
-def student_row(sent: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
+def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
     """The row of one student, who may have sent several parcels."""
-    owner, parcels = sent[0][0], [parcel for _, parcel in sent]
-    ids = {one.id for one, _ in sent}
+    owner, parcels = parts[0][0], [parcel for _, parcel in parts]
+    ids = {one.id for one, _ in parts}
     if len(ids) > 1:
         told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
         return unclear("/".join(sorted(ids)), lab, told)
@@ -115,11 +117,12 @@ def student_row(sent: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
     except Unclear as error:
         return Rejected(owner.id, lab.name, f"{owner.id}: {error}", owner.name, "unclear")
     except (EntryError, NotebookError) as error:
-        return Rejected(owner.id, lab.name, str(error), owner.name)
+        sent = last_sent(parcels)
+        return Rejected(owner.id, lab.name, str(error), owner.name, sent=sent)
     digest = notebook_digest(best.cells)
     when = best.when[1] if best.when and best.when[0] == "time" else None
     return Submission(
-        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when
+        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when, best.when
     )
 
 

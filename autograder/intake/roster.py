@@ -48,7 +48,10 @@ class Person:
     numbers: dict[str, str] = field(default_factory=dict)  # "Canvas", "Moodle" -> number there
 
 
-Roster = dict[str, Person]  # id -> person
+class Roster(dict[str, Person]):
+    """id -> person; `column` is the heading under which the ids stood, `why` not an earlier one."""
+
+    column = why = ""
 
 
 def read_roster(path: Path) -> Roster:
@@ -60,7 +63,9 @@ def read_roster(path: Path) -> Roster:
     if not key:
         need = "no column that identifies every student: add one with the heading id"
         raise UsageError(f"{path}: {need if rows else 'no student stands in it'}")
-    roster: Roster = {}
+    headings = headings_of(path)
+    roster = Roster()
+    roster.column, roster.why = headings[key], passed_over(key, headings, rows)
     seen = set()  # ids name folders: on some file systems, capitals do not tell two apart
     for line, row in rows:
         student = checked_id(row.get(key, ""), f"{path}, line {line}")
@@ -69,6 +74,17 @@ def read_roster(path: Path) -> Roster:
         seen.add(student.casefold())
         roster[student] = person(student, row)
     return roster
+
+
+def passed_over(key: str, headings: dict[str, str], rows: list) -> str:
+    """Why the ids are not an earlier column: who has nothing in it."""
+    for name in IDENTIFYING[: IDENTIFYING.index(key)]:
+        empty = [line for line, row in rows if not row.get(name)]
+        if name in headings and len(empty) < len(rows):
+            return f"'{headings[name]}' is empty in line {', '.join(map(str, empty[:5]))}" + (
+                ", ..." if len(empty) > 5 else ""
+            )
+    return ""
 
 
 def read_map(path: Path, roster: Roster | None) -> dict[str, str]:
@@ -95,6 +111,22 @@ def map_key(name: str) -> str:
 
 def csv_rows(path: Path, columns: dict[str, str] = COLUMNS) -> list[tuple[int, dict[str, str]]]:
     """(line, column -> value) of every line that holds something; known columns only."""
+    lines, names = csv_lines(path, columns)
+    rows = []
+    for line, row in lines[1:]:
+        pairs = zip(names, map(str.strip, row), strict=False)  # lines may be short or long
+        rows.append((line, {name: value for name, value in pairs if name and value}))
+    return [(line, row) for line, row in rows if row]
+
+
+def headings_of(path: Path) -> dict[str, str]:
+    """Column -> its heading in the file."""
+    lines, names = csv_lines(path, COLUMNS)
+    return {name: title.strip() for name, title in zip(names, lines[0][1], strict=True) if name}
+
+
+def csv_lines(path: Path, columns: dict[str, str]) -> tuple[list, list[str | None]]:
+    """(number, cells) of all lines that are not empty, and what the columns hold."""
     text = csv_text(path)
     heading = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t", key=heading.count)
@@ -106,12 +138,7 @@ def csv_rows(path: Path, columns: dict[str, str] = COLUMNS) -> list[tuple[int, d
     titles = [plain_heading(title) for title in lines[0][1]] if lines else []
     if columns is COLUMNS and CANVAS_EXPORT & set(titles):
         columns = columns | {"id": "canvas"}
-    names = [columns.get(title) for title in titles]
-    rows = []
-    for line, row in lines[1:]:
-        pairs = zip(names, map(str.strip, row), strict=False)  # lines may be short or long
-        rows.append((line, {name: value for name, value in pairs if name and value}))
-    return [(line, row) for line, row in rows if row]
+    return lines, [columns.get(title) for title in titles]
 
 
 def csv_text(path: Path) -> str:
@@ -132,7 +159,8 @@ def plain_heading(title: str) -> str:
 def no_student(row: dict[str, str]) -> bool:
     """Lines of Canvas's export that are no students: the maximum points, the test student."""
     name = row.get("name", "").casefold()
-    test = name == "student, test" and not any(map(row.get, IDENTIFYING))
+    own = ("id", "official") if "canvas" in row else IDENTIFYING  # Canvas gives it a login
+    test = name in ("student, test", "test student") and not any(map(row.get, own))
     return test or name.startswith("points possible")
 
 

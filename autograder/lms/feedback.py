@@ -125,7 +125,10 @@ def newest(parcel: Parcel) -> Entry:
     """The upload to answer. Raises UsageError if there is none of a kind that can be made."""
     uploads = [e for e in parcel.files if e.parts[0].lower().endswith(KINDS)]
     if not uploads:
-        raise UsageError("no notebook and no zip was handed in: Canvas has nothing to answer")
+        raise UsageError(
+            "no notebook and no zip was handed in, so Canvas has no file to answer: write a "
+            "comment there, or send the page in feedback/"
+        )
     return max(uploads, key=lambda e: int(CANVAS.fullmatch(e.parts[0])["upload"]))
 
 

@@ -10,7 +10,7 @@ Gradescope  its roster or an export of grades, with "Total Score", "Max Points" 
             exports name them; Gradescope itself takes no grades in
 otherwise   a roster of one's own, with the columns points, of, taken off, status
 
-Headings are the English ones.  A student without a submission keeps an empty cell.
+Headings are the English ones.  A student without a submission keeps what stands there.
 """
 
 import re
@@ -34,6 +34,7 @@ class Filled(NamedTuple):
     system: str
     heading: list[str]
     rows: list[list[str]]
+    stays: list[str]  # who has no submission here and a score there, which is left as it is
 
 
 def fill_in(sheet: Sheet, scores: Scores, names: tuple[str, ...], column: str | None) -> Filled:
@@ -71,9 +72,18 @@ def canvas(sheet: Sheet, scores: Scores, names: tuple[str, ...], column: str | N
     rows = []
     for line, row in sheet.lines:
         score = scores.by_student.get(sheet.students.get(line, ""))
-        cell = row[at] if "Points Possible" in row[0] or not row[0] else ""
-        rows.append([*row[: last + 1], number(score.points) if score else cell])
-    return Filled("Canvas", [*sheet.heading[: last + 1], sheet.heading[at]], rows)
+        rows.append([*row[: last + 1], number(score.points) if score else row[at]])
+    heading = [*sheet.heading[: last + 1], sheet.heading[at]]
+    return Filled("Canvas", heading, rows, staying(sheet, scores, at))
+
+
+def staying(sheet: Sheet, scores: Scores, at: int | None) -> list[str]:
+    """Who has a score in this column and no submission here; ids, or names of who is unknown."""
+    lines = [(sheet.students.get(line, ""), row) for line, row in sheet.lines if at is not None]
+    people = [(one, row) for one, row in lines if row[0] and "Points Possible" not in row[0]]
+    return [
+        one or row[0] for one, row in people if row[at].strip() and one not in scores.by_student
+    ]
 
 
 def chosen(sheet: Sheet, choice: list[int], names: tuple[str, ...], column: str | None) -> int:
@@ -109,7 +119,7 @@ def moodle(sheet: Sheet, scores: Scores) -> Filled:
                 same_maximum(sheet, scores, row[top], "Maximum grade")
             row = [*row[:at], number(score.points), *row[at + 1 :]]
         rows.append(row)
-    return Filled("Moodle", sheet.heading, rows)
+    return Filled("Moodle", sheet.heading, rows, staying(sheet, scores, at))
 
 
 def index_of(sheet: Sheet, title: str) -> int | None:
@@ -136,13 +146,19 @@ def own(score: Score | None, top: float) -> list[str]:
 def appended(
     system: str, sheet: Sheet, titles: tuple[str, ...], scores: Scores, cells: Callable
 ) -> Filled:
-    """The sheet with these columns at its end; columns of that name that it had are left out."""
+    """The sheet with these columns at its end; what one of that name held stays without a score."""
     kept = [index for index, title in enumerate(sheet.heading) if title not in titles]
+    points = sheet.column(titles[0])
     rows = []
     for line, row in sheet.lines:
         score = scores.by_student.get(sheet.students.get(line, ""))
-        rows.append([*(row[index] for index in kept), *cells(score, scores.top)])
-    return Filled(system, [*(sheet.heading[index] for index in kept), *titles], rows)
+        made = cells(score, scores.top)
+        if score is None and points is not None and row[points].strip():
+            there = [sheet.column(title) for title in titles]
+            made = ["" if index is None else row[index] for index in there]
+        rows.append([*(row[index] for index in kept), *made])
+    heading = [*(sheet.heading[index] for index in kept), *titles]
+    return Filled(system, heading, rows, staying(sheet, scores, points))
 
 
 def same_maximum(sheet: Sheet, scores: Scores, told: str, where: str) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +33,11 @@ class Sheet(NamedTuple):
         return self.heading.index(heading) if heading in self.heading else None
 
 
-def read_sheet(path: Path, known: Iterable[str]) -> Sheet:
-    """Raises UsageError: no CSV, no heading, or a line that may be two students'."""
+def read_sheet(path: Path, known: Iterable[str], graded: Container[str] = ()) -> Sheet:
+    """known: ids in the gradebook; graded: those with a submission.
+
+    Raises UsageError: no CSV, no heading, or a line that may be two students'.
+    """
     text = csv_text(path)
     delimiter = max(",;\t", key=text.lstrip().partition("\n")[0].count)
     about = dict(csv_rows(path))  # raises for what is no CSV
@@ -45,11 +48,16 @@ def read_sheet(path: Path, known: Iterable[str]) -> Sheet:
     (_, heading), *rest = lines
     width = len(heading)
     filled = [(line, (row + [""] * width)[:width]) for line, row in rest]
-    return Sheet(path, delimiter, heading, filled, whose(path, about, list(known)))
+    return Sheet(path, delimiter, heading, filled, whose(path, about, list(known), graded))
 
 
-def whose(path: Path, about: dict[int, dict[str, str]], known: list[str]) -> dict[int, str]:
-    """The student of each line whose id, login, address or name is one of the gradebook's ids."""
+def whose(
+    path: Path, about: dict[int, dict[str, str]], known: list[str], graded: Container[str]
+) -> dict[int, str]:
+    """The student of each line whose id, login, address or name is one of the gradebook's ids.
+
+    Who stands there by two ids is the one with a submission.
+    """
     by_key = {canonical(student): student for student in known}
     students, taken = {}, {}
     for line, row in about.items():
@@ -60,7 +68,13 @@ def whose(path: Path, about: dict[int, dict[str, str]], known: list[str]) -> dic
             ending = re.compile(rf".+_{re.escape(row['canvas'])}(-[0-9a-f]{{10}})?")
             fitting = {student for student in known if ending.fullmatch(student)}
         if len(fitting) > 1:
-            raise UsageError(f"{path}, line {line} fits several: {', '.join(sorted(fitting))}")
+            fitting = {student for student in fitting if student in graded} or fitting
+        if len(fitting) > 1:
+            raise UsageError(
+                f"{path}, line {line} fits several: {', '.join(sorted(fitting))}. If that is one "
+                "person, take the wrong one out of the gradebook, in the course folder: nbgrader "
+                f"db student remove {max(fitting)} (with --force, where it has grades)"
+            )
         for student in fitting:
             if student in taken:
                 first = taken[student]

@@ -38,6 +38,7 @@ from autograder.nbgrader.folders import (
     to_hand_on,
     write_folder,
 )
+from autograder.nbgrader.newest import dumped
 from autograder.nbgrader.shown import outputs_by_cell, own_cell, own_cells_near
 
 MAX_OUTPUT_CHARS = 20_000
@@ -124,7 +125,7 @@ def about(lab: LabSpec, result: Result, late: Late | None = None) -> dict:
 
 def late_sentence(late: Late | None) -> str:
     """What the student reads about the date; "" if there is nothing to say."""
-    if late is None:
+    if late is None or not late.dated:
         return ""
     own = "your extension" if late.extended else "the due date"
     if not late.seconds:
@@ -194,10 +195,11 @@ def write_executed(
     made = made_from(lab, submission, result, files, late)
     before = previous(coursedir, lab, result.student)
     hand_ins = hand_ins_of(before, result.submission_hash)
-    if before.get("made_from") == made and before.get("hand_ins") == hand_ins:
+    kept = {"made_from": made, "hand_ins": hand_ins, "sent": dumped(submission.sent)}
+    if all(before.get(key) == value for key, value in kept.items()):
         return len(hand_ins)
     nb = executed_notebook(lab, result, cells_of(submission), late)
-    nb.metadata["autograder"] |= {"made_from": made, "hand_ins": hand_ins}
+    nb.metadata["autograder"] |= kept
     path = executed_path(coursedir, lab, result.student)
     write_folder(path.parent, files | {path.name: nbformat.writes(nb).encode()})
     return len(hand_ins)

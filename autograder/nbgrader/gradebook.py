@@ -153,6 +153,23 @@ def write_scores(
         return take_off_for_lateness(coursedir, notebook, terms, timestamp or when)
 
 
+def write_lateness(
+    gradebook: Gradebook,
+    coursedir: CourseDirectory,
+    lab: LabSpec,
+    student: str,
+    when: datetime | None,
+) -> Late | None:
+    """The penalty of a submission that is recorded already, by the dates that hold now."""
+    timestamp = read_timestamp(handed_in(coursedir, lab, student) / "timestamp.txt")
+    terms = terms_of(coursedir, lab)
+    with one_commit(gradebook):
+        notebook = gradebook.find_submission_notebook(lab.notebook, lab.name, student)
+        set_extension(notebook.assignment, terms)
+        gradebook.db.flush()
+        return take_off_for_lateness(coursedir, notebook, terms, timestamp or when)
+
+
 def cell_scores(lab: LabSpec, result: Result, empty: set[str]) -> dict[str, float | None]:
     """Score of every graded cell; None: a person has to give it."""
     points = {f"{part.exercise}-check": part.points for part in result.exercises}

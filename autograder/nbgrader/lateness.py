@@ -64,7 +64,7 @@ def set_extension(submission: SubmittedAssignment, terms: Terms) -> None:
 def take_off_for_lateness(
     coursedir: CourseDirectory, notebook: SubmittedNotebook, terms: Terms, when: datetime | None
 ) -> Late | None:
-    """Writes the penalty; None if there is nothing to say about the date.
+    """Writes the penalty; None if there is no due date, or the work was in time.
 
     when: it was handed in; None if nobody knows, so that nothing is taken off.
     """
@@ -78,10 +78,10 @@ def take_off_for_lateness(
         taken_off = nbgraders_penalty(coursedir, notebook, seconds) if seconds else None
     if notebook.late_submission_penalty != taken_off:
         notebook.late_submission_penalty = taken_off
-    if not seconds and not (extended and due):
+    if not due or not (seconds or extended or when is None):
         return None
-    date = shown_time(due) if due else ""
-    return Late(notebook.score, taken_off or 0.0, seconds, due=date, extended=extended)
+    dated = when is not None
+    return Late(notebook.score, taken_off or 0.0, seconds, shown_time(due), extended, dated)
 
 
 def nbgraders_penalty(

@@ -45,7 +45,8 @@ def grade_in_sandbox(converter: Autograde) -> None:
         lab = load_lab(coursedir.assignment_id, root)
         rows = chosen_rows(coursedir, lab)
         results = grade_many(lab, rows, cache=cache_dir(root, lab), regrade=converter.force)
-        for row in record(root, lab, rows, results, db_url=coursedir.db_url, feedback=False):
+        options = {"db_url": coursedir.db_url, "feedback": False, "older": True}
+        for row in record(root, lab, rows, results, **options):
             result, trouble = row.result, row.trouble
             said = f"{result.score:g} of {result.max_score:g} {result.reason} {trouble}"
             converter.log.info("%s: %s, %s", result.student, result.status, said)

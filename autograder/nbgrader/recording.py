@@ -18,8 +18,9 @@ from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import database_told, open_gradebook
 from autograder.nbgrader.executed import write_executed
-from autograder.nbgrader.gradebook import ensure_assignment, write_scores
+from autograder.nbgrader.gradebook import ensure_assignment, write_lateness, write_scores
 from autograder.nbgrader.marking import write_marking_pages
+from autograder.nbgrader.newest import recorded_before, what_it_replaces, when_sent, why_it_stays
 from autograder.nbgrader.pages import write_page
 
 MARKUP = '<>&"`'
@@ -32,6 +33,8 @@ class Recorded(NamedTuple):
     trouble: str = ""
     late: Late | None = None
     hand_ins: int = 0
+    stays: dict | None = None  # what is recorded and stays so in place of the result
+    said: str = ""  # a sentence on a grade that stays, or that is lost
 
 
 def record(
@@ -42,9 +45,11 @@ def record(
     *,
     db_url: str | None = None,
     feedback: bool = True,
+    older: bool = False,
 ) -> Iterator[Recorded]:
     """Writes every result as it comes; the pages for marking when there are no more.
 
+    A hand-in that is older than the recorded one changes nothing, unless `older` is set.
     Faults of the grader and what is nobody's are passed on; who handed in nothing becomes a student
     without a submission, which formgrader shows as missing and a later run replaces.  Raises
     StorageError where the gradebook or the course folder cannot be used at all.
@@ -57,7 +62,7 @@ def record(
         for result in results:
             if result.status in (*RECORDED, "missing"):
                 submission = by_student[result.student]
-                yield record_one(gradebook, coursedir, lab, submission, result, feedback)
+                yield record_one(gradebook, coursedir, lab, submission, result, feedback, older)
             else:
                 yield Recorded(result)
         with files_told(), database_told(coursedir):
@@ -91,14 +96,20 @@ def record_one(
     submission: Submission | Rejected,
     result: Result,
     feedback: bool,
+    older: bool = False,
 ) -> Recorded:
     """Rows first: whatever is missing beside them is seen by the next run, and written then."""
     try:
         with database_told(coursedir):
             record_name(gradebook, result.student, submission.name)
+            before = recorded_before(gradebook, coursedir, lab, result.student)
             if result.status == "missing":
                 gradebook.update_or_create_student(result.student)
-                return Recorded(result)
+                return Recorded(result, stays=before)
+            if before and not older and (told := why_it_stays(before, submission)):
+                late = write_lateness(gradebook, coursedir, lab, result.student, when_sent(before))
+                hand_ins = len(before.get("hand_ins") or ())
+                return Recorded(result, "", late, hand_ins, before, told)
             when = getattr(submission, "when", None)
             late = write_scores(gradebook, coursedir, lab, result, when)
             hand_ins = write_executed(coursedir, lab, submission, result, late)
@@ -110,4 +121,5 @@ def record_one(
         return Recorded(result, file_trouble(error))
     except Exception as error:  # a bug of ours, or an input nobody thought of: one student's row
         return Recorded(result, f"{type(error).__name__}: {error}")
-    return Recorded(result, late=late, hand_ins=hand_ins)
+    said = what_it_replaces(before or {}, submission, result)
+    return Recorded(result, late=late, hand_ins=hand_ins, said=said)

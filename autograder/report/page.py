@@ -9,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from autograder.grading.results import ExerciseResult, Report
+from autograder.intake.choose import MARKED_LATE
 from autograder.intake.timestamps import duration
 from autograder.report.items import FEW, Item, analyse
 from autograder.report.rows import Row, graded_rows, key_of
@@ -55,6 +56,7 @@ def report_page(report: Report, title: str, named: bool = False) -> str:
         cells=lambda row: cells(row, items), everybody=passed_by(items, all_of_them=True),
         nobody=passed_by(items, all_of_them=False), causes=causes(rows), slow=slow_cells(rows),
         grading=grading_seconds(rows), late=[row for row in rows if row.late is not None],
+        marked=[row for row in rows if MARKED_LATE in row.result.notes and row.late is None],
         apart=[(name, of_status(report, status)) for status, name in APART.items()],
         number=lambda value: f"{value:g}", one=one_decimal, duration=duration,
         share=lambda value: "-" if math.isnan(value) else f"{value:.0%}",

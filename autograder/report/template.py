@@ -132,7 +132,10 @@ most.</p>
 <td class="n">{{ duration(row.late.seconds) }}</td>
 <td class="n">{{ number(row.late.taken_off) }}</td></tr>
 {% endfor %}</tbody></table>
-{% else %}<p>Nothing came late, or the lab has no due date.</p>{% endif %}
+{% else %}<p>Nothing is known to be late: the lab has no due date, all came in time, or nothing says
+when it was handed in.</p>{% endif %}
+{% if marked %}<p>Marked as late by the course system, and nothing is taken off here:
+{{ marked | map(attribute="label") | join(", ") }}.</p>{% endif %}
 
 <h2 id="similar">Similar submissions</h2>
 <p>This page compares no code, and no other command does.

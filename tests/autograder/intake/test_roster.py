@@ -8,7 +8,9 @@ from toylab import answered, write
 
 from autograder.errors import UsageError
 from autograder.intake.discover import Submission, discover
+from autograder.intake.names import safe_id
 from autograder.intake.roster import read_map, read_roster
+from autograder.intake.twice import namesakes, renamed
 
 OWN = """id,name,email,canvas id,login
 s01,"Müller, Anna",anna.mueller@uni.edu,12345,amueller
@@ -66,6 +68,44 @@ def test_rosters_as_systems_export_them(tmp_path, text, encoding):
     for name in ("muelleranna_12345_1_toy.ipynb", "Sean O'Hara_124_assignsubmission_file_"):
         row = graded(tmp_path, name, roster=people)
     assert isinstance(row["s01"], Submission) and isinstance(row["s02"], Submission)
+
+
+def test_canvas_s_test_student_changes_nobody_s_id(tmp_path):
+    """Canvas gives it a login of 40 digits, and no id of the school."""
+    text = CANVAS.replace('"Student, Test",999999,,,A,', f'"Student, Test",999999,,{"0f" * 20},A,')
+    people = roster(tmp_path, text)
+    assert list(people) == ["s01", "s02"] and people.column == "SIS User ID" and people.why == ""
+
+
+def test_a_roster_says_which_column_the_ids_are(tmp_path):
+    people = roster(tmp_path, CANVAS.replace("777,s02", "777,"))
+    assert list(people) == ["amueller", "sohara"] and people.column == "SIS Login ID"
+    assert people.why == "'SIS User ID' is empty in line 4"
+    assert roster(tmp_path).column == "id"
+
+
+KNOWN = {
+    "login": ("amueller", {"s01"}),
+    "e-mail": ("sean@uni.edu", {"s02"}),
+    "Canvas's name of a file": ("ohara_777", {"s02"}),
+    "Moodle's name": (safe_id("Anna Müller"), {"s01"}),
+    "another person": ("x_12", set()),
+    "the same id": ("S01", set()),
+}
+
+
+@pytest.mark.parametrize("known, found", KNOWN.values(), ids=KNOWN)
+def test_people_whom_the_gradebook_knows_by_another_id(tmp_path, known, found):
+    people = roster(tmp_path)
+    assert renamed(people, [known, "s09"]) == {student: known for student in found}
+    assert renamed(people, [known, *people]) == {}, "both are there: it cannot become worse"
+
+
+def test_hand_ins_of_people_whom_the_gradebook_knows_by_name(tmp_path):
+    known = {"s01": "Anna Müller", "s02": "Sean O'Hara", "s03": ""}
+    assert namesakes({"muelleranna_12345": ""}, known) == {"muelleranna_12345": "s01"}
+    assert namesakes({"x-1234567890": "O'Hara, Sean"}, known) == {"x-1234567890": "s02"}
+    assert namesakes({"s01": "", "bob": "", "x": "Bo Berg"}, known) == {}
 
 
 NAMES = {

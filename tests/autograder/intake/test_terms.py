@@ -112,7 +112,12 @@ def test_dates_by_command(course, capsys):
     assert run(course, "extend", "lab", "s01@uni.edu", "2026-10-08 23:59 Europe/Berlin") == 0
     assert run(course, "late", "lab", "10") == 0
     assert run(course, "show") == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
+    (course / "autograder/suites/other").mkdir()
+    (course / "autograder/suites/other/manifest.toml").write_text('notebook = "x"\n')
+    assert run(course, "show") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == "nothing is set for other"
+    assert out[-3:-1] == [
         "lab: due 2026-10-01 21:59 UTC; late work loses 10 points for every day that has begun, "
         "at most all its points",
         "  s01@uni.edu has until 2026-10-08 21:59 UTC",

@@ -90,7 +90,8 @@ def test_canvas_gets_files_of_the_kind_that_was_handed_in(course, capsys):
     with zipfile.ZipFile(io.BytesIO(files["berg_LATE_12_503_my.zip"])) as archive:
         assert archive.namelist() == ["toy.html"] and b"<b>s02</b>" in archive.read("toy.html")
     out = capsys.readouterr().out
-    assert "left out: s03: no notebook and no zip was handed in" in out
+    assert "feedback of 2 students, in 2 files" in out
+    assert "left out: s03: no notebook and no zip was handed in" in out and "a comment" in out
     assert f"left out: s04: nothing of {LAB} is recorded" in out
 
 

@@ -142,7 +142,11 @@ WRONG = {
     "other maximum": (MOODLE.replace("100.00", "10,0"), [], "Maximum grade is out of 10 points"),
     "column of Moodle": (MOODLE, ["--column", "Grade"], "--column is for Canvas's gradebook"),
     "one student twice": (OWN + "S01;x\n", [], "lines 2 and 4 are both s01's"),
-    "two students in a line": ("id,email\ns01,s02\n", [], "line 2 fits several: s01, s02"),
+    "two students in a line": (
+        "id,email\ns01,s02\n",
+        [],
+        "fits several: s01, s02. If that is one person, take the wrong",
+    ),
     "only a heading": ("id,name\n", [], "no student stands in it"),
     "nothing": ("", [], "no student stands in it"),
 }
@@ -154,6 +158,29 @@ def test_what_does_not_fit_is_told_in_one_line(course, capsys, text, options, wh
     assert code == 2 and lines is None
     err = capsys.readouterr().err
     assert why in err and err.count("\n") == 1 and "export.csv" in err
+
+
+KEPT = {
+    "Canvas": (CANVAS, ["--column", "Toy lab"], "889,s04,al,A,,,", "889,s04,al,A,,77.00,"),
+    "Moodle": (MOODLE, [], '"No submission",,', '"No submission",77.00,'),
+    "Gradescope": (GRADESCOPE, [], "al@uni.edu,A,", "al@uni.edu,A,77.00"),
+    "a roster": ("id;name;points\ns01;Müller, Anna;1\ns04;Al;\n", [], "Al;", "Al;77.00"),
+}
+
+
+@pytest.mark.parametrize("text, options, empty, score", KEPT.values(), ids=KEPT)
+def test_a_score_of_who_handed_in_nothing_stays(course, capsys, text, options, empty, score):
+    assert empty in text
+    code, lines = filled(course, text.replace(empty, score), *options)
+    assert code == 0 and "77.00" in next(line for line in lines if {"s04", "Al"} & set(line))
+    assert "the score there stays (1): s04" in capsys.readouterr().out
+
+
+def test_who_stands_there_by_two_ids_is_the_one_with_a_submission(course):
+    with book(course) as gradebook:
+        gradebook.update_or_create_student("amueller")
+    code, lines = filled(course, CANVAS, "--column", "Toy lab")
+    assert code == 0 and lines == CANVAS_OUT
 
 
 def test_a_file_that_is_there_is_kept(course, capsys):

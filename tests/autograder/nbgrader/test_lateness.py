@@ -10,9 +10,11 @@ import pytest
 from nbgrader.api import Gradebook
 
 from autograder import cli
-from autograder.commands.tables import late_words, remarks
+from autograder.commands.tables import late_words, remarks, show_lateness
 from autograder.errors import UsageError
+from autograder.intake.choose import MARKED_LATE
 from autograder.intake.terms import Terms, write_terms
+from autograder.nbgrader.recording import Recorded
 from autograder.nbgrader.release import release
 
 DUE = datetime(2026, 10, 1, 21, 59)
@@ -106,7 +108,24 @@ def test_changed_terms_hold_from_the_next_run(course):
 
 def test_a_date_that_nobody_knows_costs_nothing(course):
     write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0)})
-    assert handed_in(course, "ada", None).late is None
+    late = handed_in(course, "ada", None).late
+    assert (late.taken_off, late.dated, late_words(late)) == (0, False, "not known")
+    assert "Handed in" not in page(course, "ada")
+
+
+def test_an_extension_without_a_date_is_not_called_on_time(course, capsys):
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0, {"ada": DUE + timedelta(days=7)})})
+    recorded = handed_in(course, "ada", None)
+    assert not recorded.late.dated and "on time" not in page(course, "ada")
+    marked = nbcourse.changed(recorded.result, notes=(MARKED_LATE,))
+    other = nbcourse.changed(marked, student="bob")
+    show_lateness([recorded._replace(result=marked), Recorded(other), Recorded(recorded.result)])
+    out = " ".join(capsys.readouterr().out.split())
+    assert "For 1 of 3 nothing says when it was handed in: nothing was taken off" in out
+    assert "late by the course system: ada (extended to 2026-10-08 21:59 UTC), bob" in out
+    on_time = Recorded(marked, late=handed_in(course, "ada", DUE).late)
+    show_lateness([on_time])
+    assert capsys.readouterr().out == "", "its date is known"
 
 
 def test_timestamp_txt_comes_before_the_course_system(course):

@@ -33,8 +33,10 @@ def test_the_page_stands_beside_the_results(course, capsys):
     page = course / "results.html"
     assert capsys.readouterr().out == f"{page}: the class, without names\n"
     assert "student000" not in page.read_text()
-    assert run(course, NAME, path, "--names") == 0, "a page of ours is written again"
-    assert "student000" in page.read_text()
+    assert run(course, NAME, path) == 0, "a page of ours is written again"
+    assert run(course, NAME, path, "--names") == 0
+    assert "student000" in (course / "results-names.html").read_text()
+    assert "student000" not in page.read_text(), "names stand in the page that one shows"
 
 
 def test_another_file_is_not_written_over(course, capsys):
