@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from autograder.errors import UsageError
 from autograder.intake.names import ID_RULE, STUDENT_ID
-from autograder.intake.terms import Terms, parse_when, read_terms, shown_time, write_terms
+from autograder.intake.terms import Terms, parse_when, read_terms, shown_time, write_terms, zone_in
 from autograder.labs.manifest import LabError, lab_names
 
 NONE = "none"
@@ -30,7 +30,7 @@ def terms_of(root: Path, lab: str) -> Terms:
 def set_due(root: Path, lab: str, time: str) -> str:
     before = terms_of(root, lab)
     if time == NONE:
-        change(root, lab, due=None, extensions={})
+        change(root, lab, due=None, extensions={}, zone="")
         forget_due(root, lab, before)
         return f"{lab}: no due date (one that is set in formgrader holds)"
     due = parse_when(time)
@@ -38,8 +38,9 @@ def set_due(root: Path, lab: str, time: str) -> str:
     if early:
         names = ", ".join(early)
         raise UsageError(f"{lab}: the extensions of {names} would end before: change them first")
-    change(root, lab, due=due)
-    return f"{lab}: due {shown_time(due)}"
+    zone = zone_in(time)
+    change(root, lab, due=due, zone=zone)
+    return f"{lab}: due {shown_time(due, zone)}"
 
 
 def forget_due(root: Path, lab: str, terms: Terms) -> None:
@@ -69,9 +70,11 @@ def extend(root: Path, lab: str, student: str, time: str) -> str:
     if before.due is None:
         raise UsageError(f"{lab} has no due date: set one first (autograder course due {lab} TIME)")
     if until <= before.due:
-        raise UsageError(f"{lab} is due {shown_time(before.due)}: an extension has to be later")
+        raise UsageError(
+            f"{lab} is due {shown_time(before.due, before.zone)}: an extension has to be later"
+        )
     change(root, lab, extensions=before.extensions | {student: until})
-    return f"{lab}: {student} has until {shown_time(until)}"
+    return f"{lab}: {student} has until {shown_time(until, before.zone)}"
 
 
 def set_penalty(root: Path, lab: str, points: float) -> str:
@@ -90,10 +93,10 @@ def told_penalty(points: float) -> str:
 def shown(root: Path) -> list[str]:
     lines, terms = [], read_terms(root)
     for lab, own in sorted(terms.items()):
-        date = f"due {shown_time(own.due)}" if own.due else "no due date in course.toml"
+        date = f"due {shown_time(own.due, own.zone)}" if own.due else "no due date in course.toml"
         lines.append(f"{lab}: {date}; {told_penalty(own.points_per_day)}")
         for student, until in sorted(own.extensions.items()):
-            lines.append(f"  {student} has until {shown_time(until)}")
+            lines.append(f"  {student} has until {shown_time(until, own.zone)}")
     if others := sorted(set(lab_names(root)) - set(terms)):
         lines.append(f"nothing is set for {', '.join(others)}")
     return lines

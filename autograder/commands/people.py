@@ -54,7 +54,7 @@ def without_roster(
         )
     if known and strangers and not known.keys() & present.keys():
         return [
-            f"Nobody here ({len(present)}) is among the {len(known)} people of the gradebook. If "
+            f"Nobody here ({len(present)}) is among the people of the gradebook ({len(known)}). If "
             "this is the same class, stop, and give the --roster of last time"
         ]
     return []

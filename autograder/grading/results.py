@@ -108,7 +108,7 @@ class Late(msgspec.Struct, frozen=True):
     points: float
     taken_off: float
     seconds: float = 0.0  # after the due date; 0: on time
-    due: str = ""  # the student's own date, "2026-10-01 21:59 UTC"
+    due: str = ""  # the student's own date, "2026-10-01 23:59 Europe/Berlin"
     extended: bool = False  # it is a later date than that of the class
     dated: bool = True  # False: nobody knows when it was handed in, so nothing is taken off
 

@@ -2,13 +2,14 @@
 
     [lab01_quantization]
     due = 2026-10-01T21:59:00Z
+    zone = "Europe/Berlin"
     points_per_day = 10.0
     [lab01_quantization.extensions]
     "s01" = 2026-10-08T21:59:00Z
 
 `autograder course` writes it, an editor may as well.  Late work loses points_per_day for every day
 that has begun after the due date, at most all its points.  Students with an extension have that
-date in place of the other.
+date in place of the other.  Times are shown in the zone in which the due date was given.
 """
 
 import json
@@ -21,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from autograder.errors import UsageError, files_told
-from autograder.intake.timestamps import parse_timestamp
+from autograder.intake.timestamps import parse_timestamp, zone_named
 
 FILE = "course.toml"
 DAY = 86_400
@@ -39,6 +40,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     due: datetime | None = None
     points_per_day: float = 0.0
     extensions: dict[str, datetime] = {}
+    zone: str = ""  # in which times are shown; UTC, if none is named
 
     def penalty(self, seconds_late: float, points: float) -> float:
         """Points to take off work of so many points."""
@@ -66,8 +68,10 @@ def checked(path: Path, lab: str, terms: Terms) -> Terms:
         raise UsageError(f"{path}: {lab} has extensions, and no due date")
     if not (math.isfinite(terms.points_per_day) and terms.points_per_day >= 0):
         raise UsageError(f"{path}: points_per_day of {lab} is {terms.points_per_day}")
+    if terms.zone and zone_named(terms.zone) is None:
+        raise UsageError(f"{path}: the time zone {terms.zone!r} of {lab} is not known")
     later = {student: utc(date) for student, date in terms.extensions.items()}
-    return Terms(terms.due and utc(terms.due), terms.points_per_day, later)
+    return Terms(terms.due and utc(terms.due), terms.points_per_day, later, terms.zone)
 
 
 def utc(date: datetime) -> datetime:
@@ -82,6 +86,7 @@ def write_terms(course_root: Path, terms: dict[str, Terms]) -> Path:
             continue
         lines.append(f"[{json.dumps(lab)}]")
         lines += [f"due = {own.due.isoformat()}Z"] if own.due else []
+        lines += [f"zone = {json.dumps(own.zone)}"] if own.zone else []
         lines += [f"points_per_day = {float(own.points_per_day)}"] if own.points_per_day else []
         if own.extensions:
             lines.append(f"[{json.dumps(lab)}.extensions]")
@@ -111,5 +116,15 @@ def parse_when(text: str) -> datetime:
     return when
 
 
-def shown_time(when: datetime) -> str:
-    return f"{when:%Y-%m-%d %H:%M} UTC"
+def zone_in(text: str) -> str:
+    """The name of the zone in a time that `parse_when` takes; "" for an offset, and for UTC."""
+    zone = SHORT.fullmatch(text.strip())[4]
+    return "" if zone[0] in "+-" or zone in ("Z", "UTC", "GMT") else zone
+
+
+def shown_time(when: datetime, zone: str = "") -> str:
+    """when: in UTC, without a zone; zone: a name of the IANA data."""
+    known = zone_named(zone) if zone else None
+    if known is None:
+        return f"{when:%Y-%m-%d %H:%M} UTC"
+    return f"{when.replace(tzinfo=UTC).astimezone(known):%Y-%m-%d %H:%M} {zone}"

@@ -81,7 +81,9 @@ def take_off_for_lateness(
     if not due or not (seconds or extended or when is None):
         return None
     dated = when is not None
-    return Late(notebook.score, taken_off or 0.0, seconds, shown_time(due), extended, dated)
+    return Late(
+        notebook.score, taken_off or 0.0, seconds, shown_time(due, terms.zone), extended, dated
+    )
 
 
 def nbgraders_penalty(

@@ -46,10 +46,12 @@ def dates(before: dict, row: Submission | Rejected) -> tuple | None:
     return (old[1], new[1]) if old and new and old[0] == new[0] else None
 
 
-def when_sent(before: dict) -> datetime | None:
-    """The time of what is recorded, in UTC, if anything says so."""
-    kind, value = before.get("sent") or ("", "")
-    return datetime.fromisoformat(value) if kind == "time" else None
+def time_of(sent: Stamp | list) -> datetime | None:
+    """The time in UTC, if it is one; also of what `dumped` made of it."""
+    kind, value = sent or ("", "")
+    if kind != "time":
+        return None
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
 def why_it_stays(before: dict, row: Submission | Rejected) -> str:

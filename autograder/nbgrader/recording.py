@@ -20,7 +20,7 @@ from autograder.nbgrader.database import database_told, open_gradebook
 from autograder.nbgrader.executed import write_executed
 from autograder.nbgrader.gradebook import ensure_assignment, write_lateness, write_scores
 from autograder.nbgrader.marking import write_marking_pages
-from autograder.nbgrader.newest import recorded_before, what_it_replaces, when_sent, why_it_stays
+from autograder.nbgrader.newest import recorded_before, time_of, what_it_replaces, why_it_stays
 from autograder.nbgrader.pages import write_page
 
 MARKUP = '<>&"`'
@@ -107,10 +107,12 @@ def record_one(
                 gradebook.update_or_create_student(result.student)
                 return Recorded(result, stays=before)
             if before and not older and (told := why_it_stays(before, submission)):
-                late = write_lateness(gradebook, coursedir, lab, result.student, when_sent(before))
+                late = write_lateness(
+                    gradebook, coursedir, lab, result.student, time_of(before.get("sent"))
+                )
                 hand_ins = len(before.get("hand_ins") or ())
                 return Recorded(result, "", late, hand_ins, before, told)
-            when = getattr(submission, "when", None)
+            when = getattr(submission, "when", None) or time_of(submission.sent)
             late = write_scores(gradebook, coursedir, lab, result, when)
             hand_ins = write_executed(coursedir, lab, submission, result, late)
             if feedback:

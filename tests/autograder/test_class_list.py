@@ -139,7 +139,7 @@ def test_strangers_are_told_and_a_map_settles_it(course, capsys):
     write(course / "in/xy12/toy.ipynb", b"<html>")
     assert grade(course, "in")[0] == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Nobody here (1) is among the 1 people of the gradebook" in out
+    assert "Nobody here (1) is among the people of the gradebook (1)" in out
     write(course / "map.csv", b"folder,id\nmuelleranna_11,s07\n")
     write(course / "in2/muelleranna_11_900_toy.ipynb", b"<html>")
     assert grade(course, "in2", "--map", course / "map.csv")[0] == 0
@@ -153,7 +153,7 @@ def test_a_roster_is_told_with_extensions_of_nobody(course, capsys):
     grade(course, "in", "--roster", course / "roster.csv")
     out = " ".join(capsys.readouterr().out.split())
     assert "roster.csv: 3 students, whose ids are the column 'id'" in out
-    assert f"extensions for nobody on the roster: s1 (autograder course extend {NAME} s1" in out
+    assert f"for nobody on the roster: s1 (autograder course extend {NAME} ID none" in out
 
 
 @pytest.mark.parametrize("option", ["--roster", "--map"])

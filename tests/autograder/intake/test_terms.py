@@ -78,6 +78,7 @@ WRONG = {
     "an unknown key": ("[lab]\ndeu = 2026-10-01T00:00:00Z", "unknown field `deu`"),
     "no zone": ("[lab]\ndue = 2026-10-01T00:00:00", "a time of lab has no zone"),
     "a text": ('[lab]\ndue = "soon"', "course.toml: "),
+    "no such zone": ('[lab]\nzone = "Berlin"', "the time zone 'Berlin' of lab is not known"),
     "less than nothing": ("[lab]\npoints_per_day = -1", "points_per_day of lab is -1"),
     "not a number": ("[lab]\npoints_per_day = nan", "points_per_day of lab is nan"),
     "no due date": ("[lab.extensions]\na = 2026-10-01T00:00:00Z", "extensions, and no due date"),
@@ -118,13 +119,17 @@ def test_dates_by_command(course, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[-1] == "nothing is set for other"
     assert out[-3:-1] == [
-        "lab: due 2026-10-01 21:59 UTC; late work loses 10 points for every day that has begun, "
-        "at most all its points",
-        "  s01@uni.edu has until 2026-10-08 21:59 UTC",
+        "lab: due 2026-10-01 23:59 Europe/Berlin; late work loses 10 points for every day that has "
+        "begun, at most all its points",
+        "  s01@uni.edu has until 2026-10-08 23:59 Europe/Berlin",
     ]
     assert run(course, "extend", "lab", "s01@uni.edu", "none") == 0
     assert run(course, "late", "lab", "0") == 0
-    assert read_terms(course)["lab"] == Terms(due=datetime(2026, 10, 1, 21, 59))
+    assert read_terms(course)["lab"] == Terms(
+        due=datetime(2026, 10, 1, 21, 59), zone="Europe/Berlin"
+    )
+    assert run(course, "due", "lab", "2026-10-01 23:59 +02:00") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "lab: due 2026-10-01 21:59 UTC"
     assert run(course, "due", "lab", "none") == 0 and read_terms(course) == {}
 
 

@@ -86,6 +86,12 @@ def test_late_work_by_course_toml(course, after, extension, penalty, table, told
         assert f"90 points, {penalty} taken off for handing in late: {90 - penalty} of" in shown
 
 
+def test_times_are_told_in_the_zone_of_the_due_date(course):
+    write_terms(course, {nbcourse.LAB: Terms(DUE, 10.0, zone="Europe/Berlin")})
+    assert handed_in(course, "ada", DUE + timedelta(hours=1)).late.due.endswith("Berlin")
+    assert "after the due date, 2026-10-01 23:59 Europe/Berlin." in page(course, "ada")
+
+
 def test_changed_terms_hold_from_the_next_run(course):
     late = DUE + timedelta(hours=2)
     assert handed_in(course, "ada", late).late is None, "there is no due date yet"

@@ -97,6 +97,12 @@ def test_times_are_compared_and_the_penalty_is_that_of_the_newest(course):
     assert points(course) == 90
 
 
+def test_what_is_no_notebook_is_late_too(course):
+    write_terms(course, {nbcourse.LAB: Terms(T, 10.0)})
+    late = record(course, ("time", T + timedelta(days=1))).late
+    assert late.dated and late.seconds == 86400 and late.taken_off == 0
+
+
 def test_a_gradebook_that_was_moved_away_has_no_newer_hand_in(course):
     record(course, NEW, ex1="x = 2")
     (course / "gradebook.db").unlink()
