@@ -103,10 +103,12 @@ def record_one(
         with database_told(coursedir):
             record_name(gradebook, result.student, submission.name)
             before = recorded_before(gradebook, coursedir, lab, result.student)
-            if result.status == "missing":
+            missing = result.status == "missing"
+            if missing and before is None:
                 gradebook.update_or_create_student(result.student)
-                return Recorded(result, stays=before)
-            if before and not older and (told := why_it_stays(before, submission)):
+                return Recorded(result)
+            told = why_it_stays(before, submission) if before and not older else ""
+            if missing or told:
                 late = write_lateness(
                     gradebook, coursedir, lab, result.student, time_of(before.get("sent"))
                 )
