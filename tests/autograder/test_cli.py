@@ -137,7 +137,7 @@ def test_a_second_run_is_silent_and_writes_nothing_and_a_regrade_tells_what_it_c
 
 
 def test_what_is_not_recorded_is_told_in_the_table_and_ends_with_1(course, monkeypatch, capsys):
-    def unrecorded(root, lab, rows, results):
+    def unrecorded(root, lab, rows, results, older):
         yield from (Recorded(result, "the disk is full") for result in results)
 
     monkeypatch.setattr("autograder.nbgrader.recording.record", unrecorded)
