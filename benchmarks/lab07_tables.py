@@ -30,6 +30,7 @@ FIGURES = ROOT / "course" / "figures" / "lab07"
 SIZE, SIZES, SINKS = 12, (8, 16, 32), (0, 1, 2, 4, 8)
 N, LENGTH, FIRST, SEEDS = 12, 104, 40, 3
 EARLY = range(4, 16)
+FRONT = {"last 12": "0 + 12", "first + last 11": "1 + 11", "early + last 11": "early + 11"}
 STEPS = 300
 
 
@@ -128,9 +129,9 @@ def ablation() -> None:
     one = runs[f"1 + {SIZE - 1}"]
     lines = ["| cache | perplexity | times that of one sink |", "|---|---|---|"]
     ratios = {name: spread(run, one) for name, run in runs.items()}
+    means = {name: sum(perplexity(run)) / SEEDS for name, run in runs.items()}
     for name, (ratio, low, high) in ratios.items():
-        mean = sum(perplexity(runs[name])) / SEEDS
-        lines.append(f"| {name} | {mean:.2f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
+        lines.append(f"| {name} | {means[name]:.2f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
     against = (("early + 11", "0 + 12"), ("4 early + 8", "0 + 8"), ("4 + 8", "0 + 8"))
     lines += ["", "| cache | compared with | times its perplexity |", "|---|---|---|"]
     for name, other in (*against, ("all, no <s>", "all")):
@@ -141,6 +142,8 @@ def ablation() -> None:
     empty = [name for name in list(bars)[len(SINKS) :] if name != "all"]
     title = f"A window is about {bars[f'0 + {SIZE}'][0]:.0f} times worse than one sink"
     save(attention.caches(bars, title, empty, "perplexity, times one sink"), "ablation")
+    front = {text: means[name] for text, name in (FRONT | {"everything": "all"}).items()}
+    save(attention.lengths(front, "perplexity"), "front")
 
 
 def sizes() -> None:

@@ -6,7 +6,7 @@
 - passages marked `[so]{.point}` are its lines; above the first section they belong to slide 1;
 - figures, formulas, and tables and code that are small enough stand below; a second figure or
   table starts another slide with the same title, unless it is a figure of the class `beside`,
-  and a second piece of code is left to the chapter;
+  and a second piece of code is left to the chapter; code on the title's slide is spoken;
 - a passage that is marked `.slide` in a figure's caption is the title of that figure's slide;
 - what has the class `off-slides` is left out, and so are slides that have only a heading;
 - all other text between is what the speaker's view shows.
@@ -120,6 +120,9 @@ class Cutter:
         if isinstance(node, nodes.table | nodes.literal_block) and not small(node):
             return
         slide = self.slides[-1]
+        if isinstance(node, nodes.literal_block) and slide is self.slides[0]:
+            slide.notes.append(node)
+            return
         if isinstance(node, nodes.literal_block) and slide.full:
             return
         titles = marked(node, TITLE) if isinstance(node, nodes.figure) else []

@@ -1,4 +1,6 @@
-"""Two directives, for pages at the top of the site: {lab-map} and {gallery}."""
+"""Two directives, {lab-map} and {gallery}, for pages at the top of the site; "10 %" in one line."""
+
+import re
 
 import lab_map
 import stories
@@ -20,7 +22,16 @@ class Gallery(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
+def keep_percents(app: Sphinx, page: nodes.document) -> None:
+    """No line ends between a number and its per cent."""
+    for text in list(page.findall(nodes.Text)):
+        whole = re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
+        if whole != text and not isinstance(text.parent, nodes.FixedTextElement):
+            text.parent.replace(text, nodes.Text(whole))
+
+
 def setup(app: Sphinx) -> dict:
     app.add_directive("lab-map", LabMap)
     app.add_directive("gallery", Gallery)
+    app.connect("doctree-read", keep_percents)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,7 @@
 
 Read from course/labs.toml; a lab that has a chapter is available, links there, and says the time
 that the card of its notebook says. The drawing is SVG in the page, so it has the page's colours,
-and links, relative to the top of the site.
+and links, relative to the top of the site. Where the window is narrow, course.css shows a list.
 """
 
 import json
@@ -47,6 +47,11 @@ def hours(lab: Lab) -> str:
             if found := re.search(r"^\| Time \| (.+?) \|$", "".join(cell["source"]), re.MULTILINE):
                 return found[1]
     raise ValueError(f"no notebook in {LABS / lab.name} has a card with a time")
+
+
+def said(lab: Lab) -> str:
+    """What a box has room for: the time up to its first comma, or that the lab is planned."""
+    return hours(lab).partition(",")[0] if lab.available else "planned"
 
 
 def needed(all_labs: dict[str, Lab], number: str) -> set[str]:
@@ -100,17 +105,28 @@ def drawing() -> str:
         f'<div class="lab-map"><svg viewBox="0 0 {width} {height}" role="group" '
         'aria-label="Map of the labs: an arrow goes to what builds on a lab"><defs>'
         f'<marker id="lab-map-arrow" markerWidth="7" markerHeight="7" refX="7" refY="3.5" '
-        f'orient="auto">{head}</marker></defs>{"".join(parts)}</svg></div>'
+        f'orient="auto">{head}</marker></defs>{"".join(parts)}</svg></div>{listed(all_labs)}'
     )
+
+
+def listed(all_labs: dict[str, Lab]) -> str:
+    """The same as a list."""
+    lines = []
+    for number, lab in all_labs.items():
+        name = f"{number} {escape(lab.title)}"
+        if lab.available:
+            name = f'<a href="chapters/{lab.name}.html">{name}</a>'
+        builds = f", builds on {', '.join(lab.builds_on)}" if lab.builds_on else ""
+        lines.append(f"<li>{name}<span>{escape(said(lab))}{builds}</span></li>")
+    return f'<ul class="lab-list">{"".join(lines)}</ul>'
 
 
 def box(lab: Lab, x: int, y: int) -> str:
     """A lab: a link to its chapter with its time, or that it is planned."""
-    said = hours(lab) if lab.available else "planned"
     texts = (
         f'<rect x="{x}" y="{y}" width="{BOX[0]}" height="{BOX[1]}" rx="6"/>'
         f'<text x="{x + 10}" y="{y + 19}">{lab.number} {escape(lab.title)}</text>'
-        f'<text class="lab-time" x="{x + 10}" y="{y + 37}">{escape(said)}</text>'
+        f'<text class="lab-time" x="{x + 10}" y="{y + 37}">{escape(said(lab))}</text>'
     )
     if not lab.available:
         return f'<g class="lab-planned">{texts}</g>'

@@ -113,3 +113,9 @@ def test_what_cannot_be_read_from_the_last_row_is_left_to_the_chapter():
 def test_a_chapter_without_a_heading_is_refused():
     with pytest.raises(ValueError, match="has no heading, so no slides"):
         cut("Text.\n")
+
+
+def test_code_on_the_title_is_spoken():
+    first, second = cut("# T\n\nText.\n\n```text\nmake it\n```\n\n## One\n\n```text\nrun\n```\n")
+    assert shown(first) == ("T", [], []) and "make it" in [one.astext() for one in first.notes]
+    assert shown(second) == ("One", [], ["literal_block"])

@@ -62,6 +62,7 @@ def test_memory_answers_for_the_config_that_is_pasted(calculators):
     calculators.locator("#calc-memory-preset").select_option("llama-3.1-70b")
     expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("320 KiB")
     expect(answer(calculators, "calc-memory", "sequences of 4,096")).to_have_text("0")
+    calculators.locator("#calc-memory summary").click()
     text = calculators.locator("#calc-memory-model").input_value()
     calculators.locator("#calc-memory-model").fill(text.replace('heads": 8', 'heads": 64'))
     expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("2.5 MiB")
@@ -99,6 +100,8 @@ def test_bad_input_is_named_beside_its_field(calculators, field, text, said):
     place = calculators.locator(f"#calc-{field}")
     output = calculators.locator(f"#calc-{field.partition('-')[0]} .calc-output")
     before = place.input_value()
+    if field == "memory-model":
+        calculators.locator("#calc-memory summary").click()
     place.fill(text)
     expect(calculators.locator(f"#calc-{field}-fault")).to_contain_text(said)
     expect(place).to_have_attribute("aria-invalid", "true")
@@ -153,8 +156,44 @@ def test_paged_attention_goes_on_by_hand_until_the_blocks_are_gone(calculators):
     expect(paged).to_contain_text("free, next one first: 2 4 1 7")
 
 
-def test_the_map_leads_to_a_chapter(site, browser):
-    page, _, _ = opened(browser, site / "index.html", 390)
-    page.locator(".lab-map a").filter(has_text="05 KV cache").click()
+def test_the_fold_of_a_config_is_closed_and_does_not_hide_a_fault(calculators):
+    text, fold = calculators.locator("#calc-memory-model"), "#calc-memory summary"
+    expect(text).to_be_hidden()
+    calculators.locator(fold).click()
+    text.fill("{")
+    calculators.locator(fold).click()
+    expect(calculators.locator("#calc-memory-model-fault")).to_be_visible()
+
+
+def test_fields_are_large_enough_for_a_finger_and_stand_near_their_result(site, browser):
+    page, _, _ = opened(browser, site / "calculators.html", 390)
+    for place in page.locator(".calculator input, .calculator select, .calculator button").all():
+        assert place.bounding_box()["height"] >= 44
+    form = page.locator("#calc-memory .calc-fields").bounding_box()
+    assert form["height"] <= 450
+    page.close()
+
+
+def test_the_three_ways_are_whole_in_the_first_window(site, browser):
+    page, _, _ = opened(browser, site / "index.html")
+    box = page.locator(".starts").bounding_box()
+    assert box["y"] + box["height"] <= 800
+    page.close()
+
+
+def test_texts_of_the_map_stay_in_their_boxes(site, browser):
+    page, _, _ = opened(browser, site / "index.html")
+    outside = """[...document.querySelectorAll(".lab-map text")].filter((text) =>
+      text.getBBox().x + text.getBBox().width
+      > text.parentNode.querySelector("rect").getBBox().x + 150).map((text) => text.textContent)"""
+    assert page.evaluate(outside) == []
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "kind"), [(390, "list"), (1280, "map")])
+def test_the_map_leads_to_a_chapter(site, browser, width, kind):
+    page, _, _ = opened(browser, site / "index.html", width)
+    expect(page.locator(".lab-map, .lab-list").locator("visible=true")).to_have_count(1)
+    page.locator(f".lab-{kind} a").filter(has_text="05 KV cache").click()
     expect(page.locator("h1")).to_contain_text("The key-value cache")
     page.close()

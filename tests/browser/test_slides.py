@@ -1,5 +1,6 @@
 """Opens the deck of every chapter in headless Chromium and looks at each slide."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_a_slide_that_is_too_full_is_found(site, browser):
     found = page.evaluate(LOOK)
     assert found["tooFull"] and found["below"] and found["letters"] == pytest.approx(0.6)
     page.close()
+
+
+def test_a_title_has_no_command_and_no_number_stands_apart_from_its_percent(site, browser):
+    for name in CHAPTERS:
+        page, _ = opened(browser, site, name)
+        assert page.locator("section:first-child .pictures pre").count() == 0, name
+        texts = page.locator("section h2, section .points").all_text_contents()
+        assert not [text for text in texts if re.search(r"\d %", text)], name
+        page.close()
 
 
 @pytest.mark.parametrize(("scheme", "paper"), [("light", 255), ("dark", 19)])

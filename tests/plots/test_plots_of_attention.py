@@ -45,6 +45,14 @@ def test_bars_have_intervals_and_controls_are_empty():
     assert "window: 3.00 (2.00 to 4.00); sinks: 1.00 (1.00 to 1.00)" in alt
 
 
+def test_lengths_stand_in_order_with_their_numbers():
+    figure, alt = attention.lengths({"a": 48.78, "b": 8.3}, "perplexity")
+    [ax] = figure.axes
+    assert [bar.get_width() for bar in ax.patches] == [48.78, 8.3] and ax.yaxis_inverted()
+    assert [text.get_text() for text in ax.texts] == ["48.8", "8.3"]
+    assert alt == "perplexity: a 48.8; b 8.3"
+
+
 def test_a_stream_has_memory_on_the_left_and_perplexity_on_the_right():
     held = {"dense": [10.0, 20.0], "sinks": [10.0, 10.0, 10.0]}
     figure, alt = attention.stream([5, 10, 15], held, {"sinks": [3.0, 4.0, 5.0]}, "title")

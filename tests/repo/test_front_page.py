@@ -24,10 +24,35 @@ def test_the_first_page_s_numbers_are_the_measured_ones():
     measured = dict(re.findall(r"^\| (.+?) \| ([\d.]+) \|", table, re.MULTILINE))
     rows = {name: f"{float(value):.1f}" for name, value in measured.items()}
     said = f"**{rows['0 + 12']} or {rows['1 + 11']}** is the perplexity"
-    assert said in INDEX and f"({rows['early + 11']})" in INDEX
-    times = dict(re.findall(r"^\| (.+?) \| [\d.]+ \| ([\d.]+) \(", table, re.MULTILINE))
-    alt = f"The last 12, {times['0 + 12']}; another early token and the last 11, "
-    assert alt + f"{times['early + 11']}; everything kept, {times['all']}." in INDEX
+    assert said in INDEX
+    alt = f"The last 12, {rows['0 + 12']}; the first and the last 11, {rows['1 + 11']}; another "
+    alt += f"early one and the last 11, {rows['early + 11']}. Everything kept, {rows['all']}."
+    assert alt in INDEX
+    picture = (COURSE / "figures" / "lab07" / "front.svg").read_text()
+    drawn = re.search(r"<title>(.*?)</title>", picture, re.DOTALL)[1]
+    assert re.findall(r"\d+\.\d", drawn) == [
+        rows[name] for name in ("0 + 12", "1 + 11", "early + 11", "all")
+    ]
+
+
+def test_what_the_map_says_fits_its_boxes():
+    for lab in lab_map.labs().values():
+        assert 6.2 * len(lab_map.said(lab)) <= lab_map.BOX[0] - 20, lab.name  # letters of 12 px
+        assert 7.8 * len(f"{lab.number} {lab.title}") <= lab_map.BOX[0] - 20, lab.name  # of 15 px
+
+
+def test_the_list_of_a_narrow_window_says_what_the_map_says():
+    drawing = lab_map.drawing()
+    the_map, the_list = drawing.split('<ul class="lab-list">')
+    for lab in lab_map.labs().values():
+        assert lab_map.said(lab) in the_list and f"{lab.number} {lab.title}" in the_list
+    links = re.compile(r'href="(chapters/.+?)"')
+    assert links.findall(the_map) == links.findall(the_list)
+
+
+def test_a_student_with_the_zip_has_no_makefile():
+    students = INDEX[INDEX.index("**Students.**") : INDEX.index("**Instructors.**")]
+    assert 0 < students.find("`python course.py lab`") < students.find("`make lab`")
 
 
 def test_every_chapter_of_a_lab_is_on_the_map_and_in_the_table_of_contents():

@@ -25,8 +25,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const shared = [
     { name: "preset", label: "Model", options: Object.keys(MODELS), value: "llama-2-7b" },
-    { name: "model", label: "config.json (paste any of these families)", rows: 7,
-      value: spelled("llama-2-7b"), parse: decoder },
+    { name: "model", label: "config.json of one of these families", rows: 7,
+      folded: "Another model: paste its config.json", value: spelled("llama-2-7b"), parse: decoder },
     gpu,
   ];
 
@@ -58,7 +58,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const at = (n) => [n, (weights + n * one) / memory.GiB];
     return [
       table([
-        ["", "bytes"],
+        ["", "memory"],
         [`${count(calc.decoder.parameters(v.model))} parameters`, bytes(weights)],
         ["cache of one token", bytes(memory.kvBytes(v.model, 1, 1, v.cache))],
         [`cache of ${count(v.tokens)} tokens`, bytes(one)],
@@ -70,7 +70,8 @@ document.addEventListener("DOMContentLoaded", () => {
       table([
         ["", "at most"],
         [`sequences of ${count(v.tokens)} tokens`, count(fit)],
-        [`tokens in each of ${count(v.batch)} sequences`, count(longest)],
+        [v.batch === 1 ? "tokens of one sequence" : `tokens of each of ${count(v.batch)} sequences`,
+          count(longest)],
       ]),
       calc.chart.lines([
         { name: "weights and cache", points: [at(0), at(most)] },

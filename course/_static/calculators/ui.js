@@ -12,7 +12,7 @@ calc.ui = (() => {
 
   /* Fields: {name, label, value} and one of
        options: [names]                  a choice
-       rows: number                      a text
+       rows: number                      a text; folded: what its fold says
        least, most, whole (or not)       a number */
   function control(field, id) {
     if (field.options) {
@@ -42,6 +42,12 @@ calc.ui = (() => {
     return number;
   }
 
+  /* A fault stands outside the fold, so it is seen when the fold is closed. */
+  function folded(field, ...parts) {
+    if (!field.folded) return parts;
+    return [element("details", {}, element("summary", {}, field.folded), ...parts)];
+  }
+
   /* One field with its label; valid() returns its value, or undefined and shows the fault. */
   function labelled(field, form) {
     const id = `${form}-${field.name}`;
@@ -49,7 +55,7 @@ calc.ui = (() => {
     const fault = element("output", { class: "calc-fault", id: `${id}-fault`, for: id });
     input.setAttribute("aria-describedby", fault.id);
     const box = element("div", { class: field.rows ? "calc-field calc-wide" : "calc-field" },
-      element("label", { for: id }, field.label), input, fault);
+      ...folded(field, element("label", { for: id }, field.label), input), fault);
     const show = (text) => {
       fault.textContent = text;
       input.setAttribute("aria-invalid", text ? "true" : "false");
