@@ -19,6 +19,7 @@ html_show_copyright = False
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static/mathjax/tex-svg.js"
 html_static_path = [str(MATHJAX), "_static"]
 html_css_files = ["course.css"]
+html_search_scorer = str(Path(__file__).parent / "_ext" / "search_order.js")
 mathjax_path = MATHJAX.name
 html_context = {"mathjax": MATHJAX.name}  # for the slides
 exclude_patterns = ["_build", "_templates", "chapters/_generated"]

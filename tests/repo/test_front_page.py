@@ -37,8 +37,8 @@ def test_the_first_page_s_numbers_are_the_measured_ones():
 
 def test_what_the_map_says_fits_its_boxes():
     for lab in lab_map.labs().values():
-        assert 6.2 * len(lab_map.said(lab)) <= lab_map.BOX[0] - 20, lab.name  # letters of 12 px
-        assert 7.8 * len(f"{lab.number} {lab.title}") <= lab_map.BOX[0] - 20, lab.name  # of 15 px
+        assert 5.6 * len(lab_map.said(lab)) <= lab_map.BOX[0] - 20, lab.name  # letters of 12 px
+        assert 7.5 * len(f"{lab.number} {lab.title}") <= lab_map.BOX[0] - 20, lab.name  # of 15 px
 
 
 def test_the_list_of_a_narrow_window_says_what_the_map_says():
