@@ -197,3 +197,13 @@ def test_the_map_leads_to_a_chapter(site, browser, width, kind):
     page.locator(f".lab-{kind} a").filter(has_text="05 KV cache").click()
     expect(page.locator("h1")).to_contain_text("The key-value cache")
     page.close()
+
+
+def test_a_search_finds_the_chapter_that_introduces_a_term_first(site, browser):
+    page, _, _ = opened(browser, site / "search.html")
+    page.goto((site / "search.html").as_uri() + "?q=zero+point")
+    expect(page.locator("#search-results")).to_contain_text("Search finished")
+    names = page.locator("ul.search li > a").all_inner_texts()
+    others = ("Activation-aware weight quantization (AWQ)", "A term in twelve weeks")
+    assert all(names.index("Linear and k-means quantization") < names.index(x) for x in others)
+    page.close()
