@@ -20,11 +20,18 @@ NEEDS = ("LICENSE", "constraints.txt", "pyproject.toml", "course")  # of the cou
 CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md", "questions.md")  # of course/
 NOT_COPIED = {"__pycache__", ".ipynb_checkpoints", ".DS_Store"}
 TRITON = ("efflib.kernels", "efflib.meter")
-GIGABYTES = 1.3  # of disk that set-up takes on Linux, as `make test-setup` measures
-NEEDED = """Kernels in Triton run on Linux only: elsewhere,
-cells with kernels say that they are not verified there."""
-NOT_NEEDED = """Triton is not installed, because no lab
-here needs it: `efflib.kernels` and `efflib.meter` say so when they are imported."""
+# GB to load and GB on disk that set-up takes on Linux; `make test-setup` measures the disk
+SIZES = {"cpu": (0.3, 1.3), "triton": (0.6, 2.3), "gpu": (2.8, 5.2)}  # triton: with the CPU build
+NEEDED = """Kernels in Triton run on Linux only: elsewhere, cells with kernels say that they are not
+verified there."""
+NOT_NEEDED = """No lab here needs Triton, and set-up does not ask for it (the build for GPUs brings
+it along): without it, `efflib.kernels` and `efflib.meter` say so when they are imported."""
+SOME = """Modules of `efflib` that hold answers come from your instructor later
+([a list](course/withheld.md)). Until then each says so, or holds the part that the labs run on."""
+WITHHELD = """# Modules of efflib that hold answers
+
+They come from your instructor after the labs that are named here. Until then each says so, or holds
+the part that the labs run on."""
 
 
 def hidden_parts(
@@ -91,6 +98,8 @@ def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path
             lab.release_dir, out / "labs" / lab.name, ignore=shutil.ignore_patterns(*NOT_COPIED)
         )
     write_chapters(course_root / "course", out / "course")
+    if hidden.withheld:
+        (out / "course" / "withheld.md").write_text(withheld_page(hidden), encoding="utf-8")
     (out / "README.md").write_text(readme(labs, hidden), encoding="utf-8")
     text = pyproject(course_root, out, triton=uses_triton(labs))
     (out / "pyproject.toml").write_text(text, encoding="utf-8")
@@ -119,20 +128,32 @@ def write_chapters(course: Path, out: Path) -> None:
             copy = out / path.relative_to(course)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(plain(path), encoding="utf-8")
-    shutil.copytree(course / "figures", out / "figures")
+    for name in ("figures", "jupyter"):  # jupyter: settings that `course.py lab` reads
+        shutil.copytree(course / name, out / name)
+
+
+def withheld_page(hidden: Hidden) -> str:
+    """A list for each lab, or group of labs, after which modules are given out."""
+    by_labs: dict[str, list[str]] = {}
+    for module, owned in sorted(hidden.withheld.items()):
+        by_labs.setdefault(", ".join(owned), []).append(f"- `{module}`")
+    parts = [f"After {names}:\n\n" + "\n".join(by_labs[names]) for names in sorted(by_labs)]
+    return "\n\n".join([WITHHELD, *parts]) + "\n"
 
 
 def readme(labs: list[LabSpec], hidden: Hidden) -> str:
     rows = [f"- `labs/{lab.name}/{lab.notebook}.ipynb`: {lab.title}" for lab in labs]
-    by_labs: dict[str, list[str]] = {}
-    for module, owned in sorted(hidden.withheld.items()):
-        by_labs.setdefault(", ".join(owned), []).append(f"`{module}`")
-    told = [f"- after {names}: {', '.join(modules)}" for names, modules in sorted(by_labs.items())]
-    withheld = "All of `efflib` is here."
-    if told:
-        withheld = "Modules of `efflib` that hold answers come from your instructor later; until "
-        withheld += "then each says so, or holds the part that the labs run on:\n\n"
-        withheld += "\n".join(told)
-    text = (FILES / "README.md").read_text(encoding="utf-8")
-    triton = NEEDED if uses_triton(labs) else NOT_NEEDED
-    return text.format(labs="\n".join(rows), withheld=withheld, gigabytes=GIGABYTES, triton=triton)
+    triton = uses_triton(labs)
+    cpu = SIZES["triton" if triton else "cpu"]
+    sizes = [
+        f"| for CPUs, which set-up takes | {cpu[0]} GB | {cpu[1]} GB |",
+        "| for GPUs, where download.pytorch.org is out of reach | {} GB | {} GB |".format(
+            *SIZES["gpu"]
+        ),
+    ]
+    return (FILES / "README.md").read_text(encoding="utf-8").format(
+        labs="\n".join(rows),
+        withheld=SOME if hidden.withheld else "All of `efflib` is here.",
+        sizes="\n".join(sizes),
+        triton=NEEDED if triton else NOT_NEEDED,
+    )  # fmt: skip

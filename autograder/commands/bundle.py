@@ -6,7 +6,7 @@ from pathlib import Path
 
 import efflib
 from autograder.bundle.hosted import write_colab
-from autograder.bundle.pack import write_wheel, write_zip
+from autograder.bundle.pack import last_commit, write_wheel, write_zip
 from autograder.bundle.parts import ALL
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
 from autograder.bundle.withheld import Hidden
@@ -29,13 +29,17 @@ def bundle_labs(
     Raises LabError, UsageError, StorageError.
     """
     out = out or root / "build" / "bundle"
+    date = last_commit(root)
     labs = chosen_labs(root, names, released)
     hidden = hidden_parts(root, labs, released, strict)
     notebooks = [] if colab is None else write_colab(labs, colab, out / "colab")
     with tempfile.TemporaryDirectory() as folder, files_told(out):
         out.mkdir(parents=True, exist_ok=True)
         write_tree(root, labs, hidden, Path(folder))
-        made = [write_zip(Path(folder), out / f"{NAME}.zip"), write_wheel(Path(folder), out)]
+        made = [
+            write_zip(Path(folder), out / f"{NAME}.zip", date),
+            write_wheel(Path(folder), out, date),
+        ]
     for path in made:
         yield f"{path}: {path.stat().st_size / 1e6:.1f} MB"
     if notebooks:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.bundle.tree import GIGABYTES
+from autograder.bundle.tree import SIZES
 from efflib.zoo.phenomena import STORIES
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +102,15 @@ def test_the_readme_names_the_commands_that_come_first():
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:^|`|  |, )make ([\w-]+)", text, re.M)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    assert f"{GIGABYTES} GB without" in text
+
+
+def test_sizes_of_the_set_up_are_the_same_everywhere():
+    """As course.py says them before it loads, and as `make test-setup` holds them."""
+    readme, asked = ((ROOT / p).read_text() for p in ("README.md", "course/questions.md"))
+    for loads, takes in SIZES.values():
+        assert f"| {loads} GB | {takes} GB |" in readme and f"{takes} GB" in asked
+    program = (ROOT / "autograder" / "bundle" / "files" / "course.py").read_text()
+    assert "GPU_LOADS, GPU_TAKES = {}, {}  #".format(*SIZES["gpu"]) in program
 
 
 def test_boxes_do_not_overlap_and_arrows_lead_to_the_right():

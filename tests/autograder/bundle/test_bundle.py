@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from dataclasses import replace
@@ -20,6 +21,7 @@ from packaging.requirements import Requirement
 
 from autograder import cli
 from autograder.bundle.chapters import dead_links
+from autograder.bundle.pack import NO_COMMIT, last_commit
 from autograder.bundle.parts import read_sources
 from autograder.bundle.project import STUDENT
 from autograder.bundle.tree import chosen_labs, hidden_parts, uses_triton, write_tree
@@ -85,7 +87,8 @@ def test_it_holds_what_students_need_and_nothing_else(one, whole):
         }
         assert sorted(path.name for path in (root / "labs").iterdir()) == labs
         assert {path.name for path in (root / "course").iterdir()} == {
-            "chapters", "figures", "glossary.md", "syllabus.md", "questions.md",
+            "chapters", "figures", "jupyter",
+            "glossary.md", "syllabus.md", "questions.md", "withheld.md",
         }  # fmt: skip
         names = [path.relative_to(root).as_posix() for path in root.rglob("*")]
         bad = re.compile(r"solution|suite|triad|hidden|manifest|mutant|nbgrader|autograder|\.pyc?c")
@@ -110,6 +113,27 @@ def test_the_same_course_gives_the_same_bytes(one, tmp_path):
     assert cli.run(["bundle", LAB, "--out", str(tmp_path), "--course", str(ROOT)]) == 0
     for path in (one.parents[1] / "out").iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+def test_files_have_the_date_of_the_last_commit(one, tmp_path):
+    [archive] = (one.parents[1] / "out").glob("*.zip")
+    dates = {about.date_time for about in zipfile.ZipFile(archive).infolist()}
+    assert dates == {time.gmtime(last_commit(ROOT))[:6]}
+    assert last_commit(tmp_path) == NO_COMMIT, "a folder without a repository"
+
+
+def test_what_is_withheld_stands_in_a_page_of_its_own(one, tmp_path):
+    page = (one / "course" / "withheld.md").read_text()
+    assert set(re.findall(r"^- `(.+)`$", page, re.MULTILINE)) == set(WITHHELD)
+    assert set(re.findall(r"^After (.+):$", page, re.MULTILINE)) == {
+        ", ".join(labs) for labs in WITHHELD.values()
+    }
+    readme = (one / "README.md").read_text()
+    assert "(course/withheld.md)" in readme and "`efflib.quantization" not in readme
+    assert max(map(len, readme.splitlines())) <= 110
+    unpacked(tmp_path, *LABS)
+    assert "All of `efflib` is here." in (tmp_path / "README.md").read_text()
+    assert not (tmp_path / "course" / "withheld.md").exists()
 
 
 def test_no_link_of_the_chapters_is_dead(whole):
