@@ -67,9 +67,11 @@ test-nbgrader: setup
 test-setup: setup
 	$(BIN)/python -m pytest tests/bundle_setup -s
 
-# course/jupyter leaves out the menus that only teachers need
+# course/jupyter leaves out the menus that only teachers need, and the question about Jupyter's news;
+# some containers have no other user than root
 lab: setup
-	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter $(abspath $(BIN))/jupyter lab
+	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter $(abspath $(BIN))/jupyter lab \
+	    $$([ $$(id -u) != 0 ] || echo --allow-root)
 
 # formgrader reads nbgrader_config.py of the folder that JupyterLab starts in
 formgrader: setup
