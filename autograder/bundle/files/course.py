@@ -44,8 +44,11 @@ def pinned(name: str) -> str:
 def gpu_build_fits() -> bool:
     """Says what Linux's GPU build of torch needs, and whether the disk has it."""
     free = shutil.disk_usage(HERE).free / 1e9
-    if free < GPU_TAKES:
-        say(f"The GPU build of torch takes {GPU_TAKES} GB on disk; {free:.1f} GB are free.")
+    if free < GPU_TAKES + GPU_LOADS:  # pip keeps what it loads until it has installed all
+        say(
+            f"The GPU build of torch takes {GPU_TAKES} GB on disk, and {GPU_LOADS} GB more while it"
+            f" is installed; {free:.1f} GB are free."
+        )
         return False
     say(
         f"Taking the GPU build of torch: about {GPU_LOADS} GB to load, {GPU_TAKES} GB on disk"
@@ -69,7 +72,8 @@ def set_up(gpu: bool) -> int:
         gpu = bool(pip("--retries", "0", "--index-url", CPU_INDEX, pinned("torch")))
         if gpu:
             say(f"\nNo build of torch from {CPU_INDEX}: the package index has another.")
-    if gpu and sys.platform == "linux" and not gpu_build_fits():
+    there = any(VENV.glob("lib/python*/site-packages/torch"))
+    if gpu and not there and sys.platform == "linux" and not gpu_build_fits():
         return 1
     failed = pip("--constraint", "constraints.txt", "--editable", ".")
     say("Set-up failed, see above." if failed else "Done. Now: python course.py lab")
