@@ -11,6 +11,7 @@ threads runs anything here.
     the socket closed            the end, for all children too
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -47,6 +48,8 @@ def main(requests_fd: int, setting_fd: int) -> None:
     with socket.socket(fileno=requests_fd) as requests:
         get_ready(lambda: serve(requests))
     warm.close()
+    atexit._run_exitfuncs()
+    os._exit(0)  # without taking modules down: Triton lists what cells of a lab still hold then
 
 
 def serve(requests: socket.socket) -> None:
