@@ -22,7 +22,20 @@ import torch
 from torch import Tensor
 
 MOST_OFF = {torch.float16: 2.0**-9, torch.float32: 2e-5}  # of max|v|
+# elements behind a row, 32 for other tensors: so rows of q and k lie differently far apart
+KEYS_APART = {"K": 48, "V": 48}
 LSE_OFF = 4e-5  # of scores up to 16, in float32
+
+
+def scores_off(s: Tensor) -> float:
+    """How far an exponent may be off where scores s are large: float32 has 2^-24 of them.
+
+    GPUs have 2^x, so s log2(e) - m log2(e) is usual: the error of the product with m cancels when
+    p is divided by its sum, that of each s stays.  So p is off by at most twice as much of p, and
+    o, a mean of v, by as much of max|v|.
+    """
+    finite = s[s.isfinite()]
+    return 2.0**-24 * float(finite.abs().max()) if finite.numel() else 0.0
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
@@ -56,6 +69,7 @@ def launch(q: Tensor, k: Tensor, v: Tensor, blocks: tuple[int, int], scale=None,
                     "head_lse": ("LSE", 0)},
         "grid": (-(-T // BM), H),
         "outputs": ["Out", "LSE"],
+        "gaps": KEYS_APART,
     }  # fmt: skip
 
 

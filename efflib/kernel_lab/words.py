@@ -33,6 +33,7 @@ FAULTS = {
     "UnknownAddress": "an address that belongs to no tensor",
     "DataRace": "two programs touch the same element, and one of them writes",
 }
+WRAPPED = ". An offset beyond 2^31 has wrapped round: make one factor tl.int64"
 LENGTH = 330
 
 
@@ -68,6 +69,6 @@ def fault_words(name: str, fault: dict) -> str:
     line = f" in the line `{fault['line']}`" if fault["line"] else ""
     # the meter's own message ends in the line, which stands here already
     message = re.sub(r",? ?\S*kernel_source\.py:\d+: .*", "", fault["message"], flags=re.S)
-    if "before the first element" in message and re.search(r"\d{9}", message):
-        message += ". An offset beyond 2^31 has wrapped round in int32: make one factor tl.int64"
-    return f"{name}: {about}{line}: {message}"[:LENGTH]
+    far_before = "before the first element" in message and re.search(r"\d{9}", message)
+    advice = WRAPPED if far_before else ""
+    return f"{name}: {about}{line}: {message}"[: LENGTH - len(advice)] + advice

@@ -35,6 +35,13 @@ OF_TENSORS = frozenset(
     "to T dtype element_ty shape type scalar value numel primitive_bitwidth".split()
 )
 OF_TRITON = frozenset(("cdiv", "next_power_of_2", "jit", "language"))
+NO_BLOCK_POINTERS = "Triton has removed block pointers: write pointers and masks"
+INSTEAD = {
+    "float": "write .to(tl.float32)",
+    "half": "write .to(tl.float16)",
+    "make_block_ptr": NO_BLOCK_POINTERS,
+    "advance": NO_BLOCK_POINTERS,
+}
 BUILTINS = frozenset("range min max abs float int bool len print".split())
 MODULES = frozenset(("triton", "tl"))
 OPERATORS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
@@ -224,6 +231,5 @@ def _check_attribute(node: ast.Attribute) -> None:
     else:
         ok = node.attr in OF_TL | OF_TENSORS
     if not ok:
-        dtype = {"float": "float32", "half": "float16"}.get(node.attr)
-        instead = f" (write .to(tl.{dtype}))" if dtype else ""
+        instead = f" ({INSTEAD[node.attr]})" if node.attr in INSTEAD else ""
         _refuse(node, f"no part of the language of kernels{instead}")

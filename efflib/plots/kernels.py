@@ -124,7 +124,7 @@ def law(memory: Sequence[float], moved: Sequence[float], head: str) -> Drawn:
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.set_xticks(memory, [f"{m:,.0f}" for m in memory], fontsize=8)
-    ax.set(xlabel="M, elements on the chip", ylabel="MB moved")
+    ax.set(xlabel="M, room on the chip, elements", ylabel="MB moved")
     ax.legend(fontsize=8)
     title(fig, head)
     ends = f"{moved[0] / 1e6:.0f} MB with {memory[0]:,.0f} elements on the chip"

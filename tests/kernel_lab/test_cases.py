@@ -16,7 +16,7 @@ from efflib.kernel_lab.cases import (
     read_once,
     values_first,
 )
-from efflib.kernel_lab.words import fault_words
+from efflib.kernel_lab.words import LENGTH, fault_words
 
 ROOT = Path(__file__).parents[2]
 CASE = attention_case(torch.Generator(), 1, 1, 16, 16, 16, (16, 16), torch.float32)
@@ -76,7 +76,17 @@ def test_a_fault_shows_its_line_once():
         "kernel_source.py:8: x = tl.load(X + r * row_x + j)",
     }
     words = fault_words("k", fault)
-    assert words.count("tl.load") == 1 and "wrapped round in int32" in words
+    assert words.count("tl.load") == 1 and "wrapped round: make one factor tl.int64" in words
+
+
+def test_advice_is_not_cut_off():
+    fault = {
+        "kind": "OutOfBounds",
+        "line": "x = tl.load(X + r * row_x + j)" + " " * 400,
+        "message": "load from X [3] out of bounds: 2147483648 before the first element",
+    }
+    words = fault_words("k", fault)
+    assert words.endswith("make one factor tl.int64") and len(words) <= LENGTH
 
 
 def kernel_of(file: Path, name: str):

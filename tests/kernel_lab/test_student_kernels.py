@@ -153,6 +153,11 @@ FOREIGN = {
     "torch.exp": ("t = torch.exp(N)", "import torch\n", "write tl.exp"),
     "torch.sort": ("t = torch.nothing(N)", "import torch\n", "`torch.nothing` in"),
     "float()": ("t = tl.load(X).float()", "", "write .to(tl.float32)"),
+    "block pointers": (
+        "t = tl.load(tl.make_block_ptr(X, [4], [1], [0], [4], [0]))",
+        "",
+        "removed block pointers",
+    ),
 }
 
 
