@@ -20,6 +20,7 @@ from autograder.commands.tables import (
 from autograder.errors import StorageError, UsageError, files_told
 from autograder.grading.batch import cache_dir, grade_many, previous_results, stored_result
 from autograder.grading.judge import plain
+from autograder.grading.on_dask import OnDask
 from autograder.grading.results import Report, Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
 from autograder.intake.roster import read_map, read_roster
@@ -155,4 +156,4 @@ def executor_of(scheduler: str | None) -> Iterator:
     except (OSError, ValueError) as error:
         raise UsageError(f"--scheduler: no Dask scheduler at {scheduler} ({error})") from None
     with client:
-        yield client.get_executor(pure=False)
+        yield OnDask(client)

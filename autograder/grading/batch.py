@@ -51,7 +51,7 @@ def grade_many(
     """One Result per submission, in the order in which they are ready.
 
     jobs: local worker processes (default: one per core); executor: use this one instead, for
-    example dask's `client.get_executor()`; cache: folder of stored results, None for no storing;
+    example on_dask.OnDask(client); cache: folder of stored results, None for no storing;
     regrade: do not read stored results.  Raises SandboxUnavailable: nothing is graded without.
     """
     todo, ready = [], []

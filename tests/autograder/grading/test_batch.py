@@ -22,6 +22,7 @@ from autograder.grading.batch import (
     store,
     stored_at,
 )
+from autograder.grading.on_dask import OnDask
 from autograder.grading.pool import WorkerDied, run_jobs
 from autograder.grading.results import encode
 from autograder.grading.server import ANSWER, KIND
@@ -230,6 +231,6 @@ def test_a_dask_cluster_is_an_executor_like_any_other(course, lab, first):
     distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        results = graded(course, lab, executor=client.get_executor(pure=False), regrade=True)
+        results = graded(course, lab, executor=OnDask(client), regrade=True)
     same = [{n: (r.score, r.seed) for n, r in rows.items()} for rows in (results, first)]
     assert same[0] == same[1]
