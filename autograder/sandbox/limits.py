@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
-PREFIX = "efflib-sandbox"
+PROCESSES = Path("/proc/self/ns/pid")  # the namespace in which a process id means something
+PREFIX = f"efflib-sandbox.{PROCESSES.stat().st_ino if PROCESSES.exists() else 0}"
 FILE_MB, OPEN_FILES = 512, 256
 OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
-LEFTOVER_SECONDS = 300  # an empty group may be one that is just being started
+LEFTOVER_SECONDS = 300  # another container's empty group may be one that is just being started
 NICE = 5
 COUNTER = itertools.count()
 GRADER = os.getpid()  # which the children that it forks name their groups after, too
@@ -159,11 +160,11 @@ def make_cgroup(memory_mb: int, processes: int) -> Cgroup | None:
 def remove_leftovers(parents: tuple[Path, ...]) -> None:
     """Removes empty groups whose grader is gone (it was killed before its keeper started)."""
     for parent in parents:
-        for folder in parent.glob(f"{PREFIX}-*-*"):
-            owner = folder.name.split("-")[2]
+        for folder in parent.glob(f"{PREFIX.partition('.')[0]}.*-*-*"):
+            prefix, owner, *_ = folder.name.rsplit("-", 3)
             with contextlib.suppress(OSError):
                 old = time.time() - folder.stat().st_mtime > LEFTOVER_SECONDS
-                if old and owner.isdigit() and not Path("/proc", owner).exists():
+                if (old or prefix == PREFIX) and not Path("/proc", owner).exists():
                     folder.rmdir()
 
 
@@ -174,6 +175,7 @@ def remove_empty() -> None:
         for folder in parent.glob(f"{PREFIX}-{GRADER}-*"):
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        remove_leftovers((parent,))
 
 
 def worker_limits(

@@ -97,17 +97,19 @@ def test_close_before_it_is_ready(kind):
 
 
 def test_leftover_groups_of_dead_graders_go(tmp_path):
+    """At once where a process id tells that they are dead, in other containers after a while."""
     dead = subprocess.Popen(["true"])
     dead.wait()
-    old = tmp_path / f"{limits.PREFIX}-{dead.pid}-0"
-    own = tmp_path / f"{limits.PREFIX}-{os.getpid()}-0"
-    new = tmp_path / f"{limits.PREFIX}-{dead.pid}-1"
-    for folder in (old, own, new):
+    elsewhere = f"{limits.PREFIX.partition('.')[0]}.1"
+    gone = tmp_path / f"{limits.PREFIX}-{dead.pid}-{os.getpid()}-0"
+    own = tmp_path / f"{limits.PREFIX}-{os.getpid()}-{dead.pid}-0"
+    old, new = (tmp_path / f"{elsewhere}-{dead.pid}-{dead.pid}-{number}" for number in range(2))
+    for folder in (gone, own, old, new):
         folder.mkdir()
-    for folder in (old, own):
+    for folder in (own, old):
         os.utime(folder, (0, 0))
     limits.remove_leftovers((tmp_path,))
-    assert own.is_dir() and new.is_dir() and not old.exists()
+    assert set(tmp_path.iterdir()) == {own, new}
 
 
 # ---- no sandbox, no grading ----------------------------------------------------------------------
