@@ -12,8 +12,8 @@ from autograder.triad import child
 from autograder.triad.child import in_child
 from autograder.triad.forked import Run, run_all
 from autograder.triad.judge import Row, joined
-from autograder.triad.run import run_seeds, solved_cells
-from autograder.triad.variants import NO_WORK, collect_variants
+from autograder.triad.run import run_seeds, solved_cells, with_one_test
+from autograder.triad.variants import NO_WORK, Variant, collect_variants
 
 SEEDS = 12
 VARIANTS = {
@@ -93,6 +93,21 @@ def test_no_work_is_left_out(course, rows):
     assert {v.student for v in everything} - set(rows) == {
         v.student for v in everything if v.kind == "none"
     }
+
+
+def test_a_wrong_variant_can_be_given_one_of_its_tests(course):
+    """The same one each time; which one differs; the others stay as they are."""
+    several = [
+        Variant("ex1", name, "wrong", (), ("test_a", "test_b", "test_c")) for name in "abcdefgh"
+    ]
+    given = with_one_test(several)
+    assert all(len(v.fails) == 1 and set(v.fails) < {"test_a", "test_b", "test_c"} for v in given)
+    assert given == with_one_test(several) and len({v.fails for v in given}) > 1
+    everything = collect_variants(course[1], SOLVED)
+    assert with_one_test(everything) == everything  # none of them names two
+    chosen = [v for v in with_one_test(everything) if v.name == "always"]
+    [row] = run_seeds(course[1], SOLVED, 2, chosen=chosen, jobs=1)
+    assert row.failed == ("test_scale_negative",) and not row.problem
 
 
 def test_only_the_tests_that_matter_run(course):

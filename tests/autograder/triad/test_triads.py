@@ -1,5 +1,6 @@
 """The triad of every lab of this course: all variants under one seed without a sandbox, and a
-few through it.  `make test-nightly` takes all of them through both, with 20 seeds.
+few through it.  Wrong ones have to fail one of the tests that they name; `make test-nightly` has
+them fail all of these, and takes everything through both, with 20 seeds.
 """
 
 from pathlib import Path
@@ -10,7 +11,7 @@ from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import build_source
 from autograder.triad.judge import missing_variants
-from autograder.triad.run import a_few, run_seeds, run_triad
+from autograder.triad.run import a_few, run_seeds, run_triad, with_one_test
 from autograder.triad.variants import collect_variants
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,8 @@ def test_triad(name, tmp_path):
     """Right solutions get everything, wrong ones fail where they must, no work gets nothing."""
     lab = load_lab(name, ROOT)
     solved = parse_notebook(build_source(ROOT, name, tmp_path).read_bytes())
-    rows = list(run_seeds(lab, solved, SEEDS))
-    graded = list(run_triad(lab, solved, chosen=a_few(collect_variants(lab, solved))))
+    variants = collect_variants(lab, solved)
+    rows = list(run_seeds(lab, solved, SEEDS, chosen=with_one_test(variants)))
+    graded = list(run_triad(lab, solved, chosen=a_few(variants)))
     problems = [f"{row.variant.student}: {row.problem}" for row in rows + graded if row.problem]
     assert not problems + missing_variants(lab, rows)
