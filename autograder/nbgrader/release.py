@@ -15,6 +15,7 @@ from nbgrader.utils import capture_log
 
 from autograder.labs.source import ReleaseError, build_source, lab_sources
 from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.database import open_gradebook
 
 MAX_BYTES = 300_000
 NOT_RELEASED = {".ipynb_checkpoints", "__pycache__"}
@@ -29,10 +30,15 @@ def release(course_root: Path, labs: Iterable[str] | None = None) -> list[Path]:
 
 
 def generate(course_root: Path, lab: str, out_root: Path) -> Path:
-    """The release of one lab below out_root, by nbgrader; returns its notebook."""
+    """The release of one lab below out_root, by nbgrader; returns its notebook.
+
+    Raises ReleaseError; StorageError: of the gradebook below out_root.
+    """
     source = build_source(course_root, lab, out_root)
     coursedir = course_directory(out_root)
     coursedir.assignment_id = lab
+    with open_gradebook(coursedir):  # made if there is none: nbgrader needs 3 s for that
+        pass
     converter = GenerateAssignment(coursedir=coursedir, config=coursedir.config)
     converter.force = True
     ran = capture_log(converter)
