@@ -41,9 +41,11 @@ demo: setup
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
-# what takes too long for every change: triads under 20 seeds, mutants of the solutions
+# what takes too long for every change: triads under 20 seeds, mutants of the solutions, notebooks on
+# all of their text
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
+	WHOLE_TEXT=1 $(BIN)/python -m pytest tests/labs
 
 # everything there is
 test-all: test-nightly test-setup test-oracles test-oldest test-browser test-postgres

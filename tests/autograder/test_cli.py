@@ -87,8 +87,9 @@ def test_no_sandbox_is_code_1_with_the_remedy(course, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("address", ["nonsense://x", "tcp://127.0.0.1:1"])
-def test_no_scheduler_is_told_in_one_line(address):
+def test_no_scheduler_is_told_in_one_line(address, monkeypatch):
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    monkeypatch.setattr("autograder.commands.grade.CONNECT_SECONDS", 1)
     with pytest.raises(UsageError, match="no Dask scheduler"), executor_of(address):
         pass
 

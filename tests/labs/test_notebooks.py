@@ -1,6 +1,7 @@
 """Every lab as students meet it: the solved notebook runs, the release gives nothing away."""
 
 import ast
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -16,6 +17,19 @@ LABS = lab_sources(ROOT)
 DEMO_LINES = 14
 OPEN_LINES = 25  # of any other cell that students do not fill in
 HANG_SECONDS = 600  # ends a cell that hangs; how long cells take is measured, not tested
+# In the notebook's kernel, before its first cell: perplexities are those of every fourth piece of
+# the text.  `make test-nightly` has WHOLE_TEXT=1.
+LESS_TEXT = """
+def less_text():
+    from efflib.zoo import evaluation
+
+    whole = evaluation.held_out_segments
+    evaluation.held_out_segments = lambda *args, **kwargs: whole(*args, **kwargs)[::4]
+
+
+less_text()
+del less_text
+"""
 
 
 def test_there_is_a_lab():
@@ -24,8 +38,13 @@ def test_there_is_a_lab():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", LABS)
-def test_the_solved_notebook_runs_headless(lab, tmp_path):
+def test_the_solved_notebook_runs_headless(lab, tmp_path, monkeypatch):
     solved = build_source(ROOT, lab, tmp_path)
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    if not os.environ.get("WHOLE_TEXT"):
+        (startup / "less_text.py").write_text(LESS_TEXT)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.read(solved, as_version=4)
     client = nbclient.NotebookClient(
         notebook, timeout=HANG_SECONDS, resources={"metadata": {"path": solved.parent}}
