@@ -19,6 +19,8 @@ from efflib.decoding.speculative import (
     verify_sampled,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def distributions(generator, *shape):
     logits = 2 * torch.randn(*shape, generator=generator, dtype=torch.float64)

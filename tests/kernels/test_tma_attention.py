@@ -16,6 +16,8 @@ from efflib.kernels.tma_attention import compile_cases, tma_attention
 from efflib.meter import Meter
 from efflib.meter.compiling import compile_for_targets
 
+pytestmark = pytest.mark.slow
+
 BLOCKS = {"block_m": 32, "block_n": 16}
 
 

@@ -18,6 +18,8 @@ from efflib.meter.compiled_loop import main_loop
 from efflib.meter.compiling import compile_for_targets
 from efflib.quantization.packing import pack
 
+pytestmark = pytest.mark.slow
+
 DEVICE = os.environ.get("EFFLIB_TEST_DEVICE", "cpu")
 PTX = DEVICE != "cpu"
 IN_16_BITS = (torch.float16, torch.bfloat16)

@@ -20,6 +20,8 @@ from efflib.meter.compiling import compile_report as report
 from efflib.meter.kernel_source import module_source, parameters
 from efflib.meter.sample_kernel import compile_cases, matmul_kernel
 
+pytestmark = pytest.mark.slow
+
 SCALE = tl.constexpr(2.0)
 LIMIT = tl.constexpr(float("inf"))
 PLAIN = 3

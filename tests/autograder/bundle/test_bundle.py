@@ -29,6 +29,8 @@ from autograder.bundle.withheld import owners
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import read_percent
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LAB = "lab01_quantization"
 LABS = lab_names(ROOT)

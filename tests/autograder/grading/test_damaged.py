@@ -13,6 +13,8 @@ from toylab import RIGHT1, RIGHT2, SETUP, STUB1, answered, cell, release
 from autograder.grading.rebuild import rebuild
 from autograder.intake.notebook import parse_notebook
 
+pytestmark = pytest.mark.slow
+
 RELEASE = parse_notebook(json.dumps(release()).encode())
 WORKS = {"ex1": RIGHT1, "ex2": RIGHT2}
 SCRATCH = [

@@ -9,6 +9,8 @@ from payloads import PAYLOADS, dangers
 from autograder.nbgrader.feedback import shared_losses
 from autograder.nbgrader.release import release
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):

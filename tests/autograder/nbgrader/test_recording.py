@@ -19,6 +19,8 @@ from autograder.nbgrader import executed
 from autograder.nbgrader.database import check_version
 from autograder.nbgrader.release import release
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ("ada", "bob", "cleo", "dora")
 
 

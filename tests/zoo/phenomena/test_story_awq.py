@@ -11,6 +11,8 @@ from efflib.quantization.size import quantizable_linears
 from efflib.zoo.phenomena import awq as story
 from efflib.zoo.phenomena.story import QUICK, Mean, windows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures():

@@ -8,6 +8,8 @@ from efflib.zoo.phenomena import lora
 from efflib.zoo.phenomena.story import QUICK
 from efflib.zoo.tokenizer import BEGIN_ID
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures():

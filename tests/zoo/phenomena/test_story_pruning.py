@@ -10,6 +10,8 @@ from efflib.plots.style import figure
 from efflib.zoo.phenomena import pruning
 from efflib.zoo.phenomena.story import QUICK, Mean
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figures():
