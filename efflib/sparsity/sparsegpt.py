@@ -59,18 +59,19 @@ def sparsegpt(
 
 def _prune_columns(w: Tensor, u: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
     """(w [N, B] pruned, errors e [N, B]) of one block with its part u [B, B] of the factor."""
-    w, width, d = w.clone(), w.shape[1], u.diagonal()
+    width, d = w.shape[1], u.diagonal()
     step = pattern[-1] if isinstance(pattern, tuple | list) else width
-    errors = torch.zeros_like(w)
+    columns = w.T.clone(memory_format=torch.contiguous_format)  # [B, N]: each column in one piece
+    errors = torch.zeros_like(columns)
     for first in range(0, width, step):
         last = first + step
-        mask = keep((w[:, first:last] / d[first:last]).square(), pattern, "layer")
+        scores = (columns[first:last] / d[first:last, None]).square().T
+        kept = keep(scores, pattern, "layer").T  # [step, N]
         for j in range(first, last):
-            e = w[:, j].masked_fill(mask[:, j - first], 0.0) / d[j]
-            w[:, j:] -= e[:, None] * u[j, j:]
-            w[:, j] = w[:, j].masked_fill(~mask[:, j - first], 0.0)  # exactly
-            errors[:, j] = e
-    return w, errors
+            errors[j] = columns[j].masked_fill(kept[j - first], 0.0) / d[j]
+            columns[j:] -= u[j, j:, None] * errors[j]
+            columns[j].masked_fill_(~kept[j - first], 0.0)  # exactly
+    return columns.T, errors.T
 
 
 def prune_sparsegpt(
