@@ -42,7 +42,7 @@ test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 # what takes too long for every change: triads under 20 seeds, mutants of the solutions, notebooks on
-# all of their text
+# all of their text and with all steps of training
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
 	WHOLE_TEXT=1 $(BIN)/python -m pytest tests/labs

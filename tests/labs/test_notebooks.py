@@ -18,13 +18,17 @@ DEMO_LINES = 14
 OPEN_LINES = 25  # of any other cell that students do not fill in
 HANG_SECONDS = 600  # ends a cell that hangs; how long cells take is measured, not tested
 # In the notebook's kernel, before its first cell: perplexities are those of every fourth piece of
-# the text.  `make test-nightly` has WHOLE_TEXT=1.
+# the text, and trainings take every fourth batch.  `make test-nightly` has WHOLE_TEXT=1.
 LESS_TEXT = """
 def less_text():
+    from efflib.finetuning import training
     from efflib.zoo import evaluation
 
-    whole = evaluation.held_out_segments
+    whole, train = evaluation.held_out_segments, training.finetune
     evaluation.held_out_segments = lambda *args, **kwargs: whole(*args, **kwargs)[::4]
+    training.finetune = lambda model, batches, *args, **kwargs: train(
+        model, batches[::4], *args, **kwargs
+    )
 
 
 less_text()
