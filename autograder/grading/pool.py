@@ -38,8 +38,16 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def preparation() -> dict[str, object]:
+    """What a server takes over from this process: folders, arguments, paths of modules."""
+    data = spawn.get_preparation_data("grading server")
+    del data["authkey"]  # it may not be written down
+    # no job needs the main module, and a script that grades would grade once more in the server
+    return {key: value for key, value in data.items() if not key.startswith("init_main")}
+
+
 class Server:
-    """A started server.
+    """A started server. Jobs are functions of modules, not of a script (`__main__`).
 
     get_ready: runs in it, does what helps all jobs, and calls its argument, which serves.
     """
@@ -47,9 +55,7 @@ class Server:
     def __init__(self, get_ready: Ready = at_once) -> None:
         self.running = 0  # jobs
         self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        preparation = spawn.get_preparation_data("grading server")
-        del preparation["authkey"]  # it may not be written down
-        setting = memory_file(preparation, get_ready)
+        setting = memory_file(preparation(), get_ready)
         fds = there.detach(), setting
         path = os.pathsep.join(filter(None, sys.path))  # as this process found the packages
         try:
