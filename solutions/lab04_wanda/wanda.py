@@ -754,7 +754,7 @@ lab.check("ex5")
 # the norms of the dense model from section 1, and **SparseGPT** (Frantar and Alistarh, 2023), from
 # the reference: it takes all of $H = X^T X$, prunes column by column, and changes the weights that
 # stay so that they make good what each column took. Your score is its score with everything beside
-# the diagonal of $H$ ignored, and with no repair. Two cells, about 10 s each.
+# the diagonal of $H$ ignored, and with no repair. Two cells, about 15 s each.
 
 
 # %% tags=["demo", "fold"]
