@@ -24,12 +24,13 @@ setup: system-packages $(VENV)/.installed
 system-packages:
 	@bash scripts/system_packages.sh $(PYTHON)
 
-# torch first, so that no other package pulls in another build of it: the one for CPUs. The ordinary
-# index has the build for GPUs, which wants a Triton of its own; the other one may be out of reach
+# torch first and alone, so that no other package pulls in another build of it: the one for CPUs. The
+# ordinary index has the build for GPUs, which wants a Triton of its own. The other index may be out
+# of reach: then pip tries in vain for each package that it is to look for, here for one
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 $(VENV)/.installed: pyproject.toml constraints.txt | system-packages
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --extra-index-url $(TORCH_INDEX) torch
+	$(PIP) --extra-index-url $(TORCH_INDEX) --no-deps torch
 	$(PIP) --editable '.[dev,cluster]'
 	@touch $@
 

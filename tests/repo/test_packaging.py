@@ -62,7 +62,7 @@ def test_torch_comes_in_its_build_for_cpus():
     assert index in (ROOT / "environment.yml").read_text()
     makefile = (ROOT / "Makefile").read_text()
     assert f"TORCH_INDEX := {index.split()[1]}" in makefile
-    assert "--extra-index-url $(TORCH_INDEX) torch" in makefile
+    assert "--extra-index-url $(TORCH_INDEX) --no-deps torch" in makefile
 
 
 def test_extras_of_the_design_exist():
