@@ -49,7 +49,11 @@
 #
 # *Sparsity* is the share of weights that are zero. In $n{:}m$, $n$ is how many of $m$ neighbours in
 # a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
-# same for 2:4 and 4:8, the opposite for 1:4.) No function of this lab changes its arguments.
+# same for 2:4 and 4:8, the opposite for 1:4.)
+#
+# For all exercises: no function changes its arguments. N, K and the number of tokens are at least
+# 1. Numbers are finite unless a card names inf or NaN, and of any size between 1e-8 and 1e4, also
+# where they lie one float32 apart: so do not round, shift or scale what you compare.
 
 # %%
 import copy
@@ -221,7 +225,8 @@ lab.predict(
 #   go, but never more than that number. `ValueError` for another scope, and for a sparsity that is
 #   not from 0 to 1 (NaN too).
 # - `apply_mask`: `w` with 0 where the mask is False, whatever stood there: inf and NaN as well.
-# - `magnitude_mask`: `keep_share` of $|W|$.
+#   Where it is True, `w` as it was, bit by bit: also inf, NaN and -0.0.
+# - `magnitude_mask`: `keep_share` of $|W|$, with its `ValueError`.
 #
 # **Shapes** `scores`, `w` [N, K] float32 or bfloat16, perhaps views that are not contiguous; `mask`
 # [N, K] bool; `w_new` [N, K] in the dtype of `w`.
@@ -252,7 +257,7 @@ def apply_mask(w: Tensor, mask: Tensor) -> Tensor:
 
 
 def magnitude_mask(w: Tensor, sparsity: float, scope: str) -> Tensor:
-    """True where |w| is kept. [N, K] bool"""
+    """True where |w| is kept. [N, K] bool.  Raises ValueError as keep_share."""
     ### BEGIN SOLUTION
     return keep_share(w.abs(), sparsity, scope)
     ### END SOLUTION
@@ -330,12 +335,13 @@ lab.predict(
 # - `input_norms(x) -> norms`: that number for each channel. Tokens are whatever stands before the
 #   last dimension.
 # - `scores(w, norms) -> S`: from `w` and `norms` alone, without `x`.
-# - `wanda_mask(w, norms, sparsity) -> mask`: the lowest scores of every **row** go.
+# - `wanda_mask(w, norms, sparsity) -> mask`: the lowest scores of every **row** go, as
+#   `keep_share` takes them, equal ones and `ValueError` included.
 #
-# Compute in float32 or float64, whatever the dtype of `x` and `w` is.
+# Compute and compare in float32 or float64, whatever the dtype of `x` and `w` is: squares, too.
 #
-# **Shapes** `x` [..., K] and `w` [N, K], float32 or bfloat16; `norms` [K], `S` [N, K] float32;
-# `mask` [N, K] bool.
+# **Shapes** `x` [..., K], with at least two dimensions, and `w` [N, K], float32 or bfloat16,
+# perhaps not contiguous; `norms` [K] >= 0, `S` [N, K] float32; `mask` [N, K] bool.
 
 
 # %% solution="ex2"
@@ -354,7 +360,10 @@ def scores(w: Tensor, norms: Tensor) -> Tensor:
 
 
 def wanda_mask(w: Tensor, norms: Tensor, sparsity: float) -> Tensor:
-    """True where w [N, K] is kept; in every row int(K * sparsity) go."""
+    """True where w [N, K] is kept; in every row int(K * sparsity) go.
+
+    Raises ValueError as keep_share.
+    """
     ### BEGIN SOLUTION
     return keep_share(scores(w, norms), sparsity, "row")
     ### END SOLUTION
@@ -529,24 +538,28 @@ lab.check("ex3")
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
 #
-# **Deliver** `compress(w) -> (values, places)`, `multiply(values, places, x) -> y` and
-# `stored_bits(shape, value_bits) -> int`.
+# **Deliver** `compress(w) -> (values, places)`, `multiply(values, places, x) -> y`,
+# `stored_bits(shape, value_bits) -> int` and `bitmap_bits(shape, kept, value_bits) -> int`.
 #
 # - `compress`: for every 4 neighbours of a row two values in the order of the row, and their places
 #   0 to 3. `places` packs four places into a byte, in the order of the values, the first in the
-#   **lowest** two bits. A group with fewer than two values that are not zero stores zeros besides,
-#   whichever, before or behind the value; all places of a group differ. `ValueError` if K is not a
-#   multiple of 8 or a group holds three or four values that are not zero.
+#   **lowest** two bits. A group with one value that is not zero stores one of its zeros as well, a
+#   group with none two of them: which ones is yours to choose, and a zero may stand before the
+#   value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
+#   or a group holds three or four values that are not zero.
 # - `multiply`: $y = X W^T$ of the stored weight, computed from the stored values: of `x`, a row of
 #   $W$ reads only the inputs at its places. What others hold must not matter, NaN too. Values may
 #   come in any order within a group.
 # - `stored_bits`: bits of a 2:4 weight of this shape (N, K), K a multiple of 8, with values of
 #   `value_bits` bits, and their places.
+# - `bitmap_bits`: the same for zeros **anywhere**, any N and K, of which `kept` values are not zero
+#   (from 0 to N K): these values in the order of the row, and for each weight one bit that says
+#   whether it is among them.
 #
-# Compute in float32, result in float32.
+# Compute in float32, result in float32. Both numbers of bits are ints.
 #
 # **Shapes** `w` [N, K] float32 or bfloat16; `values` [N, K/2] in the dtype of `w`; `places`
-# [N, K/8] uint8; `x` [..., K] float32; `y` [..., N] float32.
+# [N, K/8] uint8; `x` [..., K] float32; `y` [..., N] float32. `w` and `x` may be not contiguous.
 
 
 # %% solution="ex4"
@@ -585,6 +598,14 @@ def stored_bits(shape: tuple[int, int], value_bits: int) -> int:
     ### BEGIN SOLUTION
     n, k = shape
     return n * (k // 2) * (value_bits + 2)
+    ### END SOLUTION
+
+
+def bitmap_bits(shape: tuple[int, int], kept: int, value_bits: int) -> int:
+    """Bits of a weight (N, K) with `kept` values that are not zero, anywhere, and a map of bits."""
+    ### BEGIN SOLUTION
+    n, k = shape
+    return kept * value_bits + n * k
     ### END SOLUTION
 
 
@@ -685,14 +706,16 @@ for way, ratio in ratios(ways, rounds=9).items():
 #   stands, over **all** texts together; all linears of a block are measured before any of them is
 #   pruned. Then mask each by its scores. Then run the texts through the **pruned** block: its
 #   outputs are what the next block reads.
-# - `pattern` is a share of zeros (in every row), or a pair (n, m), a tuple.
-# - The blocks that came in stay as they were, and the new ones carry no hooks. Only the weights of
-#   linears change; biases, other parameters, modes (train, eval) and what trains (`requires_grad`)
-#   do not. A linear that is called several times in one pass counts all of its inputs.
-# - A block may itself be an `nn.Linear`, and may mix the tokens of its text, as attention does.
-#   Blocks come without hooks, and every linear is called at least once.
+# - `pattern` is a share of zeros (in every row; a number, 0 and 1 included), or a pair (n, m), a
+#   tuple.
+# - The blocks that came in stay as they were. The new ones carry no hooks and no replaced
+#   `forward`. Only the weights of linears change; biases, other parameters, what trains
+#   (`requires_grad`) and the mode of every part (train, eval) do not.
+# - A block may itself be an `nn.Linear`, and may mix the tokens of its text, as attention does. A
+#   linear may read [T, K], [1, T, K] or more dimensions; if it is called several times in one pass,
+#   all of its inputs count. Blocks come without hooks, and every linear is called at least once.
 #
-# **Shapes** texts: float32 [T, D].
+# **Shapes** texts: float32 [T, D], at least one.
 
 
 # %% solution="ex5"
@@ -921,16 +944,18 @@ lab.predict(
 #   is a trace, $\lVert A \rVert_F^2 = \mathrm{tr}(A A^T) = \mathrm{tr}(A^T A)$. For units of one
 #   column you know the answer already.
 # - `best_units(scores, n) -> [n]`: which n units have the highest scores, **in ascending order** of
-#   their numbers. Of equal scores any may stay, but exactly n.
+#   their numbers. Of equal scores any may stay, but exactly n, at least 1 and at most all.
 # - `remove_units(writers, reader, keep, size) -> (new writers, new reader)`: what stays. `writers`
 #   is a list of tensors whose **first** dimension is K (rows of weights, or biases), `reader` has
-#   it as its **last**. `keep` holds the numbers of the units that stay, in any order, and they come
-#   out in that order.
+#   it as its **last**, whatever their other dimension is. `keep` holds the numbers of the units
+#   that stay, at least one, each once, in any order, and they come out in that order.
 #
-# Scores are computed in float32 or float64; a trace that is negative by rounding counts as 0.
+# Scores are computed in float32 or float64; a trace that is negative by rounding counts as 0, any
+# other counts, however small. `size` divides K.
 #
-# **Shapes** `w`, `reader` [N, K]; `gram` [K, K] float32 or float64; scores [K / size] float32;
-# `keep` int64; `writers` [K, D] or [K].
+# **Shapes** `w`, `reader` [N, K] float32; `gram` [K, K] float32 or float64; scores [K / size]
+# float32; `keep` int64; `writers` [K, D] or [K], float32 or bfloat16. Weights may be not
+# contiguous.
 
 
 # %% solution="ex6"
