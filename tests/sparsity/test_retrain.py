@@ -3,9 +3,9 @@
 import torch
 
 from efflib.models.llama import Llama, LlamaConfig
+from efflib.recovery import retrain
 from efflib.sequential import block_linears
 from efflib.sparsity.magnitude import prune_magnitude
-from efflib.sparsity.retrain import retrain
 
 
 def test_the_loss_falls_and_zeros_stay():

@@ -9,7 +9,8 @@ from transformers import LlamaForCausalLM
 from efflib.models.checkpoint import from_pretrained, save_pretrained
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.sparsity.importance import Importance, importance
-from efflib.sparsity.structured import Shape, highest, linear_flops, remove, shrink
+from efflib.sparsity.structured import highest, remove, shrink
+from efflib.units import Shape, linear_flops
 
 IDS = torch.randint(0, 50, (3, 12), generator=torch.Generator().manual_seed(1))
 KINDS = ["magnitude", "activation", "taylor"]

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from efflib.finetuning.training import finetune
-from efflib.sequential import block_linears
 
 
 class Masked(nn.Module):
@@ -37,11 +36,15 @@ def retrain(
 ) -> tuple[nn.Module, list[float]]:
     """(trained copy in eval mode, loss before every step); zeros of the blocks' linears stay.
 
-    Arguments and errors are those of `finetune`, and ValueError if the model has no blocks.
+    Blocks are what stands in an `nn.ModuleList`.  Arguments and errors are those of `finetune`, and
+    ValueError if the model has no blocks with linears.
     """
     model = copy.deepcopy(model)
-    linears = [linear for block in block_linears(model) for linear in block.values()]
-    for linear in linears:
+    lists = [blocks for blocks in model.modules() if isinstance(blocks, nn.ModuleList)]
+    inside = {m: None for blocks in lists for m in blocks.modules() if isinstance(m, nn.Linear)}
+    if not inside:
+        raise ValueError(f"{type(model).__name__} has no nn.ModuleList with nn.Linear in it")
+    for linear in inside:
         parametrize.register_parametrization(linear, "weight", Masked(linear.weight.detach() != 0))
     trained, losses = finetune(model, batches, lr, seed)
     for module in trained.modules():
