@@ -43,7 +43,7 @@
 # | $X$ | [..., K] | `x` | its inputs, a row per token; $Y = X W^T$ |
 # | $X_j$ | | `x[..., j]` | input channel $j$ over all tokens |
 # | | [K] | `norms` | one number for each channel: exercise 2 derives it |
-# | $S$ | [N, K] | `scores` | how much each weight matters: the lowest go |
+# | $S$ | [N, K] | `s` | scores, how much each weight matters: the lowest go |
 # | $M$ | [N, K], bool | `mask` | True where a weight is **kept** |
 # | $G$ | [K, K] | `gram` | $X^T X$, summed over all tokens |
 #
@@ -228,7 +228,7 @@ lab.predict(
 #
 # **15 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 4 of 5 ●●●●○
 #
-# **Deliver** `keep_share(scores, sparsity, scope) -> mask`, `apply_mask(w, mask) -> w_new` and
+# **Deliver** `keep_share(s, sparsity, scope) -> mask`, `apply_mask(w, mask) -> w_new` and
 # `magnitude_mask(w, sparsity, scope) -> mask`.
 #
 # - `keep_share`: False at exactly `int(n * sparsity)` of the lowest of $n$ scores; `scope` is
@@ -239,24 +239,24 @@ lab.predict(
 #   Where it is True, `w` as it was, bit by bit: also inf, NaN and -0.0.
 # - `magnitude_mask`: `keep_share` of $|W|$, with its `ValueError`.
 #
-# **Shapes** `scores`, `w` [N, K] float32 or bfloat16, perhaps views that are not contiguous; `mask`
+# **Shapes** `s`, `w` [N, K] float32 or bfloat16, perhaps views that are not contiguous; `mask`
 # [N, K] bool; `w_new` [N, K] in the dtype of `w`.
 
 
 # %% solution="ex1"
-def keep_share(scores: Tensor, sparsity: float, scope: str) -> Tensor:
-    """A mask [N, K] without the lowest int(n * sparsity) scores of each row, or of the layer.
+def keep_share(s: Tensor, sparsity: float, scope: str) -> Tensor:
+    """A mask [N, K] without the lowest int(n * sparsity) scores s of each row, or of the layer.
 
     Raises ValueError for another scope than "row" and "layer", or a sparsity not from 0 to 1.
     """
     ### BEGIN SOLUTION
     if scope not in ("row", "layer") or not 0 <= sparsity <= 1:
         raise ValueError(f"scope={scope!r} or sparsity={sparsity} is not known")
-    compared = scores if scope == "row" else scores.reshape(1, -1)
+    compared = s if scope == "row" else s.reshape(1, -1)
     order = compared.argsort(dim=1)
     mask = torch.ones(compared.shape, dtype=torch.bool)
     mask.scatter_(1, order[:, : int(compared.shape[1] * sparsity)], False)
-    return mask.reshape(scores.shape)
+    return mask.reshape(s.shape)
     ### END SOLUTION
 
 
@@ -529,7 +529,7 @@ lab.predict(
 #
 # **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
 #
-# **Deliver** `nm_mask(scores, n, m) -> mask` and `fits(w, n, m) -> bool`.
+# **Deliver** `nm_mask(s, n, m) -> mask` and `fits(w, n, m) -> bool`.
 #
 # - `nm_mask` **keeps** exactly the $n$ highest scores of every $m$ neighbours of a row: columns 0
 #   to m - 1, m to 2m - 1 and so on. Of equal scores any may stay, but exactly $n$. n = 0 and n = m
@@ -537,21 +537,21 @@ lab.predict(
 # - `fits` says whether every such group of `w` has **at most** $n$ values that are not zero.
 # - `ValueError` from both, unless 0 <= n <= m and m >= 1 and K is a multiple of m.
 #
-# **Shapes** `scores`, `w` [N, K] float32 or bfloat16, perhaps not contiguous; `mask` [N, K] bool;
+# **Shapes** scores `s`, `w` [N, K] float32 or bfloat16, perhaps not contiguous; `mask` [N, K] bool;
 # `fits` a bool, not a tensor.
 
 
 # %% solution="ex3"
-def nm_mask(scores: Tensor, n: int, m: int) -> Tensor:
-    """A mask [N, K] that keeps the n highest scores of every m neighbours of a row.
+def nm_mask(s: Tensor, n: int, m: int) -> Tensor:
+    """A mask [N, K] that keeps the n highest scores s of every m neighbours of a row.
 
     Raises ValueError unless 0 <= n <= m, m >= 1 and K is a multiple of m.
     """
     ### BEGIN SOLUTION
-    groups = grouped(scores, n, m)
+    groups = grouped(s, n, m)
     highest = groups.argsort(dim=-1, descending=True)[..., :n]
     mask = torch.zeros(groups.shape, dtype=torch.bool)
-    return mask.scatter_(-1, highest, True).reshape(scores.shape)
+    return mask.scatter_(-1, highest, True).reshape(s.shape)
     ### END SOLUTION
 
 
@@ -820,8 +820,9 @@ lab.check("ex5")
 # **pruned** first one's outputs. With 100 % zeros in the first, they are norms of its bias.
 #
 # **The usual errors.** Hooks registered on the block that came in, or left on the new one. Norms of
-# two texts added: squares add, norms do not. A block that is run once, with its outputs taken
-# before it was pruned. `copy.deepcopy` at the end: too late.
+# two texts added: squares add, norms do not. Inputs [1, 5, K] and [1, 9, K] joined as they are. A
+# block that is run once, with its outputs taken before it was pruned. `copy.deepcopy` at the end:
+# too late. `.eval()` for the measurement, and `.train()` afterwards for parts that were not.
 # </details>
 #
 # **Reveal.** Your function on the model with even channels, in which attention and MLP make a
@@ -1032,7 +1033,7 @@ lab.predict(
 #   outputs, **exactly**, from `w` and $G = X^T X$ alone. Derive it: the square of a Frobenius norm
 #   is a trace, $\lVert A \rVert_F^2 = \mathrm{tr}(A A^T) = \mathrm{tr}(A^T A)$. For units of one
 #   column you know the answer already.
-# - `best_units(scores, n) -> [n]`: which n units have the highest scores, **in ascending order** of
+# - `best_units(s, n) -> [n]`: which n units have the highest scores, **in ascending order** of
 #   their numbers. Of equal scores any may stay, but exactly n, at least 1 and at most all.
 # - `remove_units(writers, reader, keep, size) -> (new writers, new reader)`: what stays. `writers`
 #   is a list of tensors whose **first** dimension is K (rows of weights, or biases), `reader` has
@@ -1060,10 +1061,10 @@ def unit_scores(w: Tensor, gram: Tensor, size: int) -> Tensor:
     ### END SOLUTION
 
 
-def best_units(scores: Tensor, n: int) -> Tensor:
-    """The n units with the highest scores, in ascending order: [n] int64."""
+def best_units(s: Tensor, n: int) -> Tensor:
+    """The n units with the highest scores s, in ascending order: [n] int64."""
     ### BEGIN SOLUTION
-    return scores.topk(n).indices.sort().values
+    return s.topk(n).indices.sort().values
     ### END SOLUTION
 
 

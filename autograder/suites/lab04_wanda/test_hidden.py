@@ -103,12 +103,21 @@ def test_equal_scores(student, rng):
                 kept = s.reshape(-1, n).masked_fill(~mask.reshape(-1, n), math.inf).amin(1)
                 lost = s.reshape(-1, n).masked_fill(mask.reshape(-1, n), -math.inf).amax(1)
                 assert (lost <= kept).all(), "a higher score went"
+                sign = 1 - 2 * torch.randint(2, s.shape, generator=rng)
+                mask = student.magnitude_mask(s * sign, sparsity, scope)
+                gone = (~expect_tensor(mask, "mask", torch.bool, s.shape).reshape(-1, n)).sum(1)
+                assert (gone == int(n * sparsity)).all(), f"{gone.tolist()} weights went"
+    for sparsity, stays in ((0, True), (0.9, True), (1, False), (1.0, False)):
+        for scope in ("row", "layer"):
+            for shape in ((1, 1), (1, 3)) if sparsity != 0.9 else ((1, 1),):
+                mask = student.magnitude_mask(torch.full(shape, -2.0), sparsity, scope)
+                expect_same(mask, torch.full(shape, stays), f"{list(shape)} at {sparsity}")
 
 
 def drive_views(student, w, sparsity, scope):
     """Runs beside the student's code: a weight that is not contiguous."""
     mask = student.magnitude_mask(w.T, sparsity, scope)
-    return mask, student.apply_mask(w.T, mask)
+    return mask, student.apply_mask(w.T, mask), student.keep_share(w.T, sparsity, scope)
 
 
 @exercise(
@@ -124,8 +133,11 @@ def test_bfloat16_and_views(student, rng):
             flat = case.T.abs().double() if scope == "row" else case.T.abs().double().reshape(1, -1)
             right = lowest(flat, int(flat.shape[1] * 0.5)).reshape(5, 12)
             value = student.drive(drive_views, case, 0.5, scope)
-            mask, new = expect_tuple(value, (torch.Tensor, torch.Tensor), "drive_views")
+            mask, new, signed = expect_tuple(value, (torch.Tensor,) * 3, "drive_views")
             expect_same(mask, right, f"the mask by {scope}")
+            flat = case.T.double() if scope == "row" else case.T.double().reshape(1, -1)
+            kept = lowest(flat, int(flat.shape[1] * 0.5)).reshape(5, 12)
+            expect_same(signed, kept, f"keep_share of a view by {scope}")
             expect_same(new, torch.where(right, case.T, 0.0), "the masked weight")
 
 
@@ -183,7 +195,8 @@ def test_scores_against_layers(student, rng):
 
 def drive_norms(student, x, w, norms):
     """Runs beside the student's code: inputs and weights that are not contiguous."""
-    return student.input_norms(x.transpose(0, 1)), student.scores(w.T, norms)
+    views = student.input_norms(x.transpose(0, 1)), student.scores(w.T, norms)
+    return *views, student.wanda_mask(w.T, norms, 0.5)
 
 
 @exercise(
@@ -203,10 +216,15 @@ def test_norms_of_any_arrangement(student, rng):
             norms = expect_tensor(norms, "input_norms", torch.float32, (6,))
             expect_close(norms, factor * right, what="the norms", rtol=64 * FLOAT32)
     w, sizes = torch.randn(6, 4, generator=rng), torch.rand(6, generator=rng)
-    norms, s = expect_tuple(student.drive(drive_norms, x, w, sizes), (torch.Tensor,) * 2, "views")
+    value = student.drive(drive_norms, x, w, sizes)
+    norms, s, mask = expect_tuple(value, (torch.Tensor,) * 3, "views")
     expect_close(norms, right, what="the norms of a view", rtol=64 * FLOAT32)
     exact = w.T.abs().double() * sizes.double()
     expect_close(s, exact, what="the scores of a view", rtol=4 * FLOAT32)
+    lost = exact.masked_fill(expect_tensor(mask, "mask", torch.bool, (4, 6)), 0.0).amax(1)
+    assert ((~mask).sum(1) == 3).all(), "the mask of a view"
+    kept = exact.masked_fill(~mask, math.inf).amin(1)
+    expect_at_most(lost, (1 + 8 * FLOAT32) * kept, "a score of a view that went")
     for factor in (2.0**-27, 2.0**13):
         s = student.scores(factor * w.T, factor * sizes)
         expect_close(s, factor**2 * exact, what="tiny or large scores", rtol=4 * FLOAT32)
@@ -219,6 +237,14 @@ def test_norms_of_any_arrangement(student, rng):
     silent = torch.zeros(4, 2)
     silent[:, 1] = 2.0
     expect_close(student.input_norms(silent), torch.tensor([0.0, 4.0]), what="a silent channel")
+    expect_close(student.input_norms(0 * silent), torch.zeros(2), what="silent channels alone")
+    one = student.input_norms(torch.tensor([[-3.0]]))
+    expect_close(one, torch.tensor([3.0]), what="one token of one channel")
+    s = student.scores(torch.tensor([[-2.0]]), one)
+    expect_close(s, torch.tensor([[6.0]]), what="the score of one weight")
+    s = student.scores(torch.tensor([[-2.0, 1.0]]), torch.tensor([0.0, 2e4]))
+    expect_close(s, torch.tensor([[0.0, 2e4]]), what="a score", rtol=4 * FLOAT32)
+    expect_close(student.scores(w.T, torch.zeros(6)), torch.zeros(4, 6), what="scores of silence")
 
 
 @exercise(
@@ -250,10 +276,14 @@ def test_rows_compared_alone(student, rng):
                 expect_same(mask, right, f"norms {name}, w {w.dtype}")
     norms = torch.ones(8)
     norms[torch.randperm(8, generator=rng)[:5]] = 0.0
-    for sparsity, zeros in ((0.25, 2), (0.5, 4), (1.0, 8), (1, 8), (0.0, 0)):
-        mask = student.wanda_mask(torch.randn(4, 8, generator=rng), norms, sparsity)
-        mask = expect_tensor(mask, "wanda_mask", torch.bool, (4, 8))
-        assert ((~mask).sum(1) == zeros).all(), f"sparsity {sparsity} among equal scores"
+    for sizes in (norms, torch.zeros(8)):
+        for sparsity, zeros in ((0.25, 2), (0.5, 4), (1.0, 8), (1, 8), (0.0, 0), (0, 0)):
+            mask = student.wanda_mask(torch.randn(4, 8, generator=rng), sizes, sparsity)
+            mask = expect_tensor(mask, "wanda_mask", torch.bool, (4, 8))
+            assert ((~mask).sum(1) == zeros).all(), f"sparsity {sparsity} among equal scores"
+    for sparsity, stays in ((0.9, True), (1.0, False)):
+        mask = student.wanda_mask(torch.tensor([[-2.0]]), torch.ones(1), sparsity)
+        expect_same(mask, torch.tensor([[stays]]), "the mask of one weight")
     for sparsity in (1.5, -0.5, math.nan):
         expect_error(
             ValueError,
@@ -314,6 +344,11 @@ def test_equal_scores_in_groups(student, rng):
     cause="means over groups, values below some size taken for zero, or negative ones",
 )
 def test_fits_just_or_not(student, rng):
+    for value, n, right in ((3.0, 0, False), (-0.0, 0, True), (3.0, 1, True)):
+        seen = student.fits(torch.tensor([[value]]), n, 1)
+        assert seen is right, f"one weight and {n}:1"
+        mask = student.nm_mask(torch.tensor([[value]]), n, 1)
+        expect_same(mask, torch.tensor([[n == 1]]), f"one score and {n}:1")
     for n, m in ((2, 4), (1, 4), (4, 8), (3, 6)):
         order = torch.rand(6, 24 // m, m, generator=rng).argsort(-1)
         w = torch.where(order < n, -torch.rand(order.shape, generator=rng) - 0.1, 0.0).flatten(1)
@@ -692,12 +727,12 @@ def drive_dimensions(student, weights, texts):
             y = self.three(x[None])[0]
             return y + self.four(y[:, None, None]).flatten(0, 2)
 
-    block = Wide()
+    block = Wide().eval()
     with torch.no_grad():
         block.three.weight.copy_(weights[0])
         block.four.weight.copy_(weights[1])
     (pruned,) = student.prune_blocks([block], texts, 0.5)
-    return pruned.three.weight.detach(), pruned.four.weight.detach()
+    return pruned.three.weight.detach(), pruned.four.weight.detach(), pruned.training
 
 
 @exercise(
@@ -718,10 +753,12 @@ def test_inputs_of_any_dimensions(student, rng):
                 right, clear = [*right, w.masked_fill(~mask, 0.0)], min(clear, own)
             if clear > 1 + 1e-4:
                 break
-        value = student.drive(drive_dimensions, weights, texts)
-        seen = expect_tuple(value, (torch.Tensor, torch.Tensor), "the weights of the new block")
-        for own, weight in zip(seen, right, strict=True):
-            expect_same(own, weight, f"texts of {lengths} tokens")
+        for factor in (1.0, 2.0**-30, 2.0**14):  # no bias: the same masks
+            value = student.drive(drive_dimensions, weights, [factor * x for x in texts])
+            *seen, training = expect_tuple(value, (torch.Tensor, torch.Tensor, bool), "new block")
+            for own, weight in zip(seen, right, strict=True):
+                expect_same(own, weight, f"texts of {lengths} tokens")
+            assert not training, "a block in eval mode came back in train mode"
 
 
 @exercise(
@@ -803,7 +840,7 @@ def test_a_linear_that_is_called_twice(student, rng):
     cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
 )
 def test_scores_against_outputs(student, rng):
-    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6)):
+    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6), (1, 1, 1)):
         mix = torch.eye(k) + torch.randn(k, k, generator=rng) / k**0.5
         w, x = torch.randn(n, k, generator=rng), torch.randn(40, k, generator=rng) @ mix
         x = x.double()
@@ -851,6 +888,9 @@ def test_units_in_order(student, rng):
         keep = expect_tensor(student.best_units(equal, n), "best_units", torch.int64, (n,))
         assert (keep.diff() > 0).all(), "units are not in ascending order"
         expect_same(equal[keep].sort().values, equal.sort().values[-n:], "scores of the best units")
+    keep = expect_tensor(student.best_units(torch.zeros(5), 3), "best_units", torch.int64, (3,))
+    assert (keep.diff() > 0).all(), "units are not in ascending order"
+    expect_same(student.best_units(torch.tensor([-1.0]), 1), torch.tensor([0]), "one unit")
     for name, ranks, s in close_and_far(rng, 1, 24):
         right = (ranks[0] >= 16).nonzero().flatten()
         expect_same(student.best_units(s[0], 8), right, f"8 of 24 scores {name}")
@@ -884,6 +924,12 @@ def test_any_order_of_units(student, rng):
             for seen, w in zip(new, writers, strict=True):
                 expect_same(seen, w[places], "a writer")
             expect_same(columns, reader[:, places], "the reader")
+        writers, reader = [writers[2].bfloat16()], reader[:1].bfloat16()
+        value = student.remove_units(writers, reader, keep[:1], size)
+        new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
+        first = slice(size * int(keep[0]), size * int(keep[0]) + size)
+        expect_same(new[0], writers[0][first], "a bfloat16 writer")
+        expect_same(columns, reader[:, first], "a bfloat16 reader of one output")
         square = torch.randn(k, k, generator=rng)
         value = student.remove_units([square], square, torch.tensor([units - 1]), size)
         new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
