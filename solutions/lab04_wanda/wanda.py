@@ -1270,23 +1270,23 @@ print("to beat", placements.plus_minus(once["2:4"]), *(f"{value:.2f}" for value 
 # Removing a weight changes output i by W_ij X_j, so the size of the change over the tokens is
 # |W_ij| times the norm of the input channel. Magnitude looks at the first factor only. With large
 # channels, magnitude at 50 % took the perplexity from 10 to about 60 and Wanda to 14. With the
-# norms in random order it was 54, so it is these channels and not some factor for each. With only
-# the eight largest channels of each layer left alone, and magnitude for the rest, it was 15.4: that
-# is most of the gain. On the model with even channels the two were 15.1 and
-# 14.2, because there the norms say little. Zeros
-# anywhere save nothing: they are stored and multiplied like other numbers, and a prompt took 1.00
-# of the time. At 2:4 four weights take 36 bits in place of 64, 1.78 times less, and that is faster
-# only on hardware that knows the pattern; my own product took far longer than the dense
-# one. With half of the neurons really removed the prompt took 0.83 of the time on any
-# machine, but the perplexity was 58.
+# norms in random order it was about 55, so it is these channels and not some factor for each. With
+# only the eight largest channels of each layer left alone, and magnitude for the rest, it was 15.4:
+# that is most of the gain, but it adds half as much again as Wanda does. On the model with even
+# channels the two were 15.1 and 14.2, because there the norms say little at 50 %. Zeros anywhere
+# save nothing stored as they are, and a prompt took 1.00 of the time. With a bitmap they take 9 of
+# 16 bits, and so does 2:4, which costs more (24.8 for 14.2) and is faster only on hardware that
+# knows it; my own product took far longer than the dense one. With half of the neurons really
+# removed the prompt took 0.83 of the time on any machine, but the perplexity was 58.
 
 # %% [markdown] written="w2"
-# Without sparse hardware the server gains nothing: every zero is read and multiplied, and in my run
-# a model with 50 % zeros took as long as the dense one. SparseGPT really is the best at choosing
-# and repairing (12.1 against 13.8 for Wanda), but that is quality and not speed. I would propose to
-# remove units, neurons and heads to a shape that is planned beforehand, and to train the result on:
-# a quarter of the neurons gone gave 16, half of them 58, and 40 steps of training took the 58 to
-# 21. Or to quantize to 4 bits, which saves more memory than 2:4 does. Before it is used one must
+# With ordinary matrix products the server gains no time: every zero is read and multiplied, and in
+# my run a model with 50 % zeros took as long as the dense one. Stored as they are they save no
+# memory either; with a bitmap 16 bits become 9, but then some kernel has to read that. SparseGPT
+# really is the best at choosing and repairing (12.1 against 13.8 for Wanda), but that is quality
+# and not speed. I would propose to remove units, neurons and heads to a shape that is planned
+# beforehand, and to train the result on: a quarter of the neurons gone gave 16, half of them 58,
+# and 40 steps of training took the 58 to 21. Or to quantize to 4 bits. Before it is used one must
 # measure the speed on that server, and tasks: perplexity on code says nothing about other text or
 # about facts, where pruned models lose more than the average shows.
 
