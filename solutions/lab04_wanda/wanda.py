@@ -171,8 +171,8 @@ def ratios(ways: dict, rounds: int) -> dict[str, float]:
 def changed_norms(way: str, norms: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """The norms of all layers as they are, or as a control has them."""
     if way == "norms shuffled":
-        g = torch.Generator().manual_seed(0)
-        return {n: v[torch.randperm(len(v), generator=g)] for n, v in norms.items()}
+        g = torch.Generator()
+        return {n: v[torch.randperm(len(v), generator=g.manual_seed(0))] for n, v in norms.items()}
     if way == "8 largest stay":  # far above all others; among these magnitude decides
         return {n: torch.where(v >= v.topk(8).values[-1], 1e9, 1.0) for n, v in norms.items()}
     if way == "gain, no data":  # of the norm layer before it; 1 where there is none
