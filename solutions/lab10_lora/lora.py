@@ -154,19 +154,27 @@ lab.predict(
 #    s = \alpha / r \quad\text{or, rank-stabilised,}\quad s = \alpha / \sqrt{r} $$
 #
 # - `LoRALinear(base, r, alpha, dropout, rank_stabilized)` is a module with the parameters `a` [r,
-#   K] and `b` [N, r] in float32, and the number `scale`. `base` is any module with `in_features`
-#   (K) and `out_features` (N); all of its parameters are frozen.
+#   K] and `b` [N, r] in float32, the number `scale`, and the frozen layer as `base`: any module
+#   with `in_features` (K) and `out_features` (N).
+# - Frozen are all parameters of the base. The gradient passes **through** it, and through the
+#   update, to `x`: layers before it want to learn.
 # - `a` starts uniform in $\pm 1 / \sqrt K$, drawn by torch; `b` starts at 0. So at the start the
 #   layer puts out exactly what its base does.
-# - Dropout falls on the input of the update only, and in training mode only.
+# - Dropout falls on the input of the update only, on each number of it by itself, and in training
+#   mode only. `x`, and what the base puts out, stay as they are.
 # - The update is computed in float32 and added in the dtype of the base's output (rounded before
 #   the sum or after it).
 # - `ValueError` unless `r` is at least 1 and 0 <= `dropout` < 1.
 # - `add_lora(model, names, r, alpha)`: a copy of the model with a `LoRALinear` in place of each
-#   named layer, in the mode (training or eval) of the model, and **everything** frozen but the `a`
-#   and `b`. The model that was given stays as it was.
+#   named layer, in the mode (training or eval) of the model, which all of its layers share, and
+#   **everything** frozen but the `a` and `b`. The model that was given stays as it was.
 #
-# **Shapes** `x` [..., K] float32 or bfloat16, `y` [..., N] in the dtype of the base's output.
+# **Shapes** `x` [..., K] float32 or bfloat16, perhaps a view; `y` [..., N] in the dtype of the
+# base's output, which need not be that of `x`.
+#
+# `a` and `b` are float32 here because training moves them in small steps, which bfloat16 would
+# round away. Exercise 3 counts them in 16 bits, as QLoRA's authors do in their sum for all weights;
+# its reveal prints what float32 adds.
 
 
 # %% solution="ex1"
@@ -228,9 +236,10 @@ lab.check("ex1")
 # **By hand.** One input, one output, $W$ = 3, $r$ = 1, $\alpha$ = 2, $A$ = 5, $B$ = 7: x = 1 gives
 # 3 + 2 · 35 = 73. With $r$ = 4 the factor is 2/4, rank-stabilised 2/2.
 #
-# **The usual errors.** Dropout on what the base reads. Freezing the linear layers, but not norms
-# and embeddings. A factor of $\alpha$ alone. The model that was given changed: `set_submodule` on
-# it instead of on a copy. A new module is in training mode, whatever stands around it.
+# **The usual errors.** The base in `torch.no_grad()`: then layers before this one hardly learn.
+# Dropout on what the base reads. Freezing the linear layers, but not norms and embeddings. A factor
+# of $\alpha$ alone. The model that was given changed: `set_submodule` on it instead of on a copy. A
+# new module is in training mode, whatever stands around it.
 # </details>
 #
 # ### Exercise 2 · Merge, add, and go back, derived
@@ -242,13 +251,14 @@ lab.check("ex1")
 # **Deliver** three functions.
 #
 # - `merge(w, a, b, scale) -> w_new`: $W + s B A$, summed in float32 or float64 and rounded
-#   **once**, to the dtype of `w`.
-# - `stack(updates) -> (a, b)`: two people have trained updates of one model, with ranks $r_1$ and
-#   $r_2$. **One** pair that has, with factor 1, exactly the effect of all together:
-#   $B A = \sum_i s_i B_i A_i$. `updates` is a list of `(a, b, scale)`. Derive what shapes it has.
+#   **once**, to the dtype of `w`. Any of them may be a view.
+# - `stack(updates) -> (a, b)`: some people have trained updates of one model, with ranks $r_1$,
+#   $r_2$, ... **One** pair that has, with factor 1, exactly the effect of all together:
+#   $B A = \sum_i s_i B_i A_i$. `updates` is a list of one or more `(a, b, scale)`. Derive what
+#   shapes it has.
 # - `factor(delta, r) -> (a, b)`: the other direction. A fully trained $\Delta$ is given; which $A$
-#   and $B$ of rank $r$ have the smallest $\lVert \Delta - B A \rVert_F$? `ValueError` unless 1 <= r
-#   <= min(N, K).
+#   and $B$ of rank $r$ have the smallest $\lVert \Delta - B A \rVert_F$, up to the rounding of
+#   float32? `ValueError` unless 1 <= r <= min(N, K).
 #
 # **Shapes** `w` [N, K] float32 or bfloat16; `delta` [N, K], `a` [r, K] and `b` [N, r] float32.
 
@@ -454,8 +464,8 @@ lab.predict(
 # - `best_every(layers, boundary, block) -> int`: the `every` from 1 to `layers` with the fewest
 #   bytes; of equal ones the smallest.
 #
-# Numbers of parameters and bytes may be large: 65 billion and more. `every` is from 1 to `layers`,
-# and need not divide it.
+# Numbers of parameters and bytes may be large: 65 billion and more; bytes may be fractions, and 0.
+# `every` is from 1 to `layers`, and need not divide it.
 
 
 # %% solution="ex3"
@@ -617,10 +627,12 @@ lab.predict(
 #   and the last may be shorter. `absmax` is the largest size in each block; the code is the number
 #   of the level nearest to the weight divided by it (of two equally near ones either). A block of
 #   zeros has `absmax` 0 and the codes of 0.
+#   `ValueError` if `w` is empty, or holds NaN or infinity.
 # - `dequantize_nf4(codes, absmax, shape) -> w_hat`.
 #
-# **Shapes** `levels` [16] float32; `w` of any shape, float32 or bfloat16, perhaps a view; `codes`
-# [n] uint8 for n weights; `absmax` [ceil(n / 64)] float32; `w_hat` of `shape`, float32.
+# **Shapes** `levels` [16] float32; `w` of one or more dimensions, float32 or bfloat16, perhaps a
+# view, its numbers of any size (blocks of 1e-8 count as blocks of 1e4 do); `codes` [n] uint8 for n
+# weights; `absmax` [ceil(n / 64)] float32; `w_hat` of `shape`, float32.
 
 
 # %% solution="ex4"
@@ -636,8 +648,13 @@ def nf4_levels() -> Tensor:
 
 
 def quantize_nf4(w: Tensor) -> tuple[Tensor, Tensor]:
-    """(codes [n] uint8, absmax [ceil(n / 64)] float32)."""
+    """(codes [n] uint8, absmax [ceil(n / 64)] float32).
+
+    Raises ValueError if w is empty, or holds NaN or infinity.
+    """
     ### BEGIN SOLUTION
+    if w.numel() == 0 or not w.isfinite().all():
+        raise ValueError(f"need finite weights, at least one, got shape {tuple(w.shape)}")
     flat = w.float().flatten()
     blocks = F.pad(flat, (0, -len(flat) % 64)).reshape(-1, 64)
     absmax = blocks.abs().amax(1)
@@ -684,14 +701,14 @@ lab.check("ex4")
 # - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all, then blocks of 256:
 #   `second` is the largest size of (absmax - mean) in the block, `codes` the numbers of the levels
 #   nearest to (absmax - mean) / second (of two equally near ones either; any where `second` is 0).
-#   `levels` are 256 numbers in rising order, given.
+#   `levels` are 256 numbers in rising order, given; they need be neither even nor symmetric.
 # - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the mean,
 #   `second` is 0 and the mean comes back exactly.
-# - `nf4_bits(n, double) -> int`: **all** bits that n weights take: 4 a code; the scales in float32,
-#   or doubly quantized: 8 bits a scale, and float32 for each `second` and for the one mean.
+# - `nf4_bits(n, double) -> int`: **all** bits that n >= 1 weights take: 4 a code; the scales in
+#   float32, or doubly quantized: 8 bits a scale, and float32 for each `second` and the one mean.
 #
-# **Shapes** `absmax` [blocks] float32, `codes` [blocks] uint8, `second` [ceil(blocks / 256)]
-# float32, `mean` [] float32, `levels` [256] float32.
+# **Shapes** `absmax` [blocks] float32, at least one, of any size, perhaps a view; `codes` [blocks]
+# uint8, `second` [ceil(blocks / 256)] float32, `mean` [] float32, `levels` [256] float32.
 
 
 # %% solution="ex5"
@@ -845,13 +862,15 @@ lab.predict(
 # - `frozen_product(x, decode) -> y`: $y = x W^T$ where `decode()` makes $W$ [N, K] anew at each
 #   call. The gradient goes to `x`, and **nothing as large as $W$ is kept** between forward and
 #   backward pass: `decode` is called once in the forward pass and once in the backward pass, and
-#   not at all in a backward pass that never comes. `W` is float32 and is used in the dtype of `x`.
-#   (A `torch.autograd.Function` of your own, beside `frozen_product`, in the same cell.)
+#   not at all in a backward pass that never comes. `W` is float32; `y` and the gradient have the
+#   dtype of `x`, their products are made in it or in float32. `x`, the gradient that comes back and
+#   `W` may be views. (A `torch.autograd.Function` of your own, beside `frozen_product`, in the same
+#   cell.)
 # - `batched_update(x, y, adapters, index) -> y_new`: a batch whose rows use **different** adapters.
 #   `y` is what the shared base put out for all rows; row i gets $s_j\, x_i A_j^T B_j^T$ added, with
 #   j = `index[i]`; -1 means no adapter, and that row stays bit by bit. `adapters` is a list of `(a,
 #   b, scale)` whose ranks may differ; one that no row uses has no effect, whatever it holds. It is
-#   for serving: no gradient is asked for.
+#   for serving: no gradient is asked for. `ValueError` for an index below -1 or beyond the list.
 #
 # **Shapes** `x` [..., K] in `frozen_product`; `x` [B, T, K], `y` [B, T, N] and `index` [B] int64 in
 # `batched_update`, float32.
@@ -885,8 +904,13 @@ def frozen_product(x: Tensor, decode) -> Tensor:
 def batched_update(
     x: Tensor, y: Tensor, adapters: list[tuple[Tensor, Tensor, float]], index: Tensor
 ) -> Tensor:
-    """y [B, T, N] with the update of adapter index[i] added to row i; -1: none."""
+    """y [B, T, N] with the update of adapter index[i] added to row i; -1: none.
+
+    Raises ValueError for an index below -1 or beyond the list.
+    """
     ### BEGIN SOLUTION
+    if ((index < -1) | (index >= len(adapters))).any():
+        raise ValueError(f"{index.tolist()} does not choose among {len(adapters)} adapters")
     y = y.clone()
     for j, (a, b, scale) in enumerate(adapters):
         rows = index == j
