@@ -422,7 +422,14 @@ def test_checkpoints_by_hand(student, rng):
     cause="the root as a formula, a largest of equal ones, or 1 or all blocks left out",
 )
 def test_the_best_distance(student, rng):
-    for layers, boundary, block in ((16, 1, 1), (80, 1, 34), (10, 5, 1), (7, 1, 100), (9, 900, 1)):
+    for layers, boundary, block in (
+        (16, 1, 1),
+        (80, 1, 34),
+        (10, 5, 1),
+        (7, 1, 100),
+        (9, 900, 1),
+        (1, 5, 5),
+    ):
         seen = student.best_every(layers, boundary, block)
         assert type(seen) is int, f"best_every returned {seen!r}, not an int"
         sums = [-(-layers // n) * boundary + n * block for n in range(1, layers + 1)]
@@ -510,7 +517,12 @@ def test_blocks_of_64(student, rng):
     assert codes[:64].tolist() == [7] * 64, f"codes of zeros: {sorted(set(codes[:64].tolist()))}"
     back = student.dequantize_nf4(codes, absmax, (66,))
     expect_same(back, w, "what comes back of zeros, and of -3 and 3")
-    for bad, what in (([], "no weight"), ([1.0, math.nan], "NaN"), ([math.inf, 1.0], "infinity")):
+    for bad, what in (
+        ([], "no weight"),
+        ([1.0, math.nan], "NaN"),
+        ([1.0, math.inf], "infinity"),
+        ([-math.inf], "-infinity"),
+    ):
         w = torch.tensor(bad)
         expect_error(ValueError, lambda w=w: student.quantize_nf4(w), f"quantize_nf4 of {what}")
 

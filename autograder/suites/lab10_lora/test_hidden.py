@@ -586,6 +586,10 @@ def test_there_and_back(student, rng):
         expect_at_most((back - w).abs().double(), (gap / 2 + 1e-6) * of_block, "the error")
         largest = w.abs() == of_block.float()
         expect_close(back[largest], w[largest], what="the largest of each block", rtol=1e-6)
+    w = torch.zeros(3, 70)
+    codes, absmax = coded(student, w)
+    expect_same(absmax, torch.zeros(4), "absmax of nothing but zeros")
+    expect_same(student.dequantize_nf4(codes, absmax, (3, 70)), w, "nothing but zeros")
     w = torch.zeros(130)
     w[129] = 2.5
     codes, absmax = coded(student, w)
@@ -856,14 +860,13 @@ def added(x, y, adapters, index):
     return y
 
 
-def drive_rows(student, ones, size):
-    """Runs beside the student's code: x, y and factors that are views. ones [4, 1, 1]"""
+def drive_rows(student, size):
+    """Runs beside the student's code: x, y and factors that are views."""
     import torch
 
-    x = (size * ones.expand(4, 1, 2).clone()).mT.contiguous().mT
-    y, a = torch.zeros(1, 4, 3).transpose(0, 1), torch.ones(2, 6).T[:3]
-    adapters = [(a, torch.ones(3, 3).T, 1e4)]
-    return student.batched_update(x, y, adapters, torch.zeros(4, dtype=torch.int64))
+    x, y = size * torch.ones(4, 2, 2), torch.zeros(2, 4, 3).transpose(0, 1)
+    adapters = [(torch.ones(2, 6).T[:3], torch.ones(3, 3).T, 1e4)]
+    return student.batched_update(x.mT, y, adapters, torch.zeros(4).long())
 
 
 @exercise(
@@ -898,7 +901,7 @@ def test_mixed_batches(student, rng):
     new = student.batched_update(x, y, many, torch.tensor(index))
     right = added(x, y, many, index)
     expect_close(new, right, what="y of the last of 300 adapters", rtol=16 * FLOAT32)
-    large, parts = student.drive(drive_rows, x[:, :, :1], 1e4), torch.full((4, 1, 3), 6e8)
+    large, parts = student.drive(drive_rows, 1e4), torch.full((4, 2, 3), 6e8)
     expect_close(large, parts, what="y of large x, transposed", rtol=16 * FLOAT32)
     for rows, tokens in ((3, 0), (1, 1)):
         x, y = torch.ones(rows, tokens, 2), torch.zeros(rows, tokens, 1)
