@@ -775,6 +775,13 @@ def rounded(blocks: Tensor, way: str) -> Tensor:
     return ((blocks - low) / step).round().clamp(0, 15) * step + low
 
 
+def judge(way: str) -> list[float]:
+    """Perplexity of C++ and Python with all linear layers of the blocks through 4 bits."""
+    old = {n: base_model.get_submodule(n).weight.detach() for n in NAMES}
+    moved = {n: rounded(w.reshape(-1, 64), way).reshape(w.shape) - w for n, w in old.items()}
+    return [perplexity(with_change(base_model, moved), text) for text in (cpp, python)]
+
+
 codes = quantize_nf4(normal)[0]
 used = torch.bincount(codes.long(), minlength=16) / len(codes)
 low, high = normal.reshape(-1, 64).aminmax(dim=1, keepdim=True)
@@ -806,9 +813,7 @@ for way in ("NF4", "NF4, double", "plain grid", "symmetric grid"):
         off = rounded(blocks, way) - blocks
         errors[label, way] = (off.square().mean() / blocks.square().mean()).sqrt().item()
         print(f"{label:15s} {way:15s} {errors[label, way]:.4f} of the size of the weights")
-    old = {n: base_model.get_submodule(n).weight.detach() for n in NAMES}
-    moved = {n: rounded(w.reshape(-1, 64), way).reshape(w.shape) - w for n, w in old.items()}
-    judged[way] = [perplexity(with_change(base_model, moved), text) for text in (cpp, python)]
+    judged[way] = judge(way)
     print(f"{'':15s} {way:15s} C++ {judged[way][0]:.2f}, Python {judged[way][1]:.2f}")
 lab.reveal(
     "grid", round(100 * errors["normal numbers", "plain grid"] / errors["normal numbers", "NF4"])
@@ -1017,10 +1022,8 @@ for name, base in (("rank 4", "QLoRA"), ("QLoRA", "rank 4")):
     for n in NAMES:
         moved.get_submodule(n).base = models[base].get_submodule(n).base
     found[f"{name}, moved"] = perplexity(moved, cpp)
-    print(
-        f"{name}: {placements.plus_minus(runs[name], 4)}; the last one, bases exchanged: "
-        f"{found[f'{name}, moved']:.2f}"
-    )
+    shown = placements.plus_minus(runs[name], 4)
+    print(f"{name}: {shown}; the last one, exchanged: {found[f'{name}, moved']:.2f}")
 lab.reveal("qlora", round(found["QLoRA"], 1))
 
 # %% [markdown]
