@@ -386,6 +386,10 @@ def test_best_lengths(student, rng):
         ((1.0, 1.0, 1.0, 0), 0),
     ):
         assert student.best_gamma(a, c, w, most) == right, "another gamma is best"
+    for gamma in (0, 1, 300):
+        seen = (student.speedup(a, gamma, 0.25, 0.25) for a in (0.0, 1.0))
+        for speed, tokens in zip(seen, (1, gamma + 1), strict=True):
+            expect_close(float(speed), tokens / (1 + gamma / 2), what="speed-up", rtol=1e-12)
     for c, w in ((1e-8, 0.0), (0.0, 1e-8), (1e4, 0.0), (0.0, 1e4), (3.0, 2.0)):
         seen = student.speedup(0.5, 3, c, w)
         expect_close(float(seen), 1.875 / (1 + 3 * (c + w)), what="speed-up", rtol=1e-12)
@@ -619,6 +623,14 @@ def test_masks_of_random_trees(student, rng):
             assert deep[node] == len(path) - 1, "another depth"
 
 
+def drive_walk(student, tokens, parents, p, coin, pick):
+    """Runs beside the student's code: p is a view of wider rows."""
+    import torch
+
+    wide = torch.cat([p, p.new_zeros(len(p), 3)], 1)
+    return student.walk(tokens, parents, wide[:, :-3], coin, pick)
+
+
 def expect_walks(student, tokens, parents, rows, vocab):
     """[(probability, tokens)] of every walk; each node is reached with the target's own chance."""
 
@@ -691,11 +703,13 @@ def test_large_trees(student, rng):
             at = children[-1]
         rows = sure[[dict([*says, (at, 2046)]).get(node, 7) for node in range(len(parents))]]
         coin, _ = recorded(no_coin, len(parents))
-        value = student.walk(tokens, parents, rows, coin, surely)
+        value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
         assert value == ([0, *(a for a, _ in says[1:]), at], 2046), "another walk"
     # powers of two: what is left is exact, however it is divided
     small = torch.tensor([[0.5, 0.5 - 2.0**-20, 2.0**-20, 0.0]] * 4, dtype=torch.float64)
     expect_walks(student, [0, 0, 1, 2], [-1, 0, 0, 0], small, 4)
+    value = student.walk([0], [-1], torch.ones(1, 1), no_coin, surely)
+    assert value == ([0], 0), "a vocabulary of one token"
 
 
 @exercise(
