@@ -17,13 +17,13 @@ import torch
 
 from efflib import zoo
 from efflib.decoding.drafts import LookupDraft, ModelDraft
+from efflib.decoding.replay import replay, same_choice, shuffled
 from efflib.decoding.sampling import Sampling, filtered_probabilities, generate
 from efflib.decoding.speculative import expected_tokens, speculative_generate
 from efflib.decoding.speed import best_gamma, needed_acceptance, speedup
 from efflib.decoding.tree import ModelTree, tree_generate
 from efflib.models import KVCache, Llama
 from efflib.plots import speculation, style
-from efflib.zoo.phenomena.speculative import replay, same_choice, shuffled
 from efflib.zoo.phenomena.story import Scale, windows
 
 ROOT = Path(__file__).parents[1]

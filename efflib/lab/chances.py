@@ -117,20 +117,49 @@ def chance_of(p, text):
     return math.prod(float(p[text[:i]][text[i]]) for i in range(len(text)))
 
 
-def expect_distribution(emitted, p, vocab, length, bound, what):
-    """emitted: [(probability, tokens)], shorter ones go on with p; compared with p's own."""
+def shares(emitted, p, vocab, length):
+    """{text: its probability}; emitted: [(probability, tokens)], shorter ones go on with p."""
     seen = dict.fromkeys(itertools.product(range(vocab), repeat=length), 0.0)
     for weight, tokens in emitted:
         begun = tuple(tokens[:length])
         for rest in itertools.product(range(vocab), repeat=length - len(begun)):
             reach = math.prod(float(p[begun + rest[:i]][token]) for i, token in enumerate(rest))
             seen[begun + rest] += weight * reach
-    for text, share in seen.items():
+    return seen
+
+
+def expect_distribution(emitted, p, vocab, length, bound, what):
+    """Fails unless what was emitted (see shares) is distributed as p."""
+    for text, share in shares(emitted, p, vocab, length).items():
         right = chance_of(p, text)
         assert abs(share - right) <= bound, (
             f"{what}: the tokens {list(text)} come with probability {share:.10g}, not {right:.10g} "
             f"(too much by {share - right:.2g}, rounding would be {bound:.0g})"
         )
+
+
+def stopped(rule, p, q, gamma, verify):
+    """The largest error of a text's probability where a rule ends the draft's proposals.
+
+    rule(row, token): whether the token, drawn from row, is proposed, and whether to go on.
+    """
+    vocab = len(q[()])
+
+    def run(coin, pick):
+        proposed, more = [], True
+        while more and len(proposed) < gamma:
+            row = q[tuple(proposed)]
+            token = pick(row)
+            kept, more = rule(row, token)
+            proposed += [token] if kept else []
+            more = more and kept
+        begun = [tuple(proposed[:i]) for i in range(len(proposed) + 1)]
+        rows_p, rows_q = (torch.stack([model[text] for text in begun]) for model in (p, q))
+        guesses = torch.tensor(proposed, dtype=torch.int64)
+        return verify(guesses, rows_q[:-1], rows_p, coin, pick).tolist()
+
+    found = shares(ways(run, vocab, gamma + calls_of_round(gamma)), p, vocab, gamma + 1)
+    return max(abs(share - chance_of(p, text)) for text, share in found.items())
 
 
 class Model:
