@@ -598,7 +598,7 @@ found["limit"] = speedup(found["a"], found["best"], c, w)
 clock = [sorted(row) for row in turns.values()]
 found["clock"] = "{2:.2f} ({1:.2f} to {3:.2f})".format(*max(clock, key=lambda row: row[2]))
 lines = {
-    "formula": [speedup(found["a"], g, *costs[g]) for g in lengths],
+    "formula, ten texts": [speedup(found["a"], g, *costs[g]) for g in lengths],
     "passes of this text, counted": [
         40 / (passes + n * sum(costs[g])) for g, (passes, n) in zip(lengths, counts, strict=True)
     ],
@@ -615,10 +615,10 @@ needed = "no a is enough" if need is None else f"a would have to be {need}"
 print(f"for twice as fast at 5 proposals with this c and w, {needed}")
 
 # %% [markdown]
-# c at one proposal is the control for *how* one measures: there draft and target take turns, as with
-# a naive stopwatch, and each finds its weights pushed out of the processor's caches by the other.
-# In a longer round only the first pass of the draft does, so c is smaller there. (Neighbours on a
-# busy machine push weights out, too, and may hide the difference.)
+# c at one proposal is the control for *how* one measures: there draft and target take turns, as
+# with a naive stopwatch, and each finds its weights pushed out of the processor's caches by the
+# other. In a longer round only the first pass of the draft does, so c is smaller there. (Neighbours
+# on a busy machine push weights out, too, and may hide the difference.)
 #
 # Two rules of counting stand in this picture. The lines are the least of many passes, by a clock
 # that stands while others run; the points are seconds on the wall, and hold what no line has: to
@@ -734,8 +734,8 @@ from efflib.decoding.replay import constants, replayed
 again = [generate(target, torch.cat([t, t[:, 1:9]], dim=1), 40) for t in texts[:3]]
 for name, rows in (("ten texts", texts), ("written once more", again)):
     counts = []
-    for row in (text[0].tolist() for text in rows):
-        counts.append(replayed(row, len(row) - 40, lambda done, room: lookup(row[:done], 8, 3)))
+    for t in (text[0].tolist() for text in rows):
+        counts.append(replayed(t, len(t) - 40, lambda done, room, t=t: lookup(t[:done], 8, 3)))
     passes, guesses = map(sum, zip(*counts, strict=True))
     found[name], speed = 40 * len(rows) / passes, 40 * len(rows) / (passes + guesses * found["w"])
     found["lookup", name] = speed
