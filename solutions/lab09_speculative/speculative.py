@@ -617,8 +617,8 @@ print(f"for twice as fast at 5 proposals with this c and w, {needed}")
 # %% [markdown]
 # c at one proposal is the control for *how* one measures: there draft and target take turns, as
 # with a naive stopwatch, and each finds its weights pushed out of the processor's caches by the
-# other. In a longer round only the first pass of the draft does, so c is smaller there. (Neighbours
-# on a busy machine push weights out, too, and may hide the difference.)
+# other. In a longer round only the first pass of the draft does, so c may be smaller there: compare
+# the lines. (On a busy machine the neighbours push weights out, too, and hide the difference.)
 #
 # Two rules of counting stand in this picture. The lines are the least of many passes, by a clock
 # that stands while others run; the points are seconds on the wall, and hold what no line has: to
@@ -747,9 +747,9 @@ for name, rows in (("ten texts", texts), ("written once more", again)):
 lab.reveal("lookup", found["ten texts"])
 
 # %% [markdown]
-# Two texts, two answers. New text has little to look up. Where a text is to be written once more
-# (an edit, a quotation, a table that is reformatted) lookup has no equal: no model, no pass, and a
-# proposal costs w alone, while one of the model costs c + w.
+# Two texts, two answers. New text has little to look up. Where a text is to be written once more (an
+# edit, a quotation, a table that is reformatted) and the target does copy, lookup wins by far: no
+# model, no pass, and a proposal costs w alone, while one of the model costs c + w.
 #
 # <details><summary>The sentence about temperature</summary>
 #
@@ -971,12 +971,12 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 # A token x comes out in two ways: proposed and kept, which has probability min(p(x), q(x)), or
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
-# only how often the first way is taken. With 4 proposals my loop made more than two tokens a pass,
-# a random draft one. On the clock little was left of that, 5 % with four, 18 % with two, and eight
-# were slower, by more than the turns differ: a pass of my draft costs more than a third of one of
-# the target, so a round of four costs more than two passes, and each checked token costs a little,
-# too. On a large model c is 0.05 and checking is nearly free: there almost all of the tokens a pass
-# would be won, two to three times the speed.
+# only how often the first way is taken. With 4 proposals my loop made more than three tokens a pass,
+# a random draft one. On the clock little was left of that: 12 % with two, 11 % with four (2 to 33 %
+# in the turns beside it), and eight were slower, by more than the turns differ: a pass of my draft
+# costs a third of one of the target and a checked token a tenth, so a round of four costs three
+# passes. On a large model c is a tenth or less and checking is nearly free: there most of the tokens
+# a pass would be won, two to three times the speed.
 
 # %% [markdown]
 # **Question 2.** A colleague proposes to accept x whenever p(x) > 0.1, "the target finds it likely,
