@@ -748,8 +748,8 @@ lab.reveal("lookup", found["ten texts"])
 
 # %% [markdown]
 # Two texts, two answers. New text has little to look up. Where a text is to be written once more
-# (an edit, a quotation, a table that is reformatted) and the target does copy, lookup wins by far: no
-# model, no pass, and a proposal costs w alone, while one of the model costs c + w.
+# (an edit, a quotation, a table that is reformatted) and the target does copy, lookup wins by far:
+# no model, no pass, and a proposal costs w alone, while one of the model costs c + w.
 #
 # <details><summary>The sentence about temperature</summary>
 #
@@ -972,10 +972,10 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 # after a rejection. Rejections have just the probability that is missing, and draw from the missing
 # part, max(0, p - q) divided by its sum. Together that is p(x), whatever q is; the draft decides
 # only how often the first way is taken. With 4 proposals my loop made more than three tokens a
-# pass, a random draft one. On the clock little was left of that: 12 % with two, 11 % with four (2 to 33 %
-# in the turns beside it), and eight were slower, by more than the turns differ: a pass of my draft
-# costs a third of one of the target and a checked token a tenth, so a round of four costs three
-# passes. On a large model c is a tenth or less and checking is nearly free: there most of the
+# pass, a random draft one. On the clock little was left of that: 12 % with two, 11 % with four (2
+# to 33 % in the turns beside it), and eight were slower, by more than the turns differ: a pass of
+# my draft costs a third of one of the target and a checked token a tenth, so a round of four costs
+# three passes. On a large model c is a tenth or less and checking is nearly free: there most of the
 # tokens a pass would be won, two to three times the speed.
 
 # %% [markdown]
