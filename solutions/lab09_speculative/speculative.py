@@ -860,7 +860,9 @@ with torch.no_grad():
     mask = torch.cat([mask, tree_mask(parents, past)])
     rows = target(torch.tensor([text + words]), positions=places, mask=mask)[0, past:]
     alone = target(torch.tensor([[*text, words[0], words[2], words[6]]]))[0, -1]
-print(f"node 6 in the tree and its path alone: off by {float((rows[6] - alone).abs().max()):.0e}")
+    plain = target(torch.tensor([text + words]))[0, -1]  # CONTROL: as if the tree were a text
+off = [f"{float((row - alone).abs().max()):.0e}" for row in (rows[6], plain)]
+print(f"logits of node 6 against its path alone: off by {off[0]}; with a plain mask by {off[1]}")
 print("the walk:", walk(words, parents, filtered_probabilities(rows, GREEDY), coin, pick))
 
 # %% tags=["demo"]
