@@ -1,5 +1,6 @@
 """A model as one function of positions and tokens: what a loop of speculation needs of it."""
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -24,3 +25,10 @@ def reader(model: Llama, sampling: Sampling = GREEDY) -> Callable[[int, list[int
         return filtered_probabilities(model(torch.tensor([tokens]), cache=cache)[0], sampling)
 
     return read
+
+
+def spent(read: Callable[[int, list[int]], Tensor], at: int, tokens: int) -> float:
+    """Seconds of this thread for a call that reads so many tokens; they stand while others run."""
+    start = time.thread_time()
+    read(at, [1] * tokens)
+    return time.thread_time() - start

@@ -58,7 +58,7 @@ import torch
 from torch import Tensor
 
 from efflib import zoo
-from efflib.decoding.reader import reader
+from efflib.decoding.reader import reader, spent
 from efflib.decoding.replay import replay, rounds, same_choice, shuffled
 from efflib.lab import Lab
 from efflib.models import Llama
@@ -99,12 +99,6 @@ for name, model in (("target", target), ("draft", draft)):
     size = sum(p.numel() for p in model.parameters())
     print(f"--- {name}: {4 * size / 1e6:.1f} MB of weights, 40 passes, {each:.1f} ms each")
     print(tokenizer.decode(ids[1:]))
-lab.predict(
-    "passes",
-    "The draft proposes four tokens at a time, and the target checks them in one pass. How many "
-    "passes of the target do 40 tokens take, if not a single token may differ?",
-    unit="passes",
-)
 
 # %% [markdown]
 # ## 1. Verification
@@ -114,11 +108,17 @@ lab.predict(
 # guess with its own choice, and where they first differ it puts its own. Behind a row of right
 # guesses it has one more to give.
 
-# %%
+# %% tags=["demo"]
 # three guesses, and what the target says behind the text and behind each guess
 guesses, own = [3, 1, 4], [3, 1, 5, 9]
 right = [a == b for a, b in zip(guesses, own, strict=False)]
 print(f"right: {right}; the round gives {own[:3]}: two guesses and the target's own third token")
+lab.predict(
+    "passes",
+    "The draft proposes four tokens at a time, and the target checks them in one pass. How many "
+    "passes of the target do 40 tokens take, if not a single token may differ?",
+    unit="passes",
+)
 
 # %% [markdown]
 # ### Exercise 1 · Greedy verification
@@ -556,12 +556,6 @@ lab.reveal("stops", {"A": "only A", "AB": "A and B", "ABC": "A, B and C"}.get(ex
 
 # %% tags=["demo"]
 # about 4 s: by this thread's own clock, which stands while others run; behind 64 tokens
-def spent(read, at: int, tokens: int) -> float:
-    start = time.thread_time()
-    read(at, [1] * tokens)
-    return time.thread_time() - start
-
-
 large, small, costs = reader(target), reader(draft), {}
 for read in (large, small):
     read(0, [0] * 64)
@@ -737,13 +731,12 @@ for name, rows in (("ten texts", texts), ("written once more", again)):
     for t in (text[0].tolist() for text in rows):
         counts.append(replayed(t, len(t) - 40, lambda done, room, t=t: lookup(t[:done], 8, 3)))
     passes, guesses = map(sum, zip(*counts, strict=True))
-    found[name], speed = 40 * len(rows) / passes, 40 * len(rows) / (passes + guesses * found["w"])
-    found["lookup", name] = speed
+    found[name], cost = 40 * len(rows) / passes, passes + guesses * found["w"]
+    found["lookup", name] = speed = 40 * len(rows) / cost
     agreed = [same_choice(target, draft, t, t.shape[1] - 40)[0].tolist() for t in rows]
-    speeds = constants(agreed, found["c"] + found["w"])
-    best, found["draft", name] = max(speeds.items(), key=lambda item: item[1])
+    found["draft", name] = max(constants(agreed, found["c"] + found["w"]).values())
     print(f"{name}: lookup {found[name]:.2f} tokens a pass, {speed:.2f} times plain; ", end="")
-    print(f"the draft model {found['draft', name]:.2f} times, at its best length, {best}")
+    print(f"the draft model at its best length {found['draft', name]:.2f} times")
 lab.reveal("lookup", found["ten texts"])
 
 # %% [markdown]
@@ -856,8 +849,7 @@ with torch.no_grad():
         path = [words[0]] if parent == 0 else [words[0], words[parent]]
         words += draft(torch.tensor([text + path]))[0, -1].topk(2).indices.tolist()
     places = torch.tensor([*range(past), *(past + depth for depth in depths(parents))])
-    mask = torch.ones(past, past + 7).tril().bool()
-    mask = torch.cat([mask, tree_mask(parents, past)])
+    mask = torch.cat([torch.ones(past, past + 7).tril().bool(), tree_mask(parents, past)])
     rows = target(torch.tensor([text + words]), positions=places, mask=mask)[0, past:]
     alone = target(torch.tensor([[*text, words[0], words[2], words[6]]]))[0, -1]
     plain = target(torch.tensor([text + words]))[0, -1]  # CONTROL: as if the tree were a text
@@ -1020,7 +1012,7 @@ print(f"yours: {found['yours']:.3f} times plain; to beat: {found['constant']:.3f
 #
 # What the public tests gave, your predictions, and the takeaways with the numbers you found.
 
-# %% tags=["demo"]
+# %% tags=["demo", "fold"]
 lab.report()
 f, chain, tree = found, (1, 1, 1), (2, 2, 1)
 four, random = (per_pass[name][2] for name in ("draft", "random draft"))

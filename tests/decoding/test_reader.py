@@ -3,7 +3,7 @@
 import torch
 
 from efflib import zoo
-from efflib.decoding.reader import reader
+from efflib.decoding.reader import reader, spent
 from efflib.decoding.sampling import Sampling
 
 
@@ -16,3 +16,9 @@ def test_pieces_and_rollback_give_the_rows_of_one_pass():
         right = model(torch.tensor([text]))[0, 3:].softmax(-1)
     assert torch.allclose(rows, right, atol=1e-12)
     assert torch.equal(reader(model)(0, text).sum(-1), torch.ones(6).double())
+
+
+def test_what_a_call_takes_is_positive_and_reads():
+    read = reader(zoo.load("draft"))
+    assert spent(read, 0, 3) > 0
+    assert len(read(3, [4])) == 1
