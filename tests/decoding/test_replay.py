@@ -97,13 +97,11 @@ def test_by_hand():
 
 
 def test_constants_by_hand():
+    # one proposal: TT | FT, three at most of use in FFFF; two: TTF | T, and 2 + 2 + 1 in FFFF
     rows = [[True, True, False, True], [False] * 4]
-    # one: TT | FT.. the last pass has no use for a proposal; FFFF takes four passes
-    speeds = replay.constants(rows, 0.5, 2)
-    assert list(speeds) == [1, 2]
-    for gamma, speed in speeds.items():
-        passes, proposed = map(sum, zip(*(replay.rounds(r, gamma) for r in rows), strict=True))
-        assert speed == 8 / (passes + proposed / 2)
+    assert replay.rounds(rows[0], 1) == (3, 2) and replay.rounds(rows[1], 1) == (4, 3)
+    assert replay.rounds(rows[0], 2) == (2, 2) and replay.rounds(rows[1], 2) == (4, 5)
+    assert replay.constants(rows, 0.5, 2) == {1: 8 / (7 + 2.5), 2: 8 / (6 + 3.5)}
 
 
 def test_an_adaptive_length_sees_the_rounds_before():
@@ -115,6 +113,6 @@ def test_an_adaptive_length_sees_the_rounds_before():
         seen.append((len(chances), history))
         return 2
 
-    assert replay.adaptive(text, 1, guesses, length) == (3, 5)
-    assert seen == [(3, []), (3, [(2, 2)]), (3, [(2, 0)])]
+    assert replay.adaptive(text, 1, guesses, length) == (3, 6)
+    assert seen == [(3, []), (3, [(2, 2)]), (2, [(2, 2), (2, 0)])]
     assert replay.adaptive(text, 1, guesses, lambda chances, history: 0) == (7, 0)
