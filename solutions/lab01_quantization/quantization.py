@@ -57,7 +57,8 @@
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
 # No function of this lab changes its arguments, or keeps anything from one call to the next: work
-# on new tensors. Any order of float32 operations will do; tests allow for the rounding.
+# on new tensors. All numbers are finite. Any order of float32 operations will do; tests allow for
+# the rounding.
 
 # %%
 import copy
@@ -299,7 +300,8 @@ lab.check("ex1")
 #
 # **Shapes** `products` [T, N]; `x_sums` [T]: $\sum_k q_{tk}$; `w_sums` [N]: $\sum_k q_{nk}$; `k`:
 # how many inputs there are, an int; `x_zero` [T]; `w_zero` [N]. All tensors int32; codes and zero
-# points may be signed. `A`: [T, N], int32, exact as long as an int32 holds it.
+# points may be signed. `A`: [T, N], int32, exact as long as an int32 holds it and the sums that you
+# are given. (Single terms may be larger. In torch int32 wraps around, which takes itself back.)
 
 
 # %% solution="ex2"
@@ -439,7 +441,7 @@ lab.predict(
 #
 # **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous. `w_hat` [N, K], float32. The
 # size is an int. `codes`: any shape, uint8 in $0 \dots 2^b - 1$, read row by row, perhaps not
-# contiguous; $b$ is 1 to 8. `packed`: [bytes], uint8.
+# contiguous, at least one; $b$ is 1 to 8. `packed`: [bytes], uint8.
 
 
 # %% solution="ex3"
@@ -858,8 +860,8 @@ style.show(*grid.training(paths))
 #   bits for every element of every other parameter (biases, norms, embeddings, lm_head, ...). A
 #   parameter that is used in several places counts once. Buffers count nothing.
 #
-# Not tested: a weight or a layer that is called `lm_head` in one place and not in another, and
-# whether the copy carries gradients.
+# All parameters are float32. Not tested: a weight or a layer that is called `lm_head` in one place
+# and not in another, and whether the copy carries gradients.
 
 
 # %% solution="ex6"

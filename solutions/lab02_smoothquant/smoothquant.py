@@ -53,8 +53,9 @@
 # | $\alpha$ | | float | `alpha` | migration strength, 0 to 1 |
 #
 # All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
-# $\max|x| / 127$, and there is no zero point. No function of this lab changes its arguments: work
-# on new tensors.
+# $\max|x| / 127$, and there is no zero point. Inputs [..., K] have one or more dimensions before
+# the last, and at least one token. No function of this lab changes its arguments (work on new
+# tensors), or leaves gradients switched on or off otherwise than it found them.
 
 # %%
 import copy
@@ -237,11 +238,14 @@ lab.predict(
 #   each of the named layers $\max|X_j|$ of its inputs over all tokens, batches and calls. (A layer
 #   may run more than once in one forward pass; each named layer runs at least once.)
 # - Its hooks are gone when it returns, also if the model raises. All else about the model (other
-#   hooks, train or eval mode) stays as it was, and gradients are on again if they were before.
-# - `outlier_channels`: the channels whose maximum is at least `ratio` times the median channel
-#   (`torch.median`). A channel that is always 0 is none.
+#   hooks, train or eval mode of each of its modules, `requires_grad` of its parameters) stays as it
+#   was, and gradients are on again if they were before.
+# - `outlier_channels`: the channels whose maximum is at least `ratio` (any number above 0) times
+#   the median channel (`torch.median`). A channel that is always 0 is none; one that reaches
+#   $10^{-8}$ is not always 0.
 #
-# **Shapes** `batches`: a list of model inputs. Inputs of layers: [..., K], float32 or bfloat16.
+# **Shapes** `batches`: a list of model inputs. Inputs of layers: [..., K], float32 or bfloat16,
+# perhaps not contiguous.
 # `x_max` [K], float32. `channels`: int64, ascending, perhaps empty.
 
 
@@ -323,9 +327,11 @@ lab.check("ex1")
 # - `ValueError` for another `activations`, or `"static"` without `x_max`.
 # - Multiply codes or rounded values, as you like: the sums are the same.
 # - `swap` gives a copy of the model, in which the linear layer `name` (dotted or not) gives
-#   `functions[name](x, weight, bias)` with the copy's weight and bias (None if it has none). All
-#   else, and `model`, stay as they are. Put a module of yours in the place of the layer, or give it
-#   another `forward`, a closure if you like: nobody copies what you return and trains it further.
+#   `functions[name](x, weight, bias)` with the copy's weight and bias (None if it has none), `x`
+#   as it comes and the result as it is. All else, and `model`, stay as they are: other layers, each
+#   module's mode, `requires_grad`. Put a module of yours in the place of the layer (its own mode
+#   does not matter), or give it another `forward`, a closure if you like: nobody copies what you
+#   return and trains it further.
 #
 # **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16, perhaps not
 # contiguous. `x_max`, of these dtypes too, broadcasts to `x` in `int8_codes` and is [] in
@@ -380,7 +386,8 @@ def swap(model: nn.Module, functions: dict) -> nn.Module:
     swapped = copy.deepcopy(model)
     for name, function in functions.items():
         parent, _, last = name.rpartition(".")
-        layer = Computed(swapped.get_submodule(name), function)
+        linear = swapped.get_submodule(name)
+        layer = Computed(linear, function).train(linear.training)
         setattr(swapped.get_submodule(parent), last, layer)
     return swapped
     ### END SOLUTION
@@ -545,7 +552,7 @@ print(f"exact {x @ w_row:.4f}, split {parts:.4f}, without the split {whole:.4f}"
 # - All others: codes of exercise 2. The scale of a token comes from its columns *that are left*. A
 #   row of W is rounded when the model is loaded, when no x is known yet: its scale comes from the
 #   whole row.
-# - It has to work with no outlier column, and with nothing else.
+# - It has to work with no outlier column, with nothing else, and where tokens or rows of W are 0.
 #
 # **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16; `mask` [K] bool;
 # `y` [..., N], float32.

@@ -54,7 +54,8 @@
 #
 # (AWQ calls the factors $s$, so here the step of the grid is $\Delta$.) All grids are asymmetric:
 # $\hat w = \Delta\,(q - z)$. "RTN" is rounding to nearest, what lab 1 did. "W4A16" means weights in
-# 4 bits, activations in 16. No function of this lab changes its arguments: work on new tensors.
+# 4 bits, activations in 16. No function of this lab changes its arguments (work on new tensors), or
+# keeps anything from one call to the next.
 #
 # ## Baseline
 #
@@ -917,8 +918,8 @@ lab.predict(
 #
 # Beware of uint8: unpacked codes and zero points are bytes, and 3 - 5 is 254 there.
 #
-# **Shapes** `codes` [..., M], uint8, int16, int32 or int64; `words` [..., ⌈M/8⌉] int32, which has a
-# sign: the top code's highest bit is bit 31. Unpacked codes: uint8. For the linear: `x` [..., K]
+# **Shapes** `codes` [..., M], M ≥ 1, uint8, int16, int32 or int64; `words` [..., ⌈M/8⌉], int32 with
+# a sign: the top code's highest bit is bit 31. Unpacked codes: uint8. For the linear: `x` [..., K]
 # with one or more dimensions before the last, float32 or bfloat16; `words` [N, ⌈K/8⌉]; `scale` [N,
 # K/G] float16; `zero_words` [⌈N K/(8 G)⌉]; `bias` [N] in the dtype of `x`, or `None`; `y` [..., N]
 # in the dtype of `x`.
@@ -992,8 +993,8 @@ lab.check("ex5")
 # - `decode_rate(weights, kv, flops, batch, bandwidth, peak) -> float`: tokens per second of all
 #   `batch` sequences together, by the formula of the roofline above.
 # - `ridge_batch(weights, kv, flops, bandwidth, peak) -> float`: the batch at which reading and
-#   computing take the same time (perhaps not a whole number); `math.inf` if reading always takes
-#   longer.
+#   computing take the same time (perhaps not a whole number, perhaps below 1); `math.inf` if
+#   reading always takes longer, or one more sequence adds as much to both.
 #
 # **Units** `weights`: bytes read once per step; `kv`: bytes of keys and values read for each
 # sequence; `flops`: per token; `bandwidth`: bytes/s; `peak`: FLOP/s. `shapes`: a list of pairs of

@@ -248,14 +248,16 @@ def drive_transposed(student, x, scale, zero, bits, symmetric):
 @exercise(
     "ex1",
     points=1.5,
-    invariant="codes are clamp(round(x / s) + z) with the scale of their own row",
-    cause="scale and zero not broadcast, or x assumed contiguous (view instead of reshape)",
+    invariant="codes are clamp(round(x / s) + z), with the scale of their own row and of any size",
+    cause="scale and zero not broadcast, x assumed contiguous (view instead of reshape), or "
+    "something added to the scale, which small scales do not survive",
 )
 def test_codes_of_every_width(student, rng):
     for bits, symmetric in widths():
         qmin, qmax = codes_of(bits, symmetric)
-        x = torch.randn(9, 6, generator=rng) * (qmax - qmin)
-        scale = torch.rand(6, 1, generator=rng) + 0.5
+        sizes = torch.tensor([1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e20])
+        x = torch.randn(9, 6, generator=rng) * (qmax - qmin) * sizes
+        scale = (torch.rand(6, 1, generator=rng) + 0.5) * sizes[:, None]
         zero = torch.randint(qmin, qmax + 1, (6, 1), generator=rng, dtype=torch.int32)
         zero = torch.zeros_like(zero) if symmetric else zero
         codes = student.drive(drive_transposed, x, scale, zero, bits, symmetric)
@@ -426,8 +428,8 @@ def test_one_side_at_a_time(student, rng):
     "ex2",
     points=2.5,
     invariant="the result is exact up to the last sum that int32 holds: K = 33 025 products of "
-    "255 and 255",
-    cause="float32, which keeps 24 bits; or int16 for sums or zero points",
+    "255 and 255; single terms may be larger than that",
+    cause="float32, which keeps 24 bits; int16 for sums or zero points; or terms that are clamped",
 )
 def test_exact_up_to_the_last_bit(student, rng):
     k = 33_025
@@ -437,6 +439,9 @@ def test_exact_up_to_the_last_bit(student, rng):
         expect_product(student, codes, codes, *zeros, f"zero points {x_zero}, {w_zero}")
     drawn = drawn_codes(rng, 3, 4, k, 0, 255)
     expect_product(student, *drawn, "drawn codes")
+    drawn = drawn_codes(rng, 3, 4, 100_000, 95, 105)  # z_x z_w K and both sums times z: over 2^31
+    drawn[2:] = torch.tensor([108, 109, 110]), torch.tensor([255, 254, 253, 252])
+    expect_product(student, *drawn, "single terms beyond int32")
 
 
 @exercise(
@@ -475,7 +480,8 @@ def test_every_group_against_float64(student, rng):
     for bits, symmetric in ((1, False), (2, False), (3, True), (4, False), (8, True), (8, False)):
         w = torch.randn(5, 23, generator=rng) * torch.rand(5, 1, generator=rng) + 0.3
         for granularity in ("tensor", "channel", 1, 7, 23, 100):
-            expect_round_trip(student, w, bits, granularity, symmetric)
+            for size in (1.0, 1e-8, 1e4):
+                expect_round_trip(student, size * w, bits, granularity, symmetric)
 
 
 @exercise(
@@ -515,6 +521,9 @@ def test_sizes_by_counting(student, rng):
             assert total == expected, (
                 f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
             )
+    total = student.weight_bits((151_936, 8_191), bits=4, granularity=128, symmetric=False)
+    expected = 151_936 * (8_191 * 4 + 64 * 20)
+    assert total == expected, f"[151936, 8191], 4 bits, 128: {total}, not {expected}"
 
 
 def drive_transposed_weight(student, w, bits, granularity):
@@ -701,6 +710,8 @@ def test_iterations_one_by_one(student, rng):
     draws = (
         lambda: torch.randn(6, 5, generator=rng).exp(),
         lambda: 1e-4 * torch.randn(30, generator=rng),
+        lambda: 1e-8 * torch.randn(30, generator=rng),
+        lambda: 1e4 * torch.randn(30, generator=rng),
         lambda: 10 - torch.randn(2, 3, 5, generator=rng).exp(),
     )
     for draw in draws:
@@ -892,7 +903,7 @@ def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream):
 def test_gradient_by_rows(student, rng):
     for bits, symmetric in ((2, False), (3, True), (4, False), (8, False)):
         qmin, qmax = codes_of(bits, symmetric)
-        scale = torch.logspace(-1, 1, 4)[:, None]
+        scale = torch.tensor([[1e-8], [0.1], [10.0], [1e4]])
         zero = torch.zeros(4, 1, dtype=torch.int32)
         if not symmetric:
             zero += torch.tensor([qmin, qmin + 1, qmax, qmax - 1], dtype=torch.int32)[:, None]

@@ -246,8 +246,10 @@ def test_kept_against_float64(student, rng):
         w = torch.randn(shape, generator=rng)
         channels = torch.randperm(shape[1], generator=rng)[:3]
         w[:, channels] *= 30
-        w_hat = keep(student, w, channels, bits, group_size)
-        expect_rounded(w_hat, w, bits, group_size, "a weight", kept=channels.tolist())
+        for size in (1.0, 1e-8, 1e4):
+            w_hat = keep(student, size * w, channels, bits, group_size)
+            what = f"a weight of size {size:g}"
+            expect_rounded(w_hat, size * w, bits, group_size, what, kept=channels.tolist())
 
 
 @exercise(
@@ -288,8 +290,9 @@ def random_scales(k, rng):
     cause="s on the rows, the division left out, or s applied within the group wrongly",
 )
 def test_random_scales_against_float64(student, rng):
-    for bits, group_size, shape in ((4, 8, (8, 8)), (3, 4, (5, 20)), (8, 10, (20, 10))):
-        w, s = torch.randn(shape, generator=rng), random_scales(shape[1], rng)
+    cases = ((4, 8, (8, 8), 1.0), (3, 4, (5, 20), 1e-8), (8, 10, (20, 10), 1e4))
+    for bits, group_size, shape, size in cases:
+        w, s = size * torch.randn(shape, generator=rng), random_scales(shape[1], rng)
         product = w.double() * s.double()
         expected, clear = true_rtn(product, bits, group_size)
         w_hat = scaled(student, w, s, bits, group_size)
@@ -342,6 +345,7 @@ def test_output_error_against_float64(student, rng):
     for shape in ((1, 12), (7, 12), (2, 5, 12)):
         for dtype in (torch.float32, torch.bfloat16):
             x = torch.randn(shape, generator=rng).to(dtype)
+            x = x * {(1, 12): 1e-8, (7, 12): 1.0, (2, 5, 12): 1e4}[shape]
             w = torch.randn(9, 12, generator=rng).to(dtype)
             w_hat = w.float() + 0.3 * torch.randn(9, 12, generator=rng)
             value = expect_number(student.output_error(x, w, w_hat), "output_error(...)")
@@ -463,6 +467,13 @@ def test_candidates_against_float64(student, rng):
             expect_tensor(s, "candidate_scales(...)", torch.float32, (11,))
             # the float32 error of a^r is r ln(a) roundings, of the rest a few
             expect_close(s, true_candidate(x_mean, ratio), what="scales", rtol=64 * FLOAT32)
+    for size in (0.0, 1e-8, 1e4):  # an input that is dead altogether; small and large ones
+        x_mean = size * (torch.rand(6, generator=rng) + 0.1)
+        for ratio in (0.0, 0.3, 0.95):
+            s = student.candidate_scales(x_mean, ratio)
+            expect_tensor(s, "candidate_scales(...)", torch.float32, (6,))
+            expected, what = true_candidate(x_mean, ratio), f"scales of x_mean of size {size:g}"
+            expect_close(s, expected, what=what, rtol=64 * FLOAT32)
 
 
 @exercise(
@@ -753,7 +764,8 @@ def expect_product(y, x, w_hat, bias, unit, what):
     "ex5",
     points=3,
     invariant="x W_hat^T + b for the packed weight, for any dimensions of x, with and without b",
-    cause="zero points of one row used for all, W not transposed, or a bias that must be there",
+    cause="zero points of one row used for all, W not transposed, a bias that must be there, or a "
+    "decoded weight kept from an earlier call",
 )
 def test_products_against_float64(student, rng):
     for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, (1,))):
@@ -765,6 +777,12 @@ def test_products_against_float64(student, rng):
             expect_product(y, x, w_hat, bias, FLOAT32, f"weight [{n}, {n_groups * group_size}]")
             y = student.w4a16_linear(-2 * x, words, scale, zeros, bias)  # arguments of one shape
             expect_product(y, -2 * x, w_hat, bias, FLOAT32, "another x of that shape")
+        words, scale, zeros, w_hat = packed_case(n, n_groups, group_size, rng)
+        for size in (1.0, 1e-8, 1e4):
+            y = student.w4a16_linear(size * x, words, scale, zeros, None)
+            expect_tensor(y, "w4a16_linear(...)", torch.float32, (*lead, n))
+            what = f"another weight of that shape, x of size {size:g}"
+            expect_product(y, size * x, w_hat, None, FLOAT32, what)
 
 
 @exercise(
@@ -831,6 +849,10 @@ def test_bytes_by_counting(student, rng):
             )
             assert found == total / 8, f"{bits} bits, G = {group_size}: {found}, not {total / 8}"
     assert expect_number(student.weight_bytes([], 4, 32), "weight_bytes([])") == 0, "no weights"
+    large = [(8192, 28_672), (28_672, 8192), (151_936, 8192)]
+    found = expect_number(student.weight_bytes(80 * large, 4, 128), "weight_bytes(...)")
+    right = 80 * sum(n * (k * 4 + k // 128 * 20) for n, k in large) / 8
+    assert found == right, f"240 large matrices, 4 bits, G = 128: {found:.0f}, not {right:.0f}"
 
 
 def machine(rng):
@@ -885,8 +907,9 @@ def test_ridge_from_both_sides(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="where each sequence takes longer to read than to compute, the ridge is inf",
-    cause="a negative batch, or a division by 0 where both take equally long",
+    invariant="where each sequence takes longer to read than to compute, the ridge is inf; with "
+    "few weights it lies below 1",
+    cause="a negative batch, a division by 0 where both take equally long, or max(1, batch)",
 )
 def test_no_ridge(student, rng):
     for _ in range(5):
@@ -899,3 +922,6 @@ def test_no_ridge(student, rng):
             )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
+    for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs
+        b = expect_number(student.ridge_batch(weights, 1.0, 4.0, 2.0, 4.0), "ridge_batch")
+        assert b == weights, f"{weights:g} bytes of weights: the ridge is {b}, not {weights:g}"
