@@ -271,8 +271,13 @@ def w8a8(student, x, w, bias, kind, x_max=None):
 
 
 def drive_view(student, x, w, kind):
-    """Runs beside the student's code: an input and a weight that are not contiguous."""
-    return student.w8a8_linear(x.transpose(0, 1), w.T, None, kind)
+    """Runs beside the student's code: an input and a weight that are not contiguous.
+
+    Returns w8a8_linear of both, and the codes of the input.
+    """
+    x = x.transpose(0, 1)
+    codes, _ = student.int8_codes(x, x.abs().amax())
+    return student.w8a8_linear(x, w.T, None, kind), codes
 
 
 @exercise(
@@ -304,7 +309,11 @@ def test_every_kind_against_integers(student, rng):
         expect_within(three.view(6, 5), y, bound, f"{kind}, [2, 3, 12]")
         if kind != "static":
             turned = x.view(2, 3, 12).transpose(0, 1).contiguous()
-            seen = student.drive(drive_view, turned, w.T.contiguous(), kind)
+            seen, codes = student.drive(drive_view, turned, w.T.contiguous(), kind)
+            expect_tensor(codes, "codes of a view", torch.int8, (2, 3, 12))
+            steps = x.double().view(2, 3, 12) * QMAX / x.double().abs().max()
+            sure = (steps - steps.floor() - 0.5).abs() > CLEAR
+            assert (codes.double() == steps.round())[sure].all(), "codes of a view differ"
             expect_tensor(seen, "w8a8_linear", torch.float32, (2, 3, 5))
             expect_within(seen.view(6, 5), y, bound, f"{kind}, not contiguous")
             y, bound = product(x_hat.flip(0, 1) * 2, w_hat.flip(0))  # the same shapes again
@@ -357,7 +366,8 @@ def test_zeros(student, rng):
 @exercise(
     "ex2",
     points=1,
-    invariant="2^k x and -x have the same codes; y grows by 2^k and changes its sign",
+    invariant="2^k x and -x have the same codes, and so have 2^k w and -w; y grows by 2^k and "
+    "changes its sign",
     cause="a floor of the scale such as 1e-5, floor for round, or codes down to -128",
 )
 def test_scale_and_sign(student, rng):
@@ -366,12 +376,16 @@ def test_scale_and_sign(student, rng):
         y = w8a8(student, x, w, None, kind)
         expect_at_most((y - x @ w.T).abs(), 1.0, f"{kind}: |y - x W^T|")
         for factor in (2.0**-40, 2.0**30, -1.0):
-            expect_close(
-                w8a8(student, x * factor, w, None, kind),
-                y * factor,
-                what=f"{kind}, x times {factor:g}",
-                atol=(64 * FLOAT32 * (x.abs() @ w.abs().T).max() * abs(factor)).item(),
-            )
+            for what, seen in (
+                ("x", w8a8(student, x * factor, w, None, kind)),
+                ("w", w8a8(student, x, w * factor, None, kind)),
+            ):
+                expect_close(
+                    seen,
+                    y * factor,
+                    what=f"{kind}, {what} times {factor:g}",
+                    atol=(64 * FLOAT32 * (x.abs() @ w.abs().T).max() * abs(factor)).item(),
+                )
 
 
 @exercise(
@@ -402,6 +416,13 @@ def test_bfloat16_and_arguments(student, rng):
     _, scale = student.int8_codes(x.view(100, 2), x_max)
     expect_tensor(scale, "scale of a bfloat16 x_max", torch.float32, (2,))
     expect_close(scale, x_max.double() / QMAX, what="scale", rtol=4 * FLOAT32)
+    x, expected = coded((4, 9), 1e-9, rng)  # a maximum for each row
+    for size in (1.0, 1e10):
+        seen, scale = student.int8_codes(x * size, (x * size).abs().amax(1, keepdim=True))
+        expect_tensor(seen, "codes", torch.int8, (4, 9))
+        expect_tensor(scale, "scale", torch.float32, (4, 1))
+        assert (seen.double() == expected).all(), f"x_max [4, 1], steps of {1e-9 * size:g}"
+    x = (codes / 8).bfloat16()
     for kind, x_max in (("row", None), ("static", None), ("row", torch.tensor(3.1))):
         with pytest.raises(ValueError):
             student.w8a8_linear(x, w, None, kind, x_max)
@@ -680,6 +701,17 @@ def test_edges_of_the_split(student, rng):
         expect_tensor(mask, "outlier_columns", torch.bool, (4,))
         expected = [True, True, False, False]
         assert mask.tolist() == expected, f"{edge.tolist()}, {6 * factor:g}: {mask.tolist()}"
+    mask = student.outlier_columns(x, torch.inf)
+    expect_tensor(mask, "outlier_columns", torch.bool, (8,))
+    assert not mask.any(), f"no threshold at all (inf): {mask.tolist()}"
+    x, codes = coded((2, 8), 1.0, rng)
+    y, bound = product(codes, w_codes * 0.1)
+    expect_within(split(student, x, w, None, torch.inf), y, bound, "threshold inf: no outliers")
+
+
+def drive_split_view(student, x, w, threshold):
+    """Runs beside the student's code: an input and a weight that are not contiguous."""
+    return student.llm_int8_linear(x.transpose(0, 1), w.T, None, threshold)
 
 
 @exercise(
@@ -694,8 +726,13 @@ def test_shapes_of_the_split(student, rng):
     x[5], x_hat[5] = 0, 0
     w[2], w_hat[2] = 0, 0
     y, bound = true_split(x, x_hat, w, w_hat, None, outlier)
-    seen = split(student, x.view(2, 3, -1), w, None, 6.0).view(6, -1)
+    three = x.view(2, 3, -1)
+    seen = split(student, three, w, None, 6.0).view(6, -1)
     expect_within(seen, y, bound, "[2, 3, K] with a token of zeros, and a row of W")
+    turned = three.transpose(0, 1).contiguous()
+    seen = student.drive(drive_split_view, turned, w.T.contiguous(), 6.0)
+    expect_tensor(seen, "llm_int8_linear of views", torch.float32, (2, 3, w.shape[0]))
+    expect_within(seen.reshape(6, -1), y, bound, "x and w are views")
     bias = torch.randn(w.shape[0], generator=rng)
     for what, nothing in (("x", (0 * x, w)), ("W", (x, 0 * w)), ("both", (0 * x, 0 * w))):
         seen = split(student, *nothing, bias, 6.0)
@@ -732,12 +769,15 @@ def true_scales(x_max, weights, alpha):
 )
 def test_scales_against_float64(student, rng):
     for k, rows in ((6, (6,)), (5, (7, 3, 5)), (1, (4,)), (9, (1, 1))):
-        x_max = 50 * torch.rand(k, generator=rng) + 0.01
-        weights = [torch.randn(n, k, generator=rng) for n in rows]
-        for alpha in (0.0, 0.3, 0.5, 0.85, 1.0):
-            s = scales(student, x_max, weights, alpha)
-            expected = true_scales(x_max, weights, alpha)
-            expect_close(s, expected, what=f"s at alpha = {alpha}", rtol=32 * FLOAT32)
+        drawn = 50 * torch.rand(k, generator=rng) + 0.01
+        ones = [torch.randn(n, k, generator=rng) for n in rows]
+        for size, of_w in ((1.0, 1.0), (1e-8, 1e4), (1e4, 1e-8)):
+            x_max, weights = size * drawn, [of_w * w for w in ones]
+            for alpha in (0.0, 0.3, 0.5, 0.85, 1.0):
+                s = scales(student, x_max, weights, alpha)
+                expected = true_scales(x_max, weights, alpha)
+                what = f"s at alpha = {alpha}, X of size {size:g}, W of size {of_w:g}"
+                expect_close(s, expected, what=what, rtol=64 * FLOAT32)
 
 
 @exercise(
@@ -1167,8 +1207,12 @@ def expect_errors(student, x, weights, alphas, activations):
 )
 def test_errors_against_float64(student, rng):
     compared = 0
-    for rows, activations in (((6,), "tensor"), ((4, 7), "token"), ((3, 3, 2), "tensor")):
-        x = torch.randn(5, 8, generator=rng)
+    for rows, activations, size in (
+        ((6,), "tensor", 1.0),
+        ((4, 7), "token", 1e4),
+        ((3, 3, 2), "tensor", 1e-8),
+    ):
+        x = size * torch.randn(5, 8, generator=rng)
         x[:, 2] *= 40
         weights = [torch.randn(n, 8, generator=rng) * (i + 1) for i, n in enumerate(rows)]
         compared += expect_errors(student, x, weights, [0.0, 0.2, 0.5, 0.7, 1.0], activations)
