@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.recorded import Calibration, record
 from efflib.quantization.awq import (
     corrected_bias,
     keep_channels,
@@ -22,7 +23,7 @@ from efflib.quantization.awq import (
     scale_channels,
     top_channels,
 )
-from efflib.quantization.awq_model import Calibration, awq, record
+from efflib.quantization.awq_model import awq
 from efflib.quantization.size import quantizable_linears
 from efflib.zoo import corpus
 from efflib.zoo.phenomena.awq import GAINS

@@ -18,9 +18,10 @@ from lab03_story import BITS, FRACTION, GROUP, PLACEMENTS, Figures
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.recorded import Calibration, record
 from efflib.plots import channels, grid, placements, salience, style
 from efflib.quantization.awq import RATIOS, ScaleSearch, mean_magnitude, scaled_rtn, top_channels
-from efflib.quantization.awq_model import Calibration, record, search_model
+from efflib.quantization.awq_model import search_model
 from efflib.quantization.linear import quantize_weight
 
 ROOT = Path(__file__).parents[1]

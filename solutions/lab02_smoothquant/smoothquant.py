@@ -79,7 +79,7 @@ ALPHA = 0.5  # section 4: where the errors of most layers are least
 
 # %% tags=["demo", "fold"]
 # helpers of the experiments: text, perplexity, size, what a layer reads, channels divided
-from efflib.quantization.shifting import channel_middles, shift
+from efflib.models.shifting import channel_middles, shift
 from efflib.zoo import corpus
 
 PROMPT = zoo.PROMPTS[2]  # what the models continue
@@ -169,8 +169,7 @@ def divided(model: nn.Module, groups: dict, large: dict[str, Tensor], by: float)
 # for a weight in place of 2) and products of integers.
 
 # %% tags=["demo"]
-from efflib.zoo.phenomena.smoothquant import GAINS
-
+GAINS = {3: 40.0, 5: 40.0}  # two components that vary in every layer, 40 times as large
 control, calibration = zoo.load("target"), training_code(8, 128)
 placements = [zoo.with_outliers(control, calibration, GAINS, seed=i) for i in range(3)]
 model, layer = placements[0], "model.layers.2.self_attn.q_proj"
