@@ -1187,11 +1187,12 @@ for bits in (4, 3, 2):
 # direction add up until a weight crosses a boundary and its code changes. The direction is useful
 # because over a whole step x_hat does rise with x, at an average slope of 1. So errors of several
 # weights can cancel in the output, which rounding each weight by itself cannot do. On grids of
-# min..max training left 75, 12 and 99 % of the error in my three layers, but the repair left 87, 10
-# and 78, and a clipped grid, with no data at all, 73, 82 and 43. The 12 % are no feat of training:
-# nearly all of that layer's input is its mean, and one number for each output does as well. On the
-# clipped grid training was ahead of the repair in one layer (48 against 63), far behind in another
-# (32 against 7), and in the third added nothing to clipping (43 both times).
+# min..max training left 72, 12 and 112 % of the error in my three layers, but the repair left 87,
+# 10 and 78, and a clipped grid, with no data at all, 73, 82 and 43. The 12 % are no feat of
+# training: nearly all of that layer's input is its mean, and one number for each output does as
+# well. On the clipped grid training was far ahead of the repair in one layer (36 against 63), level
+# in another (7 both times), and in the third it made things worse (53, where clipping alone left
+# 43): this layer has 512 inputs and read 1024 tokens, and what fits these need not fit others.
 # A clipped value does not change, so a gradient for it promises what will not happen: with 1
 # everywhere the large errors of clipped outputs drove the weights, and the loss rose instead of
 # staying where it was. Training costs data, gradients and float copies of the weights; the repair
