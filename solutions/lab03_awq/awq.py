@@ -66,6 +66,19 @@
 # *placements*, so three models of one function. What one placement shows could be luck; every
 # number below is a mean over the three, with its smallest and largest value.
 #
+# <details><summary>What is put in, and what of the numbers depends on it</summary>
+#
+# As in lab 2 the four large channels are two pairs of *twins*, which always carry the same values,
+# and what reads them has the columns $W + v$ and $W - v$: each is as large as its neighbours, and
+# $v$, which is noise, cancels. So a good part of what rounding costs is the rounding of $v$, and
+# every size of an effect below belongs to this emulation. What has to hold on its own are the order
+# of the ways and the controls. Two things are therefore done. The placements are chosen such that
+# no two twins stand in one group of 32: there a range would be symmetric to 0, and with 7 steps 0
+# would lie on a tie, which no real model has. And section 4 shows as a control what RTN adds once
+# the twins are merged ($2W$ in one column, 0 in the other: the same function). That is a repair of
+# our emulation and of no real model, so in the open task it does not count.
+# </details>
+#
 # Quality is the *added loss* on held-out code: nats per token more than the float model, on the
 # 4096 tokens of the opening picture. Size is counted in bits a weight, as in lab 1.
 
@@ -90,7 +103,7 @@ FLOOR = 1e-4  # of scales before they are normalized
 
 # %% tags=["demo"]
 from efflib.models.recorded import record
-from efflib.zoo import corpus
+from efflib.zoo import corpus, outliers
 
 GAINS = {3: 20.0, 5: 20.0}  # two components that vary in every layer, 20 times as large
 GROUP, FRACTION = 32, 0.03
@@ -98,7 +111,7 @@ control = zoo.load("target")
 documents = list(corpus.documents("code", held_out=False).values())[::13]  # training text
 ids = [zoo.load_tokenizer().encode(d[:4000]).ids[:127] for d in documents if len(d) > 4000]
 text = torch.tensor([[zoo.BEGIN_ID, *row] for row in ids])  # [T, 128]
-models = [zoo.with_outliers(control, text, GAINS, seed=seed) for seed in (0, 1, 2)]
+models = [zoo.with_outliers(control, text, GAINS, seed=seed) for seed in (0, 2, 3)]
 calibrations = [record(m, text[:4]) for m in models]  # what every linear and every block gets
 model, calibration = models[0], calibrations[0]
 names = [n for n, m in control.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
@@ -1055,11 +1068,12 @@ lab.check("ex6")
 # is often put beside it, 50 tokens per second, is of a program whose kernels are not fused.
 #
 # **Then write one sentence:** from which batch on does the 4-bit model gain nothing, and what
-# becomes of that when every sequence has a cache, to be read and to be held in 24 GB?
+# becomes of that when every sequence has a cache, to be read and to be held in 24 GiB?
 #
 # *Your sentence:*
 # %% tags=["demo"]
-BANDWIDTH, PEAK, MEMORY = 1.008e12, 165.2e12, 24e9  # RTX 4090: bytes/s; fp16 FLOP/s; bytes
+BANDWIDTH, PEAK = 1.008e12, 165.2e12  # RTX 4090: bytes/s; fp16 FLOP/s with sums in fp32
+MEMORY = 24 * 2**30  # its bytes: 24 GiB, all of them taken for weights and caches
 LLAMA = 32 * ([(4096, 4096)] * 4 + [(11008, 4096)] * 2 + [(4096, 11008)])  # 32 layers
 head, kv = weight_bytes([(32000, 4096)], 16, 128), 2 * 32 * 4096 * 512 * 2  # bytes; 512 tokens
 flops = 2 * sum(n * k for n, k in [*LLAMA, (32000, 4096)])
@@ -1089,7 +1103,9 @@ cached_rates = {f"{b} bits": (held[b], rates(b, kv, held[b])) for b in llama}
 full = {b: cached_rates[f"{b} bits"][1][-1] for b in llama}
 found["full"] = full[4] / full[16]
 for b in (16, 4):
-    print(f"{b:2d} bits: 24 GB hold {fits[b]} sequences of 512 tokens beside the weights, ", end="")
+    print(
+        f"{b:2d} bits: 24 GiB hold {fits[b]} sequences of 512 tokens beside the weights, ", end=""
+    )
     print(f"{fits[b] * kv / 1e9:.1f} GB of caches; all together at most {full[b]:.0f} tokens/s")
 print(f"a card full of sequences: 4 bits make {found['full']:.2f} times as many tokens per second")
 style.show(
@@ -1115,8 +1131,10 @@ lab.reveal("decode", round(found["decode"], 1))
 # Your search for all four inputs of all layers: q, k, v and gate, up by the output of the attention
 # or the MLP, `o_proj` and `down_proj` by their own. Then your fold, which must not move the loss,
 # and every weight rounded. The three placements at 4 bits take about 10 seconds, and at 3 bits
-# again. Controls: plain rounding in groups of 16, which spends bits on more scales; one ratio for
-# all inputs; the model without outliers; scales that are searched on 127 tokens of prose.
+# again. Controls: plain rounding of the model with its twins merged (see the baseline), which says
+# how much of RTN's loss is the emulation's; plain rounding in groups of 16, which spends bits on
+# more scales; one ratio for all inputs; the model without outliers; scales that are searched on 127
+# tokens of prose.
 
 
 # %% tags=["demo"]
@@ -1133,6 +1151,8 @@ def search_and_fold(i: int, bits: int, recorded=None) -> tuple[list[dict], nn.Mo
 searched = {4: [search_and_fold(i, 4) for i in range(3)]}
 moved = max(abs(loss(m) - found["float"]) for _, m in searched[4])
 print(f"folding moved the loss by {moved:.6f} at most")
+merged = [outliers.merged_twins(m) for m in models]  # what of it is the emulation's
+measure("twins merged", lambda i, n, w, bits: rtn(w, bits), {4: merged, 3: merged})
 measure(  # the control of the bits
     "RTN, G = 16", lambda i, n, w, bits: dequantize_groups(*quantize_groups(w, bits, 16))
 )
@@ -1408,18 +1428,18 @@ for label, writer in writers.items():
 # both, the two formats reach the same rate, since W4A16 computes in 16 bits. Between the two the
 # gain shrinks from 3.6 to 1. Keys and values are read for each sequence and are not made smaller by
 # W4A16, so with long contexts they take over the bytes, and they fill the memory: with 512 tokens
-# each, 24 GB hold 40 sequences beside 16-bit weights and 75 beside 4-bit ones, so a full card gains
-# 1.9 and never comes near the ridge. And weights must be decoded, which costs instructions.
+# each, 24 GiB hold 46 sequences beside 16-bit weights and 82 beside 4-bit ones, so a full card
+# gains 1.8 and never comes near the ridge. And weights must be decoded, which costs instructions.
 
 # %% [markdown]
 # ## Open task (not graded)
 #
-# At 3 bits the search leaves a good part of the loss, and not the same part in every placement: the
-# cell below prints all three. Where it removes least, ask why: compare its losses, input by input,
-# with those of the other placements. **Beat it:** the lowest added loss, as a mean over the three
-# placements, with 3 bits in groups of 32 and at most 0.5 % more bits than codes, scales
-# and zero points take. Whatever else has to be stored counts: one corrected bias in 16 bits costs
-# $16/K$ bits a weight, one kept column $13/K$. What is folded into other tensors costs nothing.
+# At 3 bits the search leaves a good part of the loss. **Beat it:** the lowest added loss, as a mean
+# over the three placements, with 3 bits in groups of 32 and at most 0.5 % more bits than codes,
+# scales and zero points take. Whatever else has to be stored counts: one corrected bias in 16 bits
+# costs $16/K$ bits a weight, one kept column $13/K$. What is folded into other tensors costs
+# nothing, but for one thing: merging twin channels, or writing columns on columns in any other way,
+# repairs our emulation and no real model, and does not count.
 #
 # Ideas: let every group clip its range where that lowers its share of the output error; search
 # factors that are not powers of mean|X|; give q, k, v other losses; correct the few biases that
