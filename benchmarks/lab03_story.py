@@ -29,9 +29,9 @@ from efflib.zoo import corpus, outliers
 from efflib.zoo.phenomena.awq import GAINS
 
 GROUP, FRACTION, BITS = 32, 0.03, (4, 3)
-# Twins stand in different groups of 32.  Where they share one (seeds 1, 5, 6 of the first eight) its
-# range is symmetric to 0, which with 7 steps is a tie: the search at 3 bits then leaves several
-# times as much.  That says nothing about real models.
+# Twins stand in different groups of 32.  Where they share one (seeds 1, 5, 6 of the first eight) it
+# is symmetric to 0, which with 7 steps is a tie: the search at 3 bits then leaves several times as
+# much.  That says nothing about real models.
 PLACEMENTS = (0, 2, 3)
 FACTORS = (2, 3, 4, 6, 8, 16)
 SCORES = ("random", "|W|", "|X|")
