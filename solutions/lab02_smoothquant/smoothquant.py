@@ -165,9 +165,9 @@ def divided(model: nn.Module, groups: dict, large: dict[str, Tensor], by: float)
 # three **placements**: every perplexity is a mean over them, and what shows a single layer, or says
 # so, is of the first. The model without outliers is our **control**.
 #
-# The measure is the perplexity on held-out code, as in lab 1, here of 2048 tokens in windows of 128.
-# (The chapter reads 4096 in windows of 256; longer windows make other numbers.) What is to be gained
-# is size (1 byte for a weight in place of 2) and products of integers.
+# The measure is the perplexity on held-out code, as in lab 1, here of 2048 tokens in windows of
+# 128. (The chapter reads 4096 in windows of 256: other windows, other numbers.) What is to be
+# gained is size (1 byte for a weight in place of 2) and products of integers.
 
 # %% tags=["demo"]
 GAINS = {3: 40.0, 5: 40.0}  # two components that vary in every layer, 40 times as large
