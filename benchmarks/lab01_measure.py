@@ -9,14 +9,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from efflib import zoo
 from efflib.plots import pareto
 from efflib.quantization.kmeans import dequantize_kmeans_weight, kmeans_quantize_weight
 from efflib.quantization.linear import (
     affine_parameters,
     dequantize,
     dequantize_weight,
-    fake_quantize,
     from_groups,
     quantize,
     quantize_weight,
@@ -37,8 +35,6 @@ METHODS = {
 DEAR = ("k-means", "G = 32", (6, 5))  # not measured: the table of a group is longer than its codes
 FRACTIONS = torch.linspace(0.2, 1, 9)  # of min..max, that a clipped grid may span
 WRITERS = (16, 4, 3, 2)  # bits of the models that write, per channel
-STEPS, LEARN = 150, 8  # of training through the rounding, and texts of 128 tokens: see train_layer
-DAMPING = 0.01  # of GPTQ, in means of the diagonal
 
 
 def losses(model: nn.Module, split: str = "code") -> Tensor:
@@ -157,121 +153,3 @@ def all_steps(model: nn.Module) -> tuple[dict, dict]:
         worth[bits] = {step: [found[step][0] for found in every] for step in every[0]}
         prices[bits] = {step: [found[step][1] for found in every] for step in every[0]}
     return worth, prices
-
-
-def inputs_of(model: nn.Module, layer: nn.Linear, ids: Tensor) -> Tensor:
-    """Inputs [tokens, K] of a layer while the model reads ids [B, T]."""
-    seen: list[Tensor] = []
-    hook = layer.register_forward_hook(lambda module, args, output: seen.append(args[0]))
-    with torch.no_grad():
-        model(ids)
-    hook.remove()
-    return seen[0].flatten(0, -2)
-
-
-def repaired(y_hat: Tensor, y: Tensor, other: Tensor) -> Tensor:
-    """Outputs `other` [tokens, N], moved and scaled by what brings y_hat closest to y. [tokens, N]
-
-    For each output a number to add and one to multiply with, by least squares over the tokens.
-    """
-    off_hat, off = y_hat - y_hat.mean(dim=0), y - y.mean(dim=0)
-    scale = (off * off_hat).sum(dim=0) / off_hat.square().sum(dim=0)
-    return scale * (other - y_hat.mean(dim=0)) + y.mean(dim=0)
-
-
-def share_of_mean(model: nn.Module, layer: nn.Linear) -> float:
-    """How much of the squared size of a layer's inputs is that of their mean over the tokens."""
-    x = inputs_of(model, layer, held_out_segments("code", TOKENS))
-    return (x.mean(dim=0).square().sum() / x.square().sum(dim=1).mean()).item()
-
-
-def grids_of(w: Tensor, clipped: bool) -> tuple[Tensor, Tensor]:
-    """Scale and zero point [N, 1] of each row at 2 bits, on a clipped range or from min to max."""
-    ends = w.aminmax(dim=1, keepdim=True)
-    return clipped_grid(w, 2) if clipped else affine_parameters(*ends, 2, symmetric=False)
-
-
-def descend(w: Tensor, x: Tensor, grid: tuple, steps: int, rate: float = 1.0) -> Tensor:
-    """w after gradient descent through its 2-bit grid towards the outputs x w^T. [N, K]
-
-    rate: at the start, in 1 / the largest curvature of the loss; it falls to 0.  (That is what the
-    gradient of a quadratic form bears, without any search: twice as much and it would diverge.)
-    """
-    gram, v = x.T @ x, w.clone().requires_grad_(True)
-    step = rate / (2 * torch.linalg.matrix_norm(gram, 2).item())
-    for i in range(steps):
-        off = fake_quantize(v, *grid, 2, symmetric=False) - w
-        (slope,) = torch.autograd.grad(((off @ gram) * off).sum(), [v])  # of |x off^T|^2
-        v.data -= step * (1 - i / steps) * slope
-    return v.detach()
-
-
-def by_adam(w: Tensor, x: Tensor, grid: tuple, steps: int, rate: float = 0.003) -> Tensor:
-    """As `descend`, by Adam.  rate: in standard deviations of the weight."""
-    gram, v = x.T @ x, w.clone().requires_grad_(True)
-    size = ((w @ gram) * w).sum()
-    optimizer = torch.optim.Adam([v], lr=rate * w.std().item())
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=steps)
-    for _ in range(steps):
-        off = fake_quantize(v, *grid, 2, symmetric=False) - w
-        optimizer.zero_grad()
-        (((off @ gram) * off).sum() / size).backward()
-        optimizer.step()
-        schedule.step()
-    return v.detach()
-
-
-def by_gptq(w: Tensor, x: Tensor, grid: tuple) -> Tensor:
-    """w_hat of GPTQ (Frantar et al., 2023) on the same grid and text: column by column, the error
-    of a column is made up for in those behind it."""
-    gram = x.T @ x
-    gram = gram + DAMPING * gram.diagonal().mean() * torch.eye(len(gram))
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-    factor, v, w_hat = torch.linalg.cholesky(inverse, upper=True), w.clone(), torch.zeros_like(w)
-    for j in range(w.shape[1]):
-        column = v[:, j : j + 1]
-        w_hat[:, j : j + 1] = fake_quantize(column, *grid, 2, symmetric=False)
-        off = (column - w_hat[:, j : j + 1]) / factor[j, j]
-        v[:, j + 1 :] -= off * factor[j, j + 1 :]
-    return w_hat
-
-
-def relative_errors(outputs: list[Tensor], right: Tensor) -> list[float]:
-    size = right.square().mean()
-    return [((y - right).square().mean() / size).item() for y in outputs]
-
-
-def train_layer(
-    model: nn.Module, layer: nn.Linear, rate: float, clipped: bool = False
-) -> list[float]:
-    """Relative output error of a layer at 2 bits per channel: rounded, repaired, trained, GPTQ.
-
-    It learns on training text and is measured on held-out text.  rate: of `descend`; clipped: on
-    clipped grids, else from min to max.
-    """
-    w = layer.weight.detach()
-    x = inputs_of(model, layer, zoo.calibration("code", n=LEARN, length=128))
-    other = inputs_of(model, layer, held_out_segments("code", TOKENS)[:4])
-    grid = grids_of(w, clipped)
-    w_hat = fake_quantize(w, *grid, 2, symmetric=False)
-    trained = fake_quantize(descend(w, x, grid, STEPS, rate), *grid, 2, symmetric=False)
-    outputs = [other @ w_hat.T, repaired(x @ w_hat.T, x @ w.T, other @ w_hat.T)]
-    outputs += [other @ trained.T, other @ by_gptq(w, x, grid).T]
-    return relative_errors(outputs, other @ w.T)
-
-
-def more_training(model: nn.Module, layer: nn.Linear, texts: int, optimizer) -> list[list[float]]:
-    """[held-out, training] output error after 150 and 600 steps, from min..max and clipped; all
-    relative to plain rounding from min to max."""
-    w = layer.weight.detach()
-    read = inputs_of(model, layer, zoo.calibration("code", n=texts, length=128))
-    other = inputs_of(model, layer, held_out_segments("code", TOKENS)[:4])
-    plain = fake_quantize(w, *grids_of(w, False), 2, symmetric=False)
-    errors = []
-    for clipped in (False, True):
-        grid = grids_of(w, clipped)
-        for steps in (STEPS, 4 * STEPS):
-            made = fake_quantize(optimizer(w, read, grid, steps), *grid, 2, symmetric=False)
-            pairs = [relative_errors([x @ made.T, x @ plain.T], x @ w.T) for x in (other, read)]
-            errors.append([a / b for a, b in pairs])
-    return errors

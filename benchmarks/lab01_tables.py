@@ -15,22 +15,16 @@ import torch
 from lab01_measure import (
     CONTEXT,
     GRANULARITIES,
-    LEARN,
     METHODS,
-    STEPS,
     TOKENS,
     WIDTHS,
     all_steps,
-    by_adam,
-    descend,
     losses,
-    more_training,
     one_at_a_time,
-    share_of_mean,
     sweep,
-    train_layer,
     writers,
 )
+from lab01_training import RATES, STEPS, train_layer, training, training_steps
 from torch import Tensor, nn
 
 from efflib import zoo
@@ -42,7 +36,6 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab01"
 CLOSE = (1.02, 1.05, 1.10)  # "as good as fp16": at most this times its perplexity
-RATES = (1.0, 4.0)  # of training one layer through the rounding, in 1 / the largest curvature
 SAMPLES, SAMPLE_TOKENS = 100, 96  # texts for each model
 PROMPT = zoo.PROMPTS[4]
 
@@ -68,39 +61,6 @@ def table(points: list[pareto.Point], reference: float) -> str:
                 text = f"{mark}{p.cost:,.{places}f}{mark} ± {p.spread:,.{places}f}" if p else ""
                 cells.append(f"{text} at {p.size:.2f}" if p else "")
             lines.append(f"| {method} | {bits} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def training(model: nn.Module) -> str:
-    """Output errors of layers at 2 bits per channel, in percent of plain rounding."""
-    ways = ("repaired", "trained", "GPTQ")
-    heads = ("layer", *ways, "clipped", *(f"clipped, {way}" for way in ways))
-    lines = [f"| {' | '.join(heads)} | mean of the inputs |", "|---" * 9 + "|"]
-    depth = model.config.num_hidden_layers
-    for place in (0, depth // 2, depth - 1):
-        for kind in ("self_attn.o_proj", "mlp.down_proj"):
-            layer = model.get_submodule(f"model.layers.{place}.{kind}")
-            rounded, *left = train_layer(model, layer, RATES[0])
-            left += train_layer(model, layer, RATES[0], clipped=True)
-            cells = " | ".join(f"{error / rounded:.0%}" for error in left)
-            lines.append(f"| {place}.{kind} | {cells} | {share_of_mean(model, layer):.0%} |")
-            print(lines[-1], flush=True)
-    return "\n".join(lines) + "\n"
-
-
-def training_steps(model: nn.Module) -> str:
-    """What more steps and more text do to two layers, by gradient descent and by Adam."""
-    cells = [f"{grid}, {n} steps" for grid in ("min..max", "clipped") for n in (STEPS, 4 * STEPS)]
-    lines = [f"| layer | by | texts | {' | '.join(cells)} |", "|---" * 7 + "|"]
-    middle = model.config.num_hidden_layers // 2
-    for kind in ("self_attn.o_proj", "mlp.down_proj"):
-        layer = model.get_submodule(f"model.layers.{middle}.{kind}")
-        for name, optimizer in (("gradient descent", descend), ("Adam", by_adam)):
-            for texts in (LEARN, 4 * LEARN):
-                found = more_training(model, layer, texts, optimizer)
-                shown = " | ".join(f"{out:.0%} ({learnt:.0%})" for out, learnt in found)
-                lines.append(f"| {middle}.{kind} | {name} | {texts} | {shown} |")
-                print(lines[-1], flush=True)
     return "\n".join(lines) + "\n"
 
 
