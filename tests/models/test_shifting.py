@@ -6,7 +6,7 @@ import torch
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.models.offsets import add_offsets
-from efflib.quantization.shifting import channel_means, channel_middles, shift
+from efflib.models.shifting import channel_means, channel_middles, shift
 from efflib.zoo.offset import with_offset
 
 WIDTH = 32
