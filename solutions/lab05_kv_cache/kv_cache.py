@@ -157,13 +157,18 @@ lab.predict("70b", "Llama-2-70B has 8 key heads: how many KiB does a token take?
 # - `kv_lora_rank` and `qk_rope_head_dim`: a DeepSeek model. Each layer keeps for each token *one*
 #   vector of `kv_lora_rank` values, from which all heads make their keys and values, and *one* key
 #   of `qk_rope_head_dim` values that all heads share. Derive the count;
-# - `sliding_window`: a layer keeps no more than the last that many tokens (for `cache_bytes`).
+# - `sliding_window`: a layer keeps no more than the last that many tokens (at least 1);
+# - `layer_types`: a list with a name for each layer. The window is then that of the layers called
+#   `"sliding_attention"`; those called `"full_attention"` keep everything.
 #
-# Any of these fields may be there and be `None`, which means the same as if it were missing.
+# Any of the optional fields may be there and be `None`, which means the same as if it were missing.
+# The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens.
 #
 # In `bits` bits a value takes that many, and with a `group_size` $G$ each group of $G$ values has
 # 32 bits more (a scale and a smallest value in 16 bits each); count 32 / G for each value.
-# `ValueError` for `bits` or `group_size` below 1, and for a negative length.
+# `ValueError` in both functions for `bits` or `group_size` below 1, whatever the lengths; in
+# `cache_bytes` for a negative length, and for `layer_types` with another number of names than
+# there are layers or with another name.
 
 
 # %% solution="ex1"
@@ -189,13 +194,21 @@ def bytes_per_token(config: dict, bits: int = 16, group_size: int | None = None)
 def cache_bytes(
     config: dict, lengths: list[int], bits: int = 16, group_size: int | None = None
 ) -> float:
-    """Bytes of the caches of sequences of these lengths.  Raises ValueError for a negative one."""
+    """Bytes of the caches of sequences of these lengths.
+
+    Raises ValueError for a negative length, and for layer_types that do not fit.
+    """
     ### BEGIN SOLUTION
     if any(n < 0 for n in lengths):
         raise ValueError(f"lengths {lengths} must not be negative")
-    window = config.get("sliding_window")
-    kept = sum(n if window is None else min(n, window) for n in lengths)
-    return kept * bytes_per_token(config, bits, group_size)
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    kinds = config.get("layer_types")
+    kinds = ["sliding_attention"] * layers if kinds is None else kinds
+    if len(kinds) != layers or set(kinds) - {"sliding_attention", "full_attention"}:
+        raise ValueError(f"layer_types {kinds} of {layers} layers")
+    sliding = 0 if window is None else kinds.count("sliding_attention")
+    kept = sum((layers - sliding) * n + sliding * min(n, window or n) for n in lengths)
+    return kept * bytes_per_token(config, bits, group_size) / layers
     ### END SOLUTION
 
 
@@ -265,18 +278,21 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 #   mask)`: both [B, Hkv, S, d] with $S$ the length of the longest row afterwards, and `mask` [B,
 #   T, S] bool: new token $i$ of a row sees every older token of this row, and the new ones up to
 #   itself. For filling ($i \ge$ `counts[b]`) a query may see whatever you like; nobody reads it.
-# - The first `append` decides B, Hkv and d; the dtype stays the same. `counts` is a list of B
-#   integers from 0 to T, else `ValueError`; also for other B, Hkv or d than before, and where `k`
-#   and `v` differ in shape.
+# - The first `append` decides B, Hkv and d (each at least 1; T and S may be 0) and the dtype:
+#   float32, bfloat16 or float16, the same ever after. `counts` is a list of B integers;
+#   `ValueError` unless there are B of them, each from 0 to T. `ValueError` also for other B, Hkv or
+#   d than before, and where `k` and `v` differ in shape.
 # - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
 #   as it is. `ValueError` for a negative length, or a number of lengths other than B.
 # - `lengths` is the list of the rows' lengths, `[]` before the first `append`.
 # - What was returned earlier, and what was passed in, may be changed by others: the cache keeps
-#   tensors of its own. After an error nobody uses the cache any more.
+#   tensors and lists of its own, and changes none of yours. After an error nobody uses it any more.
+# - All numbers are finite, the filling that comes in and the filling that you return too (zeros,
+#   say, but not what `torch.empty` happens to hold: 0 times NaN is NaN).
 # - `attend` is $\mathrm{softmax}(q k^T / \sqrt d)\, v$ over the slots that `mask` [B, T, S] shows,
 #   for `q` [B, H, T, d]. $H$ is a multiple of $H_{kv}$: query head $h$ reads key head
-#   $\lfloor h \, H_{kv} / H \rfloor$. Compute in float32, return the dtype of `q`. A query that
-#   sees nothing gives zeros.
+#   $\lfloor h \, H_{kv} / H \rfloor$. Compute in float32, return the dtype of `q`, which may be
+#   another than that of `k` and `v`. A query that sees nothing gives zeros.
 
 
 # %% solution="ex2"
@@ -427,16 +443,17 @@ assert rows.reshape(2, 2, 1).mean(0).flatten().tolist() == [3.0, 5.0]
 #
 # - `pool_heads(weight, heads, groups) -> pooled`: `weight` [heads · d, ...] is the weight (or bias)
 #   of `k_proj` or `v_proj`, a head's rows stand together. Each group of neighbouring heads becomes
-#   their mean: [groups · d, ...], mean in float32 at least, dtype as it was.
+#   their mean: [groups · d, ...]. The mean is taken in float32, for a float64 weight in float64;
+#   the dtype stays as it was (one of these, bfloat16 or float16).
 # - `repeat_heads(weight, heads, times) -> repeated`: the other way, each head `times` times, in the
 #   order in which grouped attention (exercise 2) reads them, so that the function stays the same.
 # - `pooled_error(weight, heads, groups) -> float`: the share of the weight that pooling loses: the
 #   squared distance between the weight and what `repeat_heads` makes of the pooled one, divided by
 #   the sum of the squares of the weight. 0 if all heads of each group are equal. (This weight is
-#   float32 or float64, and not all 0.)
+#   float32 or float64, its largest number between 1e-8 and 1e4.)
 #
-# `ValueError` unless `heads`, `groups` and `times` are at least 1, `groups` divides `heads`, and
-# `heads` the rows.
+# `ValueError`, in all three, unless `heads`, `groups` and `times` are at least 1, `groups` divides
+# `heads`, and `heads` the rows.
 
 
 # %% solution="ex3"
@@ -530,18 +547,20 @@ print(f"3 heads {loss(three):.4f}, repeated to 6 {loss(six):.4f}")
 # **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
-# `parameters * weight_bits / 8` of it, and the rest is for caches.
+# `parameters * weight_bits / 8` of it, and the rest is for caches. `weight_bits` need not be whole
+# (4.15625 are 4 bits and metadata), and a byte too many is too many: these are Python's own floats,
+# which are exact here (group sizes are powers of two).
 #
 # - `max_batch(config, parameters, memory, context, weight_bits=16, bits=16, group_size=None) ->
-#   int`: how many sequences of `context` tokens fit; 0 where not even the weights do.
+#   int`: how many sequences of `context` tokens (at least 1) fit; 0 where not even the weights do.
 # - `crossover(config, parameters, weight_bits=16, bits=16, group_size=None) -> int`: the smallest
 #   number of cached tokens, of all sequences together, that takes *more* bytes than the weights.
 #   (The config has no window.) Derive it.
 # - `best_lever(config, parameters, memory, context, levers) -> str`: `levers` is a dictionary
 #   {name: changes}, where `changes` is a dictionary with new values for arguments of `max_batch` by
 #   name, such as `{"bits": 4, "group_size": 32}`, `{"context": 2048}` or
-#   `{"config": another_config}`. Return the name of the lever with the largest batch, the first of
-#   equal ones; `ValueError` for an empty dictionary.
+#   `{"config": another_config}` (which takes the place of the first, whole). Return the name of the
+#   lever with the largest batch, the first of equal ones; `ValueError` for an empty dictionary.
 
 
 # %% solution="ex4"
@@ -693,14 +712,16 @@ style.show(*pictures.states(k, v))
 # **Deliver** `quantize(x, bits, group_size, direction) -> (codes, scale, low)` and
 # `dequantize(codes, scale, low, direction) -> x_hat`.
 #
-# - `x` [B, H, S, d]; `direction` is `"channel"` (groups of $G$ consecutive tokens of one channel)
-#   or `"token"` ($G$ neighbouring channels of one token); `ValueError` for anything else, and
-#   unless $G \ge 1$ divides that dimension.
+# - `x` [B, H, S, d], each at least 1; `direction` is `"channel"` (groups of $G$ consecutive tokens
+#   of one channel) or `"token"` ($G$ neighbouring channels of one token); `ValueError` for anything
+#   else, and unless $G \ge 1$ divides that dimension.
 # - `codes` [B, H, S, d] uint8. `scale` and `low` are **float16**, [B, H, S/G, d] per channel and
 #   [B, H, S, d/G] per token. Codes belong to what is stored: round $s$ and $m$ to float16 first.
+#   `low` is the smallest value of the group, rounded to float16 and to nothing else.
 # - A group of equal values has scale 0 and codes 0, and comes back as its `low`. So does one whose
 #   range is so small that its scale is 0 in float16.
-# - `x` is float32 or bfloat16, $b$ from 1 to 8; compute in float32. `x_hat` is float32.
+# - `x` is float32 or bfloat16 with numbers from -30,000 to 30,000 (so that float16 holds their
+#   range), $b$ from 1 to 8; compute in float32. `x_hat` is float32.
 
 
 # %% solution="ex5"
@@ -765,14 +786,16 @@ lab.check("ex5")
 # **Deliver** a class `QuantizedCache(bits, group_size, residual, keys="channel")` for one layer,
 # and `waiting(tokens, residual) -> (keys, values)`.
 #
-# - `append(k, v)` adds tokens [B, H, T, d] (T may be 0) and returns all keys and all values [B, H,
-#   S, d] in the dtype of `k`. New tokens, and those that wait, come back as they are; the rest
-#   comes from codes. *What is due is rounded after the call*: a prompt attends to itself exactly.
+# - `append(k, v)` adds tokens [B, H, T, d] (T may be 0, also in the first call) and returns all
+#   keys and all values [B, H, S, d] in the dtype of `k`, float32 or bfloat16. New tokens, and those
+#   that wait, come back as they are, bit by bit; the rest comes from codes. *What is due is rounded
+#   after the call*: a prompt attends to itself exactly.
 # - No token is rounded twice: its codes are made from the value that came, and stay. As in
 #   exercise 2 others may change what went in and what came out: what waits is the cache's own.
 # - `keys="token"` treats keys as values are treated (for comparison).
 # - `bits_held() -> int` counts the bits of all that is kept: `bits` for each code, 32 for each
-#   group, and 16 for each value that waits.
+#   group, and 16 for each value that waits; 0 at first. (It counts what a kernel would store: codes
+#   of 2 bits lie in bytes here, and float32 waits in 32 bits.)
 # - `waiting(tokens, residual)`: how many keys (per channel) and values wait when so many tokens
 #   have come, one by one or at once. Derive it.
 # - `ValueError` unless `residual` is a positive multiple of `group_size`, and `keys` one of the
