@@ -112,6 +112,10 @@ def test_metadata_and_windows_of_any_config(student, rng):
     # sizes of real models: windows of 4096 tokens, contexts of a million, 24 layers in turn
     config = {"num_hidden_layers": 24, "hidden_size": 2880, "num_attention_heads": 64}
     config |= {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 4096}
+    for group in (1, 128, 129):
+        found = student.bytes_per_token(config, 2, group)
+        right = float(24 * 2 * 8 * 64 * (2 + Fraction(32, group)) / 8)
+        expect_close(float(found), right, what="bytes of a token", rtol=1e-12)
     for kinds in (None, [SLIDING, FULL] * 12, [FULL] * 24, [SLIDING] * 24):
         for lengths in ([4095, 4096, 4097], [10**6, 0, 1], [131_072] * 1000):
             cached(config | {"layer_types": kinds}, 24 * 2 * 8 * 64, lengths, 4, 32)
@@ -492,6 +496,9 @@ def test_repeating_against_a_loop(student, rng):
     "65504, or a result that stays in float32",
 )
 def test_dtypes(student, rng):
+    one = torch.randn(1, generator=rng)
+    expect_same(student.pool_heads(one, 1, 1), one, "one head of one row")
+    expect_close(float(student.pooled_error(one, 1, 1)), 0.0, what="the share of one head")
     for heads in (2, 3, 6, 8):
         weight = (torch.randn(heads * 3, 5, generator=rng) + 4).bfloat16()
         found = student.pool_heads(weight, heads, 1)
@@ -810,6 +817,13 @@ def test_codes_belong_to_what_is_stored(student, rng):
 )
 def test_groups_without_range_and_bfloat16(student, rng):
     for direction in ("channel", "token"):
+        zeros = torch.zeros(1, 1, 8, 8)
+        back = decode(student, *encode(student, zeros, 4, 4, direction), direction)
+        expect_same(back, zeros, "zeros")
+        for size in (1e-7, 1e-6):  # steps of float16 are 6e-8 there
+            x = size * torch.rand(1, 1, 8, 8, generator=rng)
+            back = decode(student, *encode(student, x, 1, 8, direction), direction)
+            expect_at_most((back - x.double()).abs(), size / 2 + 2.0**-24, "tiny numbers: an error")
         for value in (0.0, -3.0, 7.25):
             x = torch.full((1, 1, 8, 8), value)
             x[0, 0, 3, 5] += 1e-8 if value == 0 else 0.0
@@ -932,6 +946,7 @@ def test_which_tokens_are_exact(student, rng):
         (2, 4, "channel", 1.0),
         (4, 8, "channel", 7000.0),
         (4, 4, "token", 1.0),
+        (4, 4, "channel", 1e-8),
     ):
         k, v = (size * torch.randn(2, 2, 30, 8, generator=rng) for _ in range(2))
         ends = lengths_of(rng, 30)
@@ -945,6 +960,8 @@ def test_which_tokens_are_exact(student, rng):
                 expect_same(found[:, :, n:], exact[:, :, n:after], "the tokens that wait")
                 changed = (found[:, :, :n] != exact[:, :, :n]).any(-1)
                 assert changed.all(), "tokens that are due are still exact"
+                if size < 1e-6:  # below the steps of float16: no range, and hardly a minimum
+                    expect_at_most(found[:, :, :n].abs(), 2.0**-23, "a rounded value")
 
 
 @exercise(
