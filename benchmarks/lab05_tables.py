@@ -27,8 +27,8 @@ from efflib.serving.decoder import MODELS
 from efflib.serving.memory import FP16, W4, Format, GiB, KiB, gpu_memory, kv_bytes, plan
 from efflib.serving.memory import weight_bytes as stored
 from efflib.serving.roofline import RTX_4090, latency
-from efflib.zoo.phenomena.kv_quantization import FACTOR, with_key_outlier
-from efflib.zoo.phenomena.story import QUICK, windows
+from efflib.zoo.key_outlier import FACTOR, with_key_outlier
+from efflib.zoo.windows import QUICK, windows
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
