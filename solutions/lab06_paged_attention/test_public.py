@@ -437,9 +437,23 @@ def copy_faults(op, copies, expected, before, tables):
     return None
 
 
+def line_after(line, op, before, tables):
+    """(the line of free blocks after an operation, what is wrong or None).
+
+    A copy and the blocks behind it may be taken in either order.
+    """
+    old, now = ({b for table, *_ in known.values() for b in table} for known in (before, tables))
+    taken, first = sorted(now - old), sorted(line[: len(now - old)])
+    if taken != first:
+        return line, f"it took the blocks {taken}; those that have been free longest are {first}"
+    back = before[op[1]][0][::-1] if op[0] == "free" and op[1] in before else []
+    return line[len(taken) :] + [b for b in back if b not in now], None
+
+
 def judge_tables(blocks, size):
     def judge(walk, seen):
         model, memory, before, left, count = Tables(blocks, size), {}, {}, blocks, 0
+        line = list(range(blocks))  # free blocks, longest free first
         for i, (op, (kind, copies, tables, free)) in enumerate(zip(walk, seen, strict=True)):
             old = len(model.texts.get(op[1], []))
             want, expected = model.apply(op)
@@ -469,6 +483,9 @@ def judge_tables(blocks, size):
                     p = [x == y for x, y in zip(read, text, strict=True)].index(False)
                     block = tables[name][0][p // size]
                     return i, f"block {block} was written over while {name} reads it"
+            line, wrong = line_after(line, op, before, tables)
+            if wrong is not None:
+                return i, f"{wrong}; what raises must leave their order as it was, too"
             before, left = tables, free
         return None
 
@@ -717,7 +734,7 @@ def scattered(rng, length, size, heads, d, spare=2):
     order = torch.randperm(used + spare, generator=rng).tolist()
     k, v = (torch.full((used + spare, size, kv_heads, d), math.nan) for _ in range(2))
     keys, values = (torch.randn(length, kv_heads, d, generator=rng) for _ in range(2))
-    values = values + 4  # no cancellation
+    values = values.sigmoid() + 1  # no cancellation
     for p in range(length):
         k[order[p // size], p % size], v[order[p // size], p % size] = keys[p], values[p]
     return torch.randn(query_heads, d, generator=rng), k, v, [*order[:used], 999], keys, values
