@@ -1020,6 +1020,6 @@ def test_bfloat16_and_views(student, rng):
     _, k2, v2, other, keys2, values2 = scattered(rng, 20, 8, (4, 2), 16)
     k2[table[:3]], v2[table[:3]] = k2[other[:3]], v2[other[:3]]
     seen = student.drive(attend_twice, q, k, v, table, 20, (k2, v2))
-    for o, keys, values in zip(seen, (keys, keys2), (values, values2), strict=True):
+    for o, held, summed in zip(seen, (keys, keys2), (values, values2), strict=True):
         expect_tensor(o, "o", torch.float32, q.shape)
-        expect_close(o, exact(q, keys, values), what="o", rtol=rounding_of(q, keys))
+        expect_close(o, exact(q, held, summed), what="o", rtol=rounding_of(q, held))
