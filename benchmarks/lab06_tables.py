@@ -19,7 +19,7 @@ from efflib.plots import memory, style, turing
 from efflib.serving.blocks import BlockPool, blocks_for
 from efflib.serving.contiguous import POLICIES
 from efflib.serving.decoder import MODELS
-from efflib.serving.memory import cache_bytes
+from efflib.serving.memory import kv_bytes
 from efflib.serving.paged import PagedSequences, slot_of
 from efflib.serving.prefix import PrefixSequences
 from efflib.serving.waste import ContiguousMemory
@@ -152,7 +152,7 @@ def prefixes() -> str:
 
 def row_sizes() -> str:
     lines = ["| model | a row in 16 bits, KB |", "|---|---|"]
-    lines += [f"| {name} | {cache_bytes(MODELS[name], 1) / 1024:.0f} |" for name in SHOWN]
+    lines += [f"| {name} | {float(kv_bytes(MODELS[name], 1)) / 1024:.0f} |" for name in SHOWN]
     return "\n".join(lines) + "\n"
 
 
