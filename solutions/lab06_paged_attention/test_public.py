@@ -759,6 +759,23 @@ def attend(student, q, k, v, table, length):
     return expect_tensor(o, "paged_attention(...)", torch.float32, q.shape)
 
 
+def expect_attention(o, q, keys, values, what, rtol):
+    """As expect_close; where o is what a usual mistake gives, that is said."""
+    assert not o.isnan().any(), (
+        f"{what} is NaN: rows beyond the length, and blocks that are not needed, hold NaN here, "
+        "and NaN times 0 is NaN"
+    )
+    group, right = q.shape[0] // keys.shape[1], exact(q, keys, values)
+    turned = exact(q, keys.repeat(1, group, 1), values.repeat(1, group, 1))
+    for wrong, words in (
+        (exact(q * math.sqrt(q.shape[1]), keys, values), "without a division by sqrt(d)"),
+        (turned, "if query head h uses key head h % Hkv; it must be h // (H / Hkv)"),
+    ):
+        near = (o - wrong).abs().max() <= 1e-4 < 1e-2 < (wrong - right).abs().max()
+        assert not near, f"{what} is what comes out {words}"
+    expect_close(o, right, what=what, rtol=rtol)
+
+
 @exercise(
     "ex6",
     points=3,
@@ -772,7 +789,7 @@ def test_equal_to_contiguous(student, rng):
         o = attend(student, q, k, v, table, length)
         what = f"{length} keys in blocks of {size}, heads {heads[0]} and {heads[1]}: o"
         # scores stay below 30: 16 roundings of a score of that size move exp by less than 1e-4
-        expect_close(o, exact(q, keys, values), what=what, rtol=1e-4)
+        expect_attention(o, q, keys, values, what, 1e-4)
     o = student.drive(attend_to_views, q, k, v, table, length)
     expect_tensor(o, "paged_attention of pages that are views", torch.float32, q.shape)
     expect_close(o, exact(q, keys, values), what="pages that are views: o", rtol=1e-4)
