@@ -108,12 +108,6 @@ lab.predict(
     unit="%",
 )
 lab.predict(
-    "running",
-    f"With pieces of {LONGEST} rows {rows // LONGEST} requests run at once. How many, on average "
-    f"while others wait, if each gets {BLOCK} rows at a time, whenever the last {BLOCK} are full?",
-    unit="requests",
-)
-lab.predict(
     "table",
     "From that oracle to blocks two things change: a sequence may lie anywhere, and it takes rows "
     "no earlier than it needs them. How much of the gain in used rows is due to the first?",
@@ -426,7 +420,6 @@ style.show(*memory.shares(shares, title + f"longest pieces, {used:.0f} % in bloc
 
 # %% tags=["demo"]
 lab.reveal("oracle", found["used oracle"])
-lab.reveal("running", found[f"running blocks of {BLOCK}"])
 first = found["used oracle, in blocks"] - found["used oracle"]
 found["table"] = first
 found["late"] = used - found["used oracle, in blocks"]
@@ -958,16 +951,15 @@ for size in (1, 16, 64, 256):
 # second in tokens computed again, with no more than 3 % more steps than the first. Some ideas: let
 # what stays free depend on how many run and how long they have; put back another one than the
 # last; know something about lengths.
+#
+# In `Mine` there are `self.pool.free()`, blocks that are free; `self.blocks`, all of them; `self.keep`,
+# the watermark; `self.needs(tokens)`, the blocks that hold so many tokens; `self.tokens`, the tokens
+# of each request that runs, by its number.
 
 
 # %% tags=["demo"]
 class Mine(Blocks):
-    """Yours. It starts as the server with a watermark.
-
-    self.pool.free()     blocks that are free; self.blocks: all of them; self.keep: the watermark
-    self.needs(tokens)   blocks that hold so many tokens
-    self.tokens          {number of a request that runs: its tokens}
-    """
+    """Yours. It starts as the server with a watermark."""
 
     def admit(self, i: int, request) -> bool:
         """Whether request i may run now; if so, it takes the blocks of its prompt."""
@@ -975,11 +967,11 @@ class Mine(Blocks):
 
 
 small = 8192  # rows
-plain_server, mark = paged(small), small // BLOCK * 5 // 100
-functions = (BlockPool, blocks_for, paged_usage)
-own = Mine(small, BLOCK, *functions, mark)
-for name, m in (("plain", plain_server), ("5 % free", paged(small, keep=mark)), ("yours", own)):
-    run = replay(trace, m)
+mark = small // BLOCK * 5 // 100
+servers = {"plain": paged(small), "5 % free": paged(small, keep=mark)}
+servers["yours"] = Mine(small, BLOCK, BlockPool, blocks_for, paged_usage, mark)
+for name, server in servers.items():
+    run = replay(trace, server)
     found[f"open {name}"] = run.computed_again
     print(f"{name:9s} {run.computed_again:6d} tokens computed again in {run.steps} steps")
 
