@@ -952,9 +952,9 @@ for size in (1, 16, 64, 256):
 # what stays free depend on how many run and how long they have; put back another one than the
 # last; know something about lengths.
 #
-# In `Mine` there are `self.pool.free()`, blocks that are free; `self.blocks`, all of them; `self.keep`,
-# the watermark; `self.needs(tokens)`, the blocks that hold so many tokens; `self.tokens`, the tokens
-# of each request that runs, by its number.
+# In `Mine` there are `self.pool.free()`, blocks that are free; `self.blocks`, all of them;
+# `self.keep`, the watermark; `self.needs(tokens)`, the blocks that hold so many tokens;
+# `self.tokens`, the tokens of each request that runs, by its number.
 
 
 # %% tags=["demo"]
@@ -1043,14 +1043,10 @@ f, name = found, f"blocks of {BLOCK}"
 takeaways = [
     f"While requests wait, one piece of {LONGEST} rows each: {f['used maximum']:.0f} % is used.",
     f"With an oracle {f['used oracle']:.0f} %, in {name} rows {f[f'used {name}']:.0f} %.",
+    f"Lying anywhere brings {f['table']:.0f} points of it, taking blocks late {f['late']:.0f}.",
     f"So {f[f'running {name}']:.0f} requests run at a time, and not {f['running maximum']:.0f}.",
-    f"That is at most {f[f'rate {name}'] / f['rate maximum']:.1f} times the tokens per second.",
-    f"Lying anywhere brings {f['table']:.0f} points of used rows, taking blocks late "
-    f"{f['late']:.0f}.",
     f"The price: {f['again 0']} tokens again, {f['again 5']} with 5 % kept free.",
-    f"Two forks of 40 tokens copy {f['copies']} blocks of 16.",
-    f"Two conversations in 64 blocks: {f['tails 64']:.0f} % of the tokens are found, and "
-    f"{f['heads 64']:.0f} % if heads are lost first.",
+    f"Found in 64 blocks: {f['tails 64']:.0f} %, {f['heads 64']:.0f} % if heads are lost first.",
     f"Three answers to one prompt: {f['blocks']} blocks, {f['alone']} without sharing.",
     f"Open task: {f['open yours']} tokens computed again, {f['open 5 % free']} to beat.",
 ]
