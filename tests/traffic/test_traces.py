@@ -5,7 +5,7 @@ from statistics import mean, median
 
 import pytest
 
-from efflib.serving.traces import CHAT, Lengths, Request, draw_trace, read_trace, write_trace
+from efflib.traffic.traces import CHAT, Lengths, Request, draw_trace, read_trace, write_trace
 
 
 def test_lengths_follow_the_stated_distribution():
