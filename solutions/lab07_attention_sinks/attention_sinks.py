@@ -167,8 +167,13 @@ def share(p: Tensor, token: int, first: int) -> Tensor:
 
 
 def even_share(queries: int, first: int) -> float:
-    """The share of token 0 if every query spreads its attention evenly."""
+    """The share of token 0 if every query spreads its attention evenly.
+
+    Raises ValueError unless there is a query `first`.
+    """
     ### BEGIN SOLUTION
+    if not 0 <= first < queries:
+        raise ValueError(f"a text of {queries} tokens has no query {first}")
     return sum(1 / (t + 1) for t in range(first, queries)) / (queries - first)
     ### END SOLUTION
 
@@ -293,6 +298,8 @@ class WindowCache:
 
     def __init__(self, size: int) -> None:
         ### BEGIN SOLUTION
+        if size < 1:
+            raise ValueError(f"size={size} must be at least 1")
         self.size, self.seen = size, 0
         self.keys, self.values = {}, {}  # by layer [B, Hkv, <= size, d]
         ### END SOLUTION

@@ -5,6 +5,8 @@ import torch
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size, self.k, self.v, self.tokens = size, {}, {}, 0
 
     def append(self, layer, k, v):
