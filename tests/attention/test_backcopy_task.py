@@ -7,7 +7,6 @@ import torch
 
 from efflib.attention.backcopy import (
     BEGIN,
-    begin_share,
     best_losses,
     excess_loss,
     make_task,
@@ -15,6 +14,7 @@ from efflib.attention.backcopy import (
     sample,
     train,
 )
+from efflib.attention.maps import begin_share
 
 
 def test_samples_follow_the_rule():

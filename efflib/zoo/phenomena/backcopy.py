@@ -9,14 +9,8 @@ CONTROL: another early token kept instead of the begin token, in a cache of the 
 
 import torch
 
-from efflib.attention.backcopy import (
-    begin_share,
-    excess_loss,
-    make_task,
-    one_head_model,
-    sample,
-    train,
-)
+from efflib.attention.backcopy import excess_loss, make_task, one_head_model, sample, train
+from efflib.attention.maps import begin_share
 from efflib.attention.streaming import StreamingCache, stream_logits
 from efflib.plots.style import BLUE, GREY, ORANGE
 from efflib.zoo.phenomena.story import Claim, Scale

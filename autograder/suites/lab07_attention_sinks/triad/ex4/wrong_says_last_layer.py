@@ -1,4 +1,4 @@
-"""tokens() says what the last layer has that was asked."""
+"""tokens() says what the last layer has of all."""
 
 import torch
 
@@ -31,7 +31,7 @@ class StreamingCache:
         return rotate(keys, torch.arange(len(numbers)), self.theta), values
 
     def tokens(self):
-        return list(self.layers[self.last][0]) if self.layers else []
+        return list(self.layers[max(self.layers)][0]) if self.layers else []
 
     @property
     def length(self):
