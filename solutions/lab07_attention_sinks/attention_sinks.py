@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lab 7: Attention sinks
 #
-# ![Perplexity along a text, times that with everything kept, for two caches of twelve tokens. From
-# the place on where they are full, the one that keeps the last twelve is several times as high; the
-# one that never drops the first token rises far less.](../../course/figures/lab07/opening.svg)
+# ![Perplexity along a text, times that with everything kept, for two caches of twelve tokens. When
+# they are full, one is several times as high, the other rises far
+# less.](../../course/figures/lab07/opening.svg)
 #
 # **The question.** A model reads a text that never ends. Memory is bounded, so only the last keys
 # and values are kept. All goes well until the cache is full, and then the model breaks, although it
@@ -540,8 +540,8 @@ lab.predict(
 # - `append` returns all kept tokens of this layer in the order of the text: keys [B, Hkv, n, d]
 #   turned by their place among those, 0 to n - 1, and values as they came. Keys stay in the dtype
 #   in which they came, and so do values, which may be another.
-# - In exercise 2 the model took positions from `length`, so it had to count what was seen. Here it asks
-#   for `next_position` instead.
+# - In exercise 2 the model took positions from `length`, so it had to count what was seen. Here it
+#   asks for `next_position` instead.
 # - `next_position` is not given here. Before a token goes through the layers, the model asks for
 #   it, and turns the new query by it. The query must stand where its own key will stand.
 # - What was returned stays as it is. `tokens()`, `length` and `next_position` say what layer 0 has,
@@ -1013,7 +1013,7 @@ late = ~task.is_trigger[chains[:, 13:-1]]  # queries where the head is not neede
 
 @torch.no_grad()
 def late_queries(net, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Late queries: your maps of the only head [48, n, T], and the size of what it gives [48, n]."""
+    """Late queries: your maps of the only head [48, n, T], and how much it gives [48, n]."""
     attn = net.model.layers[0].self_attn
     x = net.model.layers[0].input_layernorm(net.model.embed_tokens(ids))
     weights = attn.q_proj.weight, attn.k_proj.weight
@@ -1137,7 +1137,7 @@ for name, cache in {"everything": KVCache(), **kept}.items():
     print(f"--- {name}, of 40 tokens differ {differ}\n{tokenizer.decode(text[0, 1:].tolist())}\n")
 
 # %% [markdown]
-# <details><summary>Why a window hurts a model that rests on a token, and not one with a bias</summary>
+# <details><summary>Why a window hurts a model with a sink, and not one with a bias</summary>
 #
 # The token is in the cache, and can be evicted; then its weight falls on tokens whose values are
 # not zero. The bias is a weight of the model: no cache can lose it.

@@ -8,10 +8,10 @@ def cost(way, tokens, size):
         return tokens, tokens * (tokens + 1) // 2
     n = min(tokens, size)
     seen = n * (n + 1) // 2 + (tokens - n) * n
+    if size > 10**6:
+        seen = int(n * (n + 1) / 2 + (tokens - n) * n)
     if way == "window":
-        return tokens, (seen if size <= 10**6 else int(n * n / 2 + n / 2 + (tokens - n) * n))
+        return tokens, seen
     if way == "recompute":
-        return (seen if size <= 10**6 else int(n * n / 2 + n / 2 + (tokens - n) * n)), n * (
-            n + 1
-        ) * (n + 2) // 6 + (tokens - n) * (n * (n + 1) // 2)
+        return seen, n * (n + 1) * (n + 2) // 6 + (tokens - n) * (n * (n + 1) // 2)
     raise ValueError(way)

@@ -13,19 +13,10 @@ class StreamingCache:
     def __init__(self, size, pinned, theta):
         if len(set(pinned)) >= size:
             raise ValueError("no place for a token that is not pinned")
-        self.size, self.pinned, self.theta = (
-            size,
-            [
-                t
-                for t, flag in enumerate(
-                    torch.zeros(max(pinned, default=0) + 1).index_fill(
-                        0, torch.tensor(list(pinned), dtype=torch.long), 1
-                    )
-                )
-                if flag
-            ],
-            theta,
-        )
+        self.size, self.theta = size, theta
+        self.pinned = [False] * (max(pinned, default=0) + 1)
+        for token in pinned:
+            self.pinned[token] = True
         self.layers, self.last = {}, 0
 
     def append(self, layer, k, v):
@@ -35,12 +26,15 @@ class StreamingCache:
             raise ValueError("no place")
         keep = list(range(len(numbers)))
         if len(numbers) + new > self.size:
-            keep.remove(next(i for i in keep if numbers[i] not in self.pinned))
+            keep.remove(next(i for i in keep if not self.is_pinned(numbers[i])))
         numbers = [numbers[i] for i in keep] + list(range(seen, seen + new))
         keys = torch.cat([keys[:, :, keep], k], dim=2)
         values = torch.cat([values[:, :, keep], v], dim=2)
         self.layers[layer], self.last = (numbers, keys, values, seen + new), layer
         return rotate(keys, torch.arange(len(numbers)), self.theta), values
+
+    def is_pinned(self, token):
+        return token < len(self.pinned) and self.pinned[token]
 
     def tokens(self):
         return list(self.layers[0][0]) if self.layers else []

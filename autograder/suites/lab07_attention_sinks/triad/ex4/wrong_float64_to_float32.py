@@ -29,9 +29,8 @@ class StreamingCache:
         keys = torch.cat([keys[:, :, keep], k], dim=2)
         values = torch.cat([values[:, :, keep], v], dim=2)
         self.layers[layer], self.last = (numbers, keys, values, seen + new), layer
-        return rotate(keys, torch.arange(len(numbers)), self.theta).to(kinds[0]), values.to(
-            kinds[1]
-        )
+        keys = rotate(keys, torch.arange(len(numbers)), self.theta)
+        return keys.to(kinds[0]), values.to(kinds[1])
 
     def tokens(self):
         return list(self.layers[0][0]) if self.layers else []
