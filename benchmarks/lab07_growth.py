@@ -30,7 +30,8 @@ def idle_share(model: Llama, ids: Tensor, late: Tensor) -> list[float]:
     attn.attention = own if own else plain
     p, size = seen[0], seen[1].norm(dim=-1)
     own = p / p.sum(-1, keepdim=True)
-    wide = -(own * own.clamp(min=1e-9).log()).sum(-1)[late].mean().exp()
+    entropy = -(own * own.clamp(min=1e-9).log()).sum(-1)
+    wide = entropy[late].mean().exp()
     found = p[..., 0][late].mean(), (1 - p.sum(-1))[late].mean(), wide
     return [x.item() for x in (*found, size[late].mean(), size[~late].mean())]
 

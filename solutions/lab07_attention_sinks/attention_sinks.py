@@ -812,7 +812,7 @@ def in_model(functions, pinned, ids: Tensor = texts) -> Tensor:
 
 
 # %% tags=["demo"]
-practice = windows("code", False, Scale(0, 8, 0, length=120), seed=0)
+practice = windows("code", True, Scale(8, 1, 0, length=120), seed=2)
 notes = [[] for _ in model.model.layers]
 in_model([noting(note) for note in notes], (0,), practice)
 scores = torch.stack([torch.stack(note[FIRST:]) for note in notes])  # [layers, T, B, H, 12]
@@ -972,8 +972,8 @@ lab.check("ex6")
 # </details>
 #
 # **Reveal.** Your softmax in the shipped model, which was never trained with it: a window without
-# `<s>`, and for each of the 36 heads one number b, the mean score that `<s>` had with its queries
-# on the texts of the training. Beside it b = 0 for all.
+# `<s>`, and for each of the 36 heads one number b, the mean score that `<s>` had with its queries on
+# the other texts of above. Beside it b = 0 for all.
 
 # %% tags=["demo"]
 
@@ -1046,12 +1046,11 @@ grow("no sink")
 style.show(*attention.training(curves, "A sink grows on the begin token, and only there"))
 for name, net in nets.items():
     p, given = late_queries(net, (chains if name == "begin token" else chains[:, 1:])[:, :-1])
-    wide = -(p * p.clamp(min=1e-9).log()).sum(-1)[late].mean().exp()  # as many tokens evenly
+    entropy = -(p * p.clamp(min=1e-9).log()).sum(-1)[late].mean()
     found[name] = p[..., 0][late].mean().item()
-    print(
-        f"{name}: idle queries give the first token {found[name]:.2f}, look as widely as ", end=""
-    )
-    print(f"{wide:.1f} tokens evenly; output {given[late].mean():.2f}, ", end="")
+    print(f"{name}: idle queries give the first token {found[name]:.2f}, ", end="")
+    print("look as widely as ", end="")
+    print(f"{entropy.exp():.1f} tokens evenly; output {given[late].mean():.2f}, ", end="")
     print(f"after triggers {given[~late].mean():.2f}")
 
 # %% tags=["demo"]
