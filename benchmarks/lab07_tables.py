@@ -93,8 +93,8 @@ def controls(model: Llama, ids: Tensor) -> dict[str, Tensor]:
     moved = torch.cat([ids[:, 1:6], ids[:, :1], ids[:, 6:]], dim=1)
     return {
         "early + 11": by_seed(ids, lambda s, t: through(model, t, kept(model, early[s][1:2]))),
-        "line break + 11": through(model, line, kept(model, (0,))),
-        "<s> at 5, + 11": through(model, moved, kept(model, (5,))),
+        "line break": through(model, line, kept(model, (0,))),
+        "<s> at 5": through(model, moved, kept(model, (5,))),
         "value 0": through(model, ids, Changed(SIZE, (0,), theta)),
         "key 0": through(model, ids, NoKey(SIZE, (0,), theta)),
         "recompute": anew(model, ids, False),

@@ -972,8 +972,8 @@ lab.check("ex6")
 # </details>
 #
 # **Reveal.** Your softmax in the shipped model, which was never trained with it: a window without
-# `<s>`, and for each of the 36 heads one number b, the mean score that `<s>` had with its queries on
-# the other texts of above. Beside it b = 0 for all.
+# `<s>`, and for each of the 36 heads one number b, the mean score that `<s>` had with its queries
+# on the other texts of above. Beside it b = 0 for all.
 
 # %% tags=["demo"]
 
@@ -1194,14 +1194,16 @@ print(f"{ratio:.3f} times ({low:.3f} to {high:.3f})")
 # A softmax must spend 1, also in a head that has nothing to look at. Such heads can learn to leave
 # it on a token that every query sees and whose value does little. In this model's training that was
 # the begin token: in my run the head that does it most gives it 70 % of its attention, where an
-# even spread would be below 2 %. Without it a window has about 3 times the perplexity of a cache of
-# the same size that keeps it; one sink and the last eleven tokens are enough, if keys are turned by
-# their place in the cache. One other early token in its place is no better than the window, so it
-# is not memory of the beginning. With its values set to zero most of the repair remains (1.2 times
-# one sink), so it is mainly a place for attention and not what it says. It stays open whether
-# softmax as such needs that: with everything kept the model reads rather well without the token,
-# and a model trained without it needs none. All that has left the cache is forgotten: the context
-# is not longer.
+# even spread would be below 2 %. Nothing of the text is in it: its keys and values are the same in
+# all texts. Without it a window has about 3 times the perplexity of a cache of the same size that
+# keeps it; one sink and the last eleven tokens are enough, if keys are turned by their place in the
+# cache. One other early token is no better than the window, so it is not memory of the beginning;
+# a line break in its place is no better either, so it is this token and not the place. With its
+# values set to zero most of the repair remains (1.2 times one sink), so it is mainly a place for
+# attention. That even outputs scaled by one number a head repair most (1.3) says that heads give too
+# much without it. It stays open whether softmax as such needs that: with everything kept the model
+# reads rather well without the token, and a model trained without it needs none. All that has left
+# the cache is forgotten: the context is not longer.
 
 # %% [markdown]
 # **Question 2.** A colleague measures 20.1 for a window on ten texts, 18.9 for sinks on ten others,
