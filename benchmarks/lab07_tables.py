@@ -49,7 +49,7 @@ from efflib.attention.maps import attention_maps, sink_scores
 from efflib.models import KVCache, Llama
 from efflib.models.llama import AttentionFn
 from efflib.plots import attention
-from efflib.zoo.phenomena.story import Scale, windows
+from efflib.zoo.windows import Scale, windows
 
 SIZES, SINKS = (8, 16, 32), (0, 1, 2, 4, 8)
 EARLY = range(4, 16)
@@ -157,7 +157,7 @@ def ablation() -> None:
     title = f"A window is about {bars[f'0 + {SIZE}'][0]:.0f} times worse than one sink"
     save(attention.caches(bars, title, empty, "perplexity, times one sink"), "ablation")
     shown = (FRONT | {"everything": "all"}).items()
-    front = {text: perplexity(runs[name]) for text, name in shown}
+    front = {text: round(perplexity(runs[name]), 2) for text, name in shown}
     save(attention.lengths(front, "perplexity"), "front")
 
 

@@ -11,7 +11,7 @@ from efflib.attention.streaming import StreamingCache, recomputed_logits, stream
 from efflib.models import Llama
 from efflib.models.cache import Cache
 from efflib.plots import attention, style
-from efflib.zoo.phenomena.story import Scale, windows
+from efflib.zoo.windows import Scale, windows
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"

@@ -75,7 +75,7 @@ SIZE = 12  # tokens that a bounded cache holds
 # %% tags=["demo"]
 from efflib.models.cache import KVCache
 from efflib.models.llama import sdpa
-from efflib.zoo.phenomena.story import Scale, windows
+from efflib.zoo.windows import Scale, windows
 
 model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
 theta = model.config.rope_theta
@@ -1200,7 +1200,7 @@ print(f"{ratio:.3f} times ({low:.3f} to {high:.3f})")
 # cache. One other early token is no better than the window, so it is not memory of the beginning;
 # a line break in its place is no better either, so it is this token and not the place. With its
 # values set to zero most of the repair remains (1.2 times one sink), so it is mainly a place for
-# attention. That even outputs scaled by one number a head repair most (1.3) says that heads give too
+# attention. That outputs scaled by one number a head repair most (1.3) says that heads give too
 # much without it. It stays open whether softmax as such needs that: with everything kept the model
 # reads rather well without the token, and a model trained without it needs none. All that has left
 # the cache is forgotten: the context is not longer.
