@@ -45,6 +45,7 @@ class RemoteStudent(Student):
         self._clean: Session | None = None  # beside the notebook's own, see _apart
         self._place = ""
         self.killed_calls = 0
+        self.swallowed = False  # the end of a killed call did not reach the test's report
         self.repeats = MAX_KILLED  # that are left
         self.doubtful = False  # a cell is left out that may be innocent
         self.notes: list[str] = []
@@ -61,6 +62,12 @@ class RemoteStudent(Student):
 
     def close(self) -> None:
         self._leave()
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def renew(self) -> None:
+        """The next call meets a sandbox in which nothing but the notebook's cells has run."""
         if self._session is not None:
             self._session.close()
         self._session = None
