@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from efflib.attention import backcopy
 from efflib.attention.sink_bias import SinkBias, sink_softmax
 from efflib.attention.streaming import StreamingCache, stream_logits
 from efflib.models import KVCache, Llama
+from efflib.zoo import backcopy
 
 STEPS = 300
 

@@ -44,11 +44,11 @@ from lab07_texts import (
 from torch import Tensor
 
 from efflib import zoo
-from efflib.attention import backcopy
 from efflib.attention.maps import attention_maps, sink_scores
 from efflib.models import KVCache, Llama
 from efflib.models.llama import AttentionFn
 from efflib.plots import attention
+from efflib.zoo import backcopy
 from efflib.zoo.windows import Scale, windows
 
 SIZES, SINKS = (8, 16, 32), (0, 1, 2, 4, 8)

@@ -1004,7 +1004,7 @@ print(", ".join(f"{name} {said(ratio)}" for name, ratio in ratios.items()))
 # without.
 
 # %% tags=["demo", "fold"]
-from efflib.attention import backcopy
+from efflib.zoo import backcopy
 
 task = backcopy.make_task(seed=0)
 chains = backcopy.sample(task, 48, 24, torch.Generator().manual_seed(1000))  # [48, 25]

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from efflib.attention.backcopy import (
+from efflib.attention.maps import begin_share
+from efflib.zoo.backcopy import (
     BEGIN,
     best_losses,
     excess_loss,
@@ -14,7 +15,6 @@ from efflib.attention.backcopy import (
     sample,
     train,
 )
-from efflib.attention.maps import begin_share
 
 
 def test_samples_follow_the_rule():
