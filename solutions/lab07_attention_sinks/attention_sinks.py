@@ -65,6 +65,7 @@ from efflib.plots import attention, explorer, style
 lab = Lab("lab07_attention_sinks")
 
 SIZE = 12  # tokens that a bounded cache holds
+found = {}  # the numbers you find, for the takeaways at the end
 
 # %% [markdown]
 # ## Baseline
@@ -79,7 +80,6 @@ from efflib.zoo.windows import Scale, windows
 
 model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
 theta = model.config.rope_theta
-found = {}  # the numbers you find, for the takeaways at the end
 texts = windows("code", True, Scale(8, 1, 0, length=120), seed=0)  # [8, 121]
 with torch.no_grad():
     logits = model(texts[:, :-1], cache=(full := KVCache()))
@@ -748,9 +748,8 @@ class NoValue(StreamingCache):
 
 runs["value 0"] = streamed((0,), NoValue)
 runs["key 0"] = streamed((0,), type("NoKey", (NoValue,), {"zero": 0}))
-[newline], replaced = tokenizer.encode("\n").ids, texts.clone()
-replaced[:, 0] = newline
-runs["line break"] = streamed((0,), ids=replaced)
+[newline] = tokenizer.encode("\n").ids
+runs["line break"] = streamed((0,), ids=texts.index_fill(1, torch.tensor([0]), newline))
 moved = torch.cat([texts[:, 1:6], texts[:, :1], texts[:, 6:]], dim=1)
 runs["<s> at 5"] = streamed((5,), ids=moved)
 
