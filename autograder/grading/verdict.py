@@ -34,6 +34,7 @@ from efflib.lab.student import Student, StudentError
 
 STOPPED = "the check was stopped"  # how reports end that Ctrl-C kept from being made
 SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
+SHARE_SECONDS = 120.0  # while others wait; who needs more is graded again behind them
 
 
 def grade_one(
@@ -42,8 +43,11 @@ def grade_one(
     *,
     seed: int | None = None,
     unsafe: bool = False,
+    seconds: float = SUBMISSION_SECONDS,
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
+
+    seconds: of tests; with fewer than SUBMISSION_SECONDS, a result that they cut off is doubtful.
 
     seed: by default of student, lab and suite; each test derives its own from it and its name, so
     that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
@@ -56,7 +60,7 @@ def grade_one(
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
     remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
     try:
-        reports, doubtful = run_tests_of(lab, remote, seed)
+        reports, doubtful = run_tests_of(lab, remote, seed, seconds)
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
@@ -157,13 +161,16 @@ class TimedStudent(Student):
             raise StudentError("Timeout", "the time for the whole submission was used up")
 
 
-def run_tests_of(lab: LabSpec, remote: RemoteStudent, seed: int) -> tuple[list[TestReport], bool]:
+def run_tests_of(
+    lab: LabSpec, remote: RemoteStudent, seed: int, seconds: float = SUBMISSION_SECONDS
+) -> tuple[list[TestReport], bool]:
     """(reports, whether they are doubtful) of public tests and then of hidden ones.
 
     What a public test says reaches the student.  So where one was killed, it is repeated before a
     hidden test runs, in a sandbox that has seen no hidden input.
     """
-    timed = TimedStudent(remote, time.monotonic() + SUBMISSION_SECONDS)
+    end = time.monotonic() + seconds
+    timed = TimedStudent(remote, end)
     again, doubts = [], []
 
     def repeat(file: Path, reports: list[TestReport]) -> list[TestReport]:
@@ -178,7 +185,8 @@ def run_tests_of(lab: LabSpec, remote: RemoteStudent, seed: int) -> tuple[list[T
     if again:
         many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
         remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
-    return reports, any(doubts) or remote.swallowed
+    cut_off = seconds < SUBMISSION_SECONDS and time.monotonic() > end
+    return reports, any(doubts) or remote.swallowed or cut_off
 
 
 def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:
