@@ -371,7 +371,7 @@ lab.check("ex2")
 # %% tags=["demo"]
 @torch.no_grad()
 def read(cache, ids: Tensor) -> Tensor:
-    """Losses [B, T] of ids [B, 1 + T], read one token at a time."""
+    # losses [B, T] of ids [B, 1 + T], read one token at a time
     logits = torch.cat([model(token, cache=cache) for token in ids[:, :-1].split(1, 1)], dim=1)
     return F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
 
@@ -385,9 +385,9 @@ def along(a: Tensor, b: Tensor, of: int = 4) -> list[float]:
     return (a - b).mean(0).unfold(0, of, 1).mean(-1).exp().tolist()
 
 
-title = f"A window of {SIZE}: what happens when it is full?"
-curve = {"window, over everything kept": along(through, losses)}
-style.show(*attention.along(curve, {SIZE: "full"}, title, 4, "times the perplexity"))
+title, curve = f"A window of {SIZE}: what happens when it is full?", along(through, losses)
+label = "perplexity, times that\nwith everything kept"
+style.show(*attention.along({"window": curve}, {SIZE: "full"}, title, 4, label))
 print(f"window {through[:, 40:].mean().exp():.2f}, everything kept {found['dense']:.2f}")
 print(f"{window.bytes() / 1024:.0f} KB in place of {weight / 1024:.0f} KB")
 
