@@ -1251,16 +1251,13 @@ lab.report()
 f = found
 takeaways = [
     f"A head gives the first token {f['first']:.0f} % of its attention; evenly: {f['even']:.1f} %.",
-    f"Times one sink: a window of {SIZE} {said(f['window'])}, its value zero {said(f['value 0'])}, "
-    f"its key zero {said(f['key 0'])}.",
+    f"Times one sink: a window {said(f['window'])}, another early token {said(f['early'])} of that.",
+    f"Value zero {said(f['value 0'])}, key zero {said(f['key 0'])}.",
     f"A line break in its place {said(f['line break'])}, <s> elsewhere {said(f['<s> at 5'])}.",
     f"Constants from another text, put back: from {said(f['before'])} to {said(f['behind'])}.",
     f"No sink: outputs scaled {said(f['scaled'])}, a b for each head {said(f['b a head'])}.",
-    f"Another early token in place of the sink: {said(f['early'])} times the window.",
-    f"Everything kept, without <s>: {said(f['bare'])} times that with it.",
     f"Recomputation in windows of 1024 sends {f['recompute']:.0f} times the tokens.",
     f"Idle queries look at a begin token: {f['begin token']:.2f}; without one: {f['no sink']:.2f}.",
     f"A window's cost: {said(f['loses begin token'])}; without one {said(f['loses no sink'])}.",
-    f"Open task: {f['open']:.2f}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
