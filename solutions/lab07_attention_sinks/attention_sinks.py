@@ -1251,7 +1251,7 @@ lab.report()
 f = found
 takeaways = [
     f"A head gives the first token {f['first']:.0f} % of its attention; evenly: {f['even']:.1f} %.",
-    f"Times one sink: a window {said(f['window'])}, another early token {said(f['early'])} of that.",
+    f"Times one sink: a window {said(f['window'])}, another early token {said(f['early'])} of it.",
     f"Value zero {said(f['value 0'])}, key zero {said(f['key 0'])}.",
     f"A line break in its place {said(f['line break'])}, <s> elsewhere {said(f['<s> at 5'])}.",
     f"Constants from another text, put back: from {said(f['before'])} to {said(f['behind'])}.",
