@@ -25,7 +25,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from efflib.attention.maps import recorded
 from efflib.checks import expect_dims, expect_whole
 from efflib.models.llama import Llama, LlamaConfig
 
@@ -76,14 +75,6 @@ def excess_loss(task: Task, logits: Tensor, ids: Tensor) -> Tensor:
         raise ValueError(f"logits {tuple(logits.shape)} are not of ids {tuple(ids.shape)}[:, :-1]")
     loss = F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
     return loss - best_losses(task, ids)
-
-
-def begin_share(model: Llama, ids: Tensor, zero_sink: bool = False) -> Tensor:
-    """The attention probability that every query of ids [n, T] gives to token 0. [n, T]
-
-    zero_sink: to the extra zero of the softmax, where the model has one.
-    """
-    return recorded(model, ids, lambda p: p[:, 0, :, 0], zero_sink)[0]
 
 
 def one_head_model(vocab: int = 64, width: int = 32, seed: int = 0) -> Llama:

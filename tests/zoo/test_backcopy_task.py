@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from efflib.attention.backcopy import (
+from efflib.attention.maps import begin_share
+from efflib.zoo.backcopy import (
     BEGIN,
-    begin_share,
     best_losses,
     excess_loss,
     make_task,

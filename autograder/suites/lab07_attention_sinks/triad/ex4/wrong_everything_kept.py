@@ -1,8 +1,10 @@
-"""All raw keys are stored, and who is seen is found anew."""
+"""All raw keys are stored, and who is seen is found anew: memory without a bound."""
 
 import torch
 
 from efflib.models.rotary import rotate
+
+FAILS = ["test_memory_of_a_stream"]
 
 
 class StreamingCache:
