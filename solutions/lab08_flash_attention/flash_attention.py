@@ -131,10 +131,10 @@ print(f"in pieces {both:.4f}, at once {(s - 5).exp().sum():.4f}")
 #
 # A score may be $-\infty$: that key is masked. A row that has seen nothing but such keys has m
 # $-\infty$, total 0, acc 0; its o is 0 and its lse $-\infty$. No NaN, ever. At the start m is
-# $-\infty$ and total and acc are 0.
+# $-\infty$ and total and acc are 0. Other scores and values are finite, of any size.
 #
 # **Shapes** `m`, `total`, `lse` float32 [T]; `acc`, `o` float32 [T, d]; `s` float32 [T, n]; `v`
-# float32 [n, d].
+# float32 [n, d]; T, n and d from 1 on. They may be views.
 
 
 # %% solution="ex1"
@@ -204,20 +204,25 @@ style.show(*step(9))  # where nothing can move
 #
 # **30 minutes · 12 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
-# **Deliver** three functions. There are no tensors to index: memory is behind two functions, so
+# **Deliver** four functions. There are no tensors to index: memory is behind two functions, so
 # that every access is counted.
 #
 # - `tiled_attention(T, S, read, write, scale, block_m, block_n)`: `read("q", start, stop)` gives
 #   rows start .. stop - 1 of q, float32 [stop - start, d], and so for "k" and "v". `write(start,
 #   stop, o, lse)` stores results of these queries. No read is longer than its block: `block_m` for
-#   q, `block_n` for k and v. At most two blocks of keys wait for their values, or values for their
-#   keys. Each query is read and written once, each key and value once for every block of queries. T
-#   and S need not be multiples of the blocks. It returns nothing. Use exercise 1.
+#   q, `block_n` for k and v. Each query is read and written once, each key and value once for every
+#   block of queries. What is kept must not grow with S: a chip has no room for a row of scores, nor
+#   for more than two blocks of keys that wait for their values (or values for their keys). T and S
+#   are at least 1 and need not be multiples of the blocks. It returns nothing. Use exercise 1.
 # - `attention_bytes(T, S, d, block_m, itemsize) -> int`: what that moves. q, k, v, o take
 #   `itemsize` bytes an element, lse 4.
-# - `stored_bytes(T, S, d, itemsize) -> int`: attention that stores its scores: q, k, v read once, o
-#   written once, $T \times S$ scores written and read, and as many probabilities written and read,
-#   all in `itemsize` bytes. It has no lse.
+# - `stored_bytes(T, S, d, block_m, itemsize) -> int`: attention that stores its scores, in the same
+#   blocks of queries. First kernel: q once, k once for every block of queries, $T \times S$ scores
+#   written. Second: scores read, as many probabilities written. Third: probabilities read, v once
+#   for every block of queries, o written. All in `itemsize` bytes; no lse.
+# - `two_walks_bytes(T, S, d, block_m, itemsize) -> int`: nothing is stored, and nothing is ever
+#   corrected. A block of queries, read once, walks along k for m and total, and then along k and v
+#   again for o. It writes o and lse as `tiled_attention` does.
 
 
 # %% solution="ex2"
@@ -245,10 +250,19 @@ def attention_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
     ### END SOLUTION
 
 
-def stored_bytes(T: int, S: int, d: int, itemsize: int) -> int:
-    """Bytes that attention moves if it stores its scores."""
+def stored_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
+    """Bytes that attention in blocks of queries moves if it stores its scores."""
     ### BEGIN SOLUTION
-    return itemsize * (2 * T * d + 2 * S * d + 4 * T * S)
+    blocks = -(-T // block_m)
+    return itemsize * (2 * T * d + 2 * blocks * S * d + 4 * T * S)
+    ### END SOLUTION
+
+
+def two_walks_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
+    """Bytes of two walks along the keys: for m and total, then for o."""
+    ### BEGIN SOLUTION
+    blocks = -(-T // block_m)
+    return itemsize * (2 * T * d + 3 * blocks * S * d) + 4 * T
     ### END SOLUTION
 
 
@@ -263,7 +277,8 @@ lab.check("ex2")
 #
 # **By hand.** T = 5, S = 4, d = 2, blocks of 2 queries: 3 blocks of queries (2, 2, 1). q and o: 10
 # elements each. k and v: 3 times 8 elements each. Together 68 elements, in float16 136 bytes; and
-# 20 for lse: 156. Stored: 2 times 10, 2 times 8 and 4 times 20 elements: 116, 232 bytes.
+# 20 for lse: 156. Stored: these 68 and 4 times 20 elements: 148, 296 bytes. Two walks: k passes
+# once more, 24 elements: 204 bytes.
 #
 # **The usual errors.** Keys outside: then q and the state come and go. T // block_m, which loses
 # the last block. A start state of zeros for m: right, until all scores are far below 0.
@@ -332,7 +347,7 @@ print(y, m.report(), sep="\n")
 #
 # **Deliver** the kernel `row_softmax`: program r computes the softmax of row r of X [rows, N] into
 # row r of Y. `row_x` and `row_y` are the distances between rows, in elements; rows may lie further
-# apart than N. BLOCK is a power of two and at least N.
+# apart than N. BLOCK is a power of two, from 1 on and at least N.
 #
 # - X and Y are float16 or float32, both the same; compute in float32, and store in Y's dtype. Write
 #   it out: no `tl.softmax`.
@@ -379,6 +394,10 @@ lab.check("ex3")
 # **Deliver** the kernel `attend`. Its first lines are given: program (i, h) has loaded BM queries
 # of head h, `q` [BM, D]. Walk along the keys, BN at a time, as in exercise 2.
 #
+# A kernel may call a helper that stands behind `@triton.jit`, and get several tiles from it. So
+# put the step from one tile to the next into `absorb`, your `online_update` of exercise 1, and
+# exercises 5 and 7 will call it again. No test calls `absorb` by name; `attend` is what is checked.
+#
 # - Q and Out are [H, T, D] with distances `head_q` and `row_q`; K and V [H, S, D] with `head_k` and
 #   `row_k`; elements of a row lie side by side. Row h of LSE [H, T] begins at `LSE + h * head_lse`.
 # - The score is `scale` times q · k, multiplied in float32; `scale` is positive. lse is the natural
@@ -386,14 +405,28 @@ lab.check("ex3")
 # - Q, K, V, Out are float16 or float32, all the same. m, total and acc are float32. Both products
 #   go through `tl.dot`, with tiles of the inputs' dtype, as tensor cores need it; for float32 give
 #   `input_precision="ieee"`, or a GPU rounds to 10 bits.
-# - T and S are any numbers from 1 on. D, BM and BN are powers of two from 16 on. Heads may lie
-#   further apart than $2^{31}$: `h` is int64, rows of a head need not be.
+# - T and S are any numbers from 1 on; q, k, v are finite. D, BM and BN are powers of two from 16
+#   on. Heads, of LSE too, may lie further apart than $2^{31}$: `h` is int64, rows of a head need
+#   not be.
 # - Q is read once, Out and LSE are written once, K and V are read once for each block of queries.
 #   No tile of scores is computed in vain, and no tile has more elements than the largest of BM BN,
 #   BM D and BN D.
 
 
 # %% solution="ex4"
+@triton.jit
+def absorb(m, total, acc, s, v):
+    """The state (m [BM], total [BM], acc [BM, D]) after scores s [BM, BN] and values v [BN, D]."""
+    ### BEGIN SOLUTION
+    m_new = tl.maximum(m, tl.max(s, 1))
+    p = tl.exp(s - m_new[:, None])
+    correction = tl.exp(m - m_new)
+    total = total * correction + tl.sum(p, 1)
+    acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+    return m_new, total, acc
+    ### END SOLUTION
+
+
 @triton.jit
 def attend(
     Q,  # [H, T, D]
@@ -431,12 +464,7 @@ def attend(
         v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BM, BN]
         s = tl.where(n[None, :] < S, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp(s - m_new[:, None])
-        correction = tl.exp(m - m_new)
-        total = total * correction + tl.sum(p, 1)
-        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-        m = m_new
+        m, total, acc = absorb(m, total, acc, s, v)
     tl.store(Out + at_q, (acc / total[:, None]).to(Out.dtype.element_ty), mask=on)
     tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
     ### END SOLUTION
@@ -498,9 +526,11 @@ lab.predict(
 # %% [markdown]
 # ### Exercise 5 · Causal, grouped, and rows that see nothing
 #
-# **50 minutes · 14 points** · difficulty 5 of 5 ●●●●● · importance 5 of 5 ●●●●●
+# **45 minutes · 14 points** · difficulty 5 of 5 ●●●●● · importance 5 of 5 ●●●●●
 #
-# **Deliver** the kernel `attend_causal`. Begin with a copy of your exercise 4. New:
+# **Deliver** the kernel `attend_causal`. Begin with a copy of your `attend`; it may call your
+# `absorb`, but in a tile all of whose keys are masked for a row $-\infty - (-\infty)$ lurks there:
+# mend `absorb`, or what it is given. All that exercise 4 promises holds here. New:
 #
 # - Query i sees keys 0 .. i + S - T. T may be larger than S: then the first queries see none, and
 #   have o = 0 and lse = $-\infty$.
@@ -539,7 +569,7 @@ def attend_causal(
     at_q = h * head_q + rows[:, None] * row_q + d[None, :]
     q = tl.load(Q + at_q, mask=on, other=0.0)  # [BM, D]
     ### BEGIN SOLUTION
-    m = tl.full([BM], float("-inf"), tl.float32)
+    m = tl.full([BM], -1e30, tl.float32)  # no -inf: a row may see nothing of its first tiles
     total = tl.zeros([BM], tl.float32)
     acc = tl.zeros([BM, D], tl.float32)
     last = tl.minimum(tl.program_id(0) * BM + BM, T) - 1
@@ -550,13 +580,7 @@ def attend_causal(
         v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BM, BN]
         s = tl.where(n[None, :] <= rows[:, None] + S - T, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        safe = tl.where(m_new == float("-inf"), 0.0, m_new)
-        p = tl.exp(s - safe[:, None])
-        correction = tl.exp(m - safe)
-        total = total * correction + tl.sum(p, 1)
-        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-        m = m_new
+        m, total, acc = absorb(m, total, acc, s, v)
     o = acc / tl.where(total == 0, 1.0, total)[:, None]
     tl.store(Out + at_q, o.to(Out.dtype.element_ty), mask=on)
     tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
@@ -624,9 +648,9 @@ print(tokenizer.decode(ids[1:]))
 #
 # **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to
 # 512, which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
-# exercise 2. Of equal bytes the largest block_n (fewest steps), then the smallest block_m. If not
-# even blocks of 16 fit, raise ValueError. Decide first which of the two numbers the bytes depend
-# on.
+# exercise 2. Of equal bytes take the smallest block_m, and beside it the largest block_n that fits
+# (fewest steps). T, S and d are any numbers from 1 on. If not even blocks of 16 fit, raise
+# ValueError. Decide first which of the two numbers the bytes depend on.
 
 
 # %% solution="ex6"
@@ -637,7 +661,7 @@ def choose_blocks(T: int, S: int, d: int, most: int) -> tuple[int, int]:
     fit = [(m, n) for m in sizes for n in sizes if 2 * m * d + 2 * n * d + m * n <= most]
     if not fit:
         raise ValueError(f"blocks of 16 with d = {d} need more than {most} elements")
-    return min(fit, key=lambda b: (attention_bytes(T, S, d, b[0], 2), -b[1], b[0]))
+    return min(fit, key=lambda b: (attention_bytes(T, S, d, b[0], 2), b[0], -b[1]))
     ### END SOLUTION
 
 
@@ -647,7 +671,7 @@ lab.check("ex6")
 # %% [markdown]
 # <details><summary>Help for exercise 6</summary>
 #
-# **Idea.** There are 36 pairs. Try them all, and sort by three things.
+# **Idea.** There are 36 pairs. Try them all, and sort by three things in turn.
 #
 # **By hand.** d = 16, most = 2048. (16, 16) holds 512 + 512 + 256 = 1280. (32, 16) holds 1024 + 512
 # + 512 = 2048: it fits. (16, 32) holds 2048, too. With T = 16 both move the same, so (16, 32) wins;
@@ -720,9 +744,10 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 #
 # ### Exercise 7 · Split-K decoding
 #
-# **45 minutes · 14 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# **35 minutes · 14 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
 #
-# **Deliver** the kernel `decode` and `merge_parts(o, lse) -> (o, lse)` in PyTorch.
+# **Deliver** the kernel `decode`, which may call your `absorb`, and `merge_parts(o, lse) -> (o,
+# lse)` in PyTorch.
 #
 # - `decode`: program (i, h) attends from the GROUP queries of key head h to keys i `per_split` ..
 #   (i + 1) `per_split` - 1, as far as they exist. Q is [HKV, GROUP, D] (`head_q`, `row_q`), K and V
@@ -730,9 +755,10 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 #   apart) gets o, the same element of PartLSE lse, both float32 and not rounded. A split without
 #   keys gives 0 and $-\infty$.
 # - BG is a power of two from 16 on and at least GROUP: lanes behind GROUP are off. `per_split` is a
-#   multiple of BN. The splits cover all keys; each key and value is read once in all.
-# - `merge_parts`: all parts at once, `o` [n, R, d], `lse` [n, R] to [R, d], [R]. A row that no part
-#   has keys for stays 0 and $-\infty$.
+#   multiple of BN; BN and D are powers of two from 16 on. The splits cover all keys; each key and
+#   value is read once in all. Heads of Q, K and V may lie further apart than $2^{31}$.
+# - `merge_parts`: all parts at once, float32 `o` [n, R, d], `lse` [n, R] to [R, d], [R], of sizes
+#   from 1 on. A row that no part has keys for stays 0 and $-\infty$.
 
 
 # %% solution="ex7"
@@ -774,12 +800,7 @@ def decode(
         v = tl.load(V + at_k, mask=n[:, None] < S, other=0.0)
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BG, BN]
         s = tl.where(n[None, :] < S, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp(s - m_new[:, None])
-        correction = tl.exp(m - m_new)
-        total = total * correction + tl.sum(p, 1)
-        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-        m = m_new
+        m, total, acc = absorb(m, total, acc, s, v)
     row = (split * HKV + h) * GROUP + g
     o = acc / tl.where(total == 0, 1.0, total)[:, None]
     tl.store(Part + row[:, None] * row_part + d[None, :], o, mask=on)
