@@ -12,12 +12,15 @@ from typing import Annotated
 import typer
 
 import autograder
-from autograder.commands import course
+from autograder.commands import course, proofs
 from autograder.commands.options import (
     CourseOption,
+    JobsOption,
+    LabsArgument,
     MapOption,
     RosterOption,
     SuitesOption,
+    UnsafeOption,
     course_folder,
 )
 from autograder.errors import StorageError, UsageError
@@ -28,18 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-JobsOption = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Worker processes (default: one per core).")
-]
-UnsafeOption = Annotated[
-    bool,
-    typer.Option(
-        "--unsafe-no-sandbox",
-        help="Run the code without a sandbox, with your rights, and mark the results.",
-    ),
-]
 INTERRUPTED = 130  # as shells say it
-LabsArgument = Annotated[list[str] | None, typer.Argument(metavar="[LAB]...")]
 app.add_typer(course.app, name="course")
 
 
@@ -170,38 +162,8 @@ def check(notebook: Path, course: CourseOption = None) -> None:
         raise UsageError(str(error)) from None
 
 
-@app.command()
-def triad(
-    labs: LabsArgument = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Run all variants under so many seeds, not under one.")
-    ] = 1,
-    mutants: Annotated[
-        bool, typer.Option("--mutants", help="Run mechanical mutants of the solutions instead.")
-    ] = False,
-    markdown: Annotated[
-        Path | None, typer.Option(help="With --mutants: write the table to this file as well.")
-    ] = None,
-    jobs: JobsOption = None,
-    unsafe: UnsafeOption = False,
-    course: CourseOption = None,
-    suites: SuitesOption = None,
-) -> None:
-    """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
-    from autograder.commands.triads import mutants_of_labs, triad_labs
-
-    root = course_folder(course)
-    if mutants and (seeds > 1 or unsafe):
-        raise UsageError("--mutants goes neither with --seeds nor with --unsafe-no-sandbox")
-    if markdown is not None and not (mutants and markdown.resolve().parent.is_dir()):
-        raise UsageError(
-            f"--markdown needs --mutants and a folder, {markdown.parent}, that is there"
-        )
-    if mutants:
-        well = mutants_of_labs(root, labs or None, jobs=jobs, markdown=markdown)
-    else:
-        well = triad_labs(root, labs or None, seeds=seeds, jobs=jobs, unsafe=unsafe)
-    raise typer.Exit(0 if well else 1)
+app.command()(proofs.triad)
+app.command()(proofs.domain)
 
 
 def main(arguments: list[str] | None = None) -> None:

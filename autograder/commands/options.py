@@ -37,6 +37,17 @@ SuitesOption = Annotated[
     Path | None,
     typer.Option("--suites", help="Folder of private suites.", callback=use_suites),
 ]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Worker processes (default: one per core).")
+]
+UnsafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-no-sandbox",
+        help="Run the code without a sandbox, with your rights, and mark the results.",
+    ),
+]
+LabsArgument = Annotated[list[str] | None, typer.Argument(metavar="[LAB]...")]
 
 
 def course_folder(given: Path | None) -> Path:

@@ -1,4 +1,4 @@
-"""`autograder triad`: kill tables of the suites, and mutants of the solutions."""
+"""`autograder triad` and `domain`: kill tables, mutants of the solutions, what is ever tried."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +6,19 @@ from pathlib import Path
 from autograder.commands.tables import console, with_progress
 from autograder.intake.notebook import Notebook, parse_notebook
 from autograder.labs.manifest import LabSpec, lab_names, load_lab
+from autograder.triad.domain import domains, untried
 from autograder.triad.judge import Row, joined, missing_variants
 from autograder.triad.mutants import prepare, problems_of, read_equivalent, run_mutants
-from autograder.triad.run import run_seeds, run_triad
-from autograder.triad.table import mutant_rows, mutant_table, mutants_markdown, triad_table
-from autograder.triad.variants import NO_WORK, collect_variants
+from autograder.triad.run import run_seeds, run_triad, solved_cells
+from autograder.triad.table import (
+    domain_markdown,
+    domain_table,
+    mutant_rows,
+    mutant_table,
+    mutants_markdown,
+    triad_table,
+)
+from autograder.triad.variants import DOMAIN, NO_WORK, collect_variants
 
 
 def triad_labs(
@@ -87,4 +95,29 @@ def mutants_of_labs(
         well = well and not problems
     if markdown is not None:
         markdown.write_text(mutants_markdown(tables), encoding="utf-8")
+    return well
+
+
+def domains_of_labs(
+    root: Path, names: list[str] | None, *, seeds: int, jobs: int | None = None, write: bool = False
+) -> bool:
+    """What the suites try of each argument; True if every declared corner is.
+
+    write: the table of each lab also goes to domain.md beside its triad.
+    """
+    well = True
+    for lab, solved in solved_labs(root, names):
+        cells = solved_cells(lab, solved)
+        found = domains(lab, cells, seeds=seeds, jobs=jobs)
+        found = list(with_progress(found, len(lab.exercises), f"domain of {lab.name}"))
+        found.sort(key=lambda domain: list(lab.exercises).index(domain.exercise))
+        out, problems = console(), [p for d in found for p in untried(lab, cells, d)]
+        out.print(domain_table(lab, found), markup=False)
+        for line in problems:
+            out.print(line, markup=False, soft_wrap=True, highlight=False)
+        out.print(f"{lab.name} under {seeds} seeds: {len(problems)} problems", markup=False)
+        if write:
+            text = domain_markdown(lab, found)
+            (lab.suite_dir / "triad" / DOMAIN).write_text(text, encoding="utf-8")
+        well = well and not problems
     return well

@@ -44,13 +44,17 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One exercise as students know it (exercises.toml)."""
+    """One exercise as students know it (exercises.toml).
+
+    domain: "function.argument" -> corners that its card admits (see autograder.triad.domain).
+    """
 
     title: str
     points: float
     functions: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    domain: dict[str, tuple[str, ...]] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ from autograder.intake.notebook import Cell, Notebook, parse_notebook
 from autograder.labs.manifest import LabError, LabSpec
 
 EQUIVALENT = "equivalent.toml"  # of mutants, see mutants.py
+DOMAIN = "domain.md"  # what the suite tries, see domain.py
 STUBS = {
     "none": "return None",
     "argument": "return args[0] if args else None",
@@ -74,7 +75,7 @@ def collect_variants(lab: LabSpec, solved: Notebook) -> list[Variant]:
         variants.append(Variant("", f"returns-{stub}", "none", appended(release, source)))
     folder = lab.suite_dir / "triad"
     strange = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    strange -= {*lab.exercises, EQUIVALENT, "__pycache__"}
+    strange -= {*lab.exercises, EQUIVALENT, DOMAIN, "__pycache__"}
     if strange:
         raise LabError(f"{folder}: no exercise is called {sorted(strange)}")
     for exercise in lab.exercises:

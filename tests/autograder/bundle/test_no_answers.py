@@ -1,0 +1,113 @@
+"""No answer stands in what students get, under whatever name: syntax trees are compared."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from alike import LEAST, functions, pieces, share, words
+
+from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
+from autograder.labs.manifest import lab_names
+from autograder.labs.source import read_percent
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+# What is alike by chance has up to 0.36 of an answer's pieces (a mask, a softmax, a guard and an
+# update); a copy with other names has all of them, the reference's own way to write it 0.4 to 1
+MOST = 0.39
+FENCE = re.compile(r"```(?:python|py)\n(.*?)```", re.DOTALL)
+
+
+def read(path: Path) -> list[tuple[str, str]]:
+    """(where, code) of all the code in a file of the bundle; texts show code between fences."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        return [(path.name, text)]
+    if path.suffix == ".md":
+        return [(path.name, code) for code in FENCE.findall(text)]
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    fenced = [
+        code for kind, source in cells if kind == "markdown" for code in FENCE.findall(source)
+    ]
+    return [(path.name, code) for code in fenced + [s for kind, s in cells if kind == "code"]]
+
+
+def bodies(where: str, code: str):
+    """(name, pieces) of all functions of some code, and of the code itself as one."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:  # an extract with dots
+        return
+    for name, function in functions(code):
+        yield f"{where}: {name}", pieces(words(function))
+    if tree.body:
+        whole = ast.parse("def cell():\n    pass").body[0]
+        whole.body = tree.body
+        yield where, pieces(words(whole))
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """(where, pieces) of all code in a bundle of all labs, none of them released."""
+    out = tmp_path_factory.mktemp("bundle")
+    labs = chosen_labs(ROOT, (), ())
+    write_tree(ROOT, labs, hidden_parts(ROOT, labs, (), True), out)
+    files = [path for path in out.rglob("*") if path.suffix in (".py", ".md", ".ipynb")]
+    return [body for path in files for code in read(path) for body in bodies(*code)]
+
+
+def answers(lab: str) -> dict[str, set]:
+    """The functions of a lab's solution that are long enough to be told apart."""
+    [path] = [p for p in (ROOT / "solutions" / lab).glob("*.py") if p.stem != "test_public"]
+    cells = [cell for cell in read_percent(path).cells if cell.metadata.get("solution")]
+    found = {}
+    for cell in cells:
+        for name, function in functions(cell.source):
+            line = words(function)
+            if len(line) >= LEAST:
+                found[f"{cell.metadata['solution']} {name}"] = pieces(line)
+    return found
+
+
+@pytest.mark.parametrize("lab", lab_names(ROOT))
+def test_no_solution_is_in_the_bundle_under_any_name(lab, given):
+    own = answers(lab)
+    assert own
+    found = [
+        f"{name}: {share(answer, other):.2f} of it in {where}"
+        for name, answer in own.items()
+        for where, other in given
+        if share(answer, other) > MOST
+    ]
+    assert not found, "\n".join(found)
+
+
+PLAIN = '''
+def keep(scores: list[float], n: int) -> list[int]:
+    """The n largest."""
+    order = sorted(range(len(scores)), key=lambda i: scores[i], reverse=True)
+    kept = order[:n]
+    return sorted(kept)
+'''
+RENAMED = """
+class Other:
+    def best(self, x, count):
+        ranked = sorted(range(len(x)), key=lambda j: x[j], reverse=True)
+        chosen = ranked[:count]
+        return sorted(chosen)
+"""
+OTHER = """
+def keep(scores, n):
+    threshold = torch.tensor(scores).topk(n).values[-1]
+    return [i for i, score in enumerate(scores) if score >= threshold][:n]
+"""
+
+
+def test_other_names_do_not_hide_a_copy_and_another_way_is_none():
+    plain, renamed, other = (dict(bodies("", code)) for code in (PLAIN, RENAMED, OTHER))
+    assert share(plain[": keep"], renamed[": Other.best"]) == 1
+    assert share(plain[": keep"], renamed[""]) == 1  # also where it stands in a cell
+    assert share(plain[": keep"], other[": keep"]) < 0.2
