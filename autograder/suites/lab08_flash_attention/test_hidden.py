@@ -155,6 +155,8 @@ def test_merges(student, rng):
     for far in (0.3, 2.0, 5.0, 9.0, 14.0, 60.0):  # how much more one part weighs than the other
         for level in (0.0, -20_000.0, 20_000.0):
             expect_merge(student, rng, level, far)
+    parts = normal(rng, 1, 1), normal(rng, 1), normal(rng, 1, 1), normal(rng, 1)
+    expect_close(student.merge(*parts)[0], merged_exactly(*parts)[0], what="one o", atol=5e-5)
     parts = normal(rng, 3, 2), normal(rng, 3), normal(rng, 3, 2), normal(rng, 3)
     o, lse = student.drive(merged_views, *parts)
     expect_close(o, merged_exactly(*parts)[0], what="o of views", atol=5e-5)
@@ -191,7 +193,13 @@ def test_merges(student, rng):
     cause="a last block lost or padded, blocks exchanged, scale fixed, state kept between blocks",
 )
 def test_random_tiles(student, rng):
-    for T, S, blocks in ((1, 1, (4, 4)), (5, 1, (2, 3)), (1, 9, (4, 2)), (9, 5, (1, 5))):
+    for T, S, blocks in (
+        (1, 1, (4, 4)),
+        (5, 1, (2, 3)),
+        (1, 9, (4, 2)),
+        (9, 5, (1, 5)),
+        (3, 5, (2, 1)),
+    ):
         expect_tiled(student, rng, T, S, 3, 0.7, blocks)
     for _ in range(6):
         T, S = draw(rng, 1, 24), draw(rng, 1, 24)
@@ -211,9 +219,11 @@ def test_random_tiles(student, rng):
     cause="one itemsize fixed, lse in itemsize bytes, a division that rounds down",
 )
 def test_random_bytes(student, rng):
-    for _ in range(20):
-        T, S, d = draw(rng, 1, 9000), draw(rng, 1, 9000), draw(rng, 1, 256)
-        block, size = draw(rng, 1, 300), (1, 2, 4, 8)[draw(rng, 0, 3)]
+    sizes = [(1, 1, 1, 1), (1, 9000, 256, 300), (9000, 1, 128, 1)]
+    while len(sizes) < 20:
+        sizes.append((draw(rng, 1, 9000), draw(rng, 1, 9000), draw(rng, 1, 256), draw(rng, 1, 300)))
+    for i, (T, S, d, block) in enumerate(sizes):
+        size = (1, 2, 4, 8)[i % 4]
         walks = len(range(0, T, block))
         right = (T + T + walks * (S + S)) * d * size + T * 4
         assert student.attention_bytes(T, S, d, block, size) == right, "attention_bytes"
