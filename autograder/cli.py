@@ -1,7 +1,7 @@
 """The command `autograder`. Heavy imports stand in the commands, so that --help is quick.
 
 Exit code 0: the command did its work, whatever the grades; 1: it found something wrong or could
-not do it; 2: it was called wrongly, which one line explains.
+not do it, or not for every file; 2: it was called wrongly, which one line explains.
 """
 
 import signal
@@ -116,7 +116,7 @@ def grade(
         course_folder(course), lab, submissions, roster=roster, mapping=map, jobs=jobs,
         scheduler=scheduler, json=json, regrade=regrade, unsafe=unsafe, older=older,
     )  # fmt: skip
-    raise typer.Exit(1 if any(result.status == "fault" for result in results) else 0)
+    raise typer.Exit(1 if any(result.status in ("fault", "unclear") for result in results) else 0)
 
 
 @app.command()
