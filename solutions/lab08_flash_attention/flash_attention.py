@@ -750,11 +750,8 @@ for block in (16, 128):
 points["stored, cached"] = m.flops / stored_bytes(n, n, d, n, 2)  # one block: all comes once
 points["yours, cached"] = metered_roofline(m, "H100").intensity
 style.show(*kernels.roofline_of(points, "H100", "Stored scores stay left of the ridge"))
-for gpu in ("H100", "B200"):
-    r = metered_roofline(m, gpu)
-    print(
-        f"{gpu}: tensor cores {1e9 * r.tensor:.0f} ns, exponentials {1e9 * r.exponentials:.0f} ns"
-    )
+for r in (metered_roofline(m, "H100"), metered_roofline(m, "B200")):
+    print(f"{r.gpu.name}: products {1e9 * r.tensor:.0f} ns, exps {1e9 * r.exponentials:.0f} ns")
 
 # %% [markdown]
 # With 64 dimensions an H100 is busy with exponentials as long as with products. A B200 has more
@@ -773,22 +770,17 @@ for gpu in ("H100", "B200"):
 # %% tags=["demo"]
 # about 10 s
 from efflib.kernel_lab.on_gpu import timed
-from efflib.meter.compiling import Case, compile_for_targets
+from efflib.meter import compile_report
 
 names = "head_q row_q head_k row_k head_lse T S".split()
 types = dict.fromkeys(["Q", "K", "V", "Out"], "*fp16") | {"LSE": "*fp32", "scale": "fp32"}
 types |= {"GROUP": 4, "D": 64, "BM": 128, "BN": 64}
-any_size = types | dict.fromkeys(names, "i32")
-launch = types | dict(zip(names, (65536, 64, 65536, 64, 1024, 1024, 1024), strict=True))
-for strides, sizes, warps in (
-    ("any", any_size, 8),
-    ("a launch's", launch, 4),
-    ("a launch's", launch, 8),
-):
-    case = Case("", attend_causal, sizes, {"num_warps": warps})
-    for r in compile_for_targets(case, ["sm_80"]):
-        used = f"{r.registers} of 255 registers, {r.stack_bytes} bytes of stack"
-        print(f"{strides} strides, {warps} warps: {used}, {r.shared_bytes / 1024:.0f} KiB shared")
+known = dict(zip(names, (65536, 64, 65536, 64, 1024, 1024, 1024), strict=True))
+for sizes, warps in ((dict.fromkeys(names, "i32"), 8), (known, 4), (known, 8)):
+    r = compile_report(attend_causal, types | sizes, "sm_80", num_warps=warps)
+    used = f"{r.registers} of 255 registers, {r.stack_bytes} bytes of stack"
+    strides = "known" if sizes is known else "unknown"
+    print(f"strides {strides}, {warps} warps: {used}, {r.shared_bytes / 1024:.0f} KiB shared")
 print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a GPU
 
 # %% [markdown]
@@ -1011,14 +1003,12 @@ for name, (m_block, n_block) in (("reference", (32, 64)), ("yours", (32, 64))):
 lab.report()
 f = found
 takeaways = [
-    f"In blocks of 256 queries stored scores move {f['stored']:.1f} times what one walk does, "
-    f"and two walks {f['two']:.1f} times.",
+    f"Blocks of 256 queries: stored scores move {f['stored']:.1f}, two walks {f['two']:.1f} times.",
     f"Each key is read {f['reads at 16']:.0f} times with blocks of 16, "
     f"{f['reads at 64']:.0f} times with blocks of 64.",
     f"The causal kernel computes {f['flops']:.2f} of the FLOPs.",
     f"In the model the same next tokens: {f['same']}.",
-    f"Decoding moves {f['splits 1']:.2f} times the cache, in 4 splits {f['splits 4']:.2f} times, "
-    "merge included.",
+    f"Decoding and merging: {f['splits 1']:.2f} times the cache, {f['splits 4']:.2f} in 4 splits.",
     "Open task: {:,} FLOPs and {:,} exponentials.".format(*f["yours"])
     if f["yours"] != f["reference"]
     else "Open task: not tried yet.",
