@@ -90,10 +90,10 @@ def test_advice_is_not_cut_off():
 
 
 def kernel_of(file: Path, name: str):
-    """A kernel of a notebook's percent file, as a cell defines it."""
+    """A kernel of a notebook's percent file, as its cell defines it, beside its helpers."""
     text = file.read_text()
-    start = text.index(f"@triton.jit\ndef {name}(")
-    cell = text[start : text.index("# %% check=", start)]
+    end = text.index("# %% check=", text.index(f"def {name}("))
+    cell = text[text.rindex("# %% solution=", 0, end) : end]
     source = f"import triton\nimport triton.language as tl\n{cell}"
     linecache.cache["<cell>"] = (len(source), None, source.splitlines(True), "<cell>")
     scope = {"__name__": "__main__"}
