@@ -21,7 +21,7 @@ from efflib.kernel_lab.attention import (
     least_moved,
     scores_off,
 )
-from efflib.kernel_lab.words import poisoned_words
+from efflib.kernel_lab.words import poisoned_words, read_once, written_once
 from efflib.lab.expect import expect_close
 
 INF = torch.inf
@@ -43,21 +43,6 @@ def normal(rng, *shape, dtype=torch.float32):
 
 
 # ---- kernels -------------------------------------------------------------------------------------
-
-
-def read_once(run, name, right):
-    """Fails, in words, if more than so many bytes of this argument were read.
-
-    Of a kernel that gives right results: fewer were not needed then, masked as they may be.
-    """
-    seen = run["reads"].get(name, [0, 0])[0]
-    times = f", {seen / right:.2f} times as many" if right else ""
-    assert seen <= right, f"{name}: {seen:,} bytes were read where {right:,} are enough{times}"
-
-
-def written_once(run, name, right):
-    seen = run["writes"].get(name, [0, 0])[0]
-    assert seen == right, f"{name}: {seen:,} bytes written, expected {right:,}"
 
 
 def expect_attention(run, case, causal=False):

@@ -76,3 +76,18 @@ def fault_words(name: str, fault: dict) -> str:
     far_before = "before the first element" in message and re.search(r"\d{9}", message)
     advice = WRAPPED if far_before else ""
     return f"{name}: {about}{line}: {message}"[: LENGTH - len(advice)] + advice
+
+
+def read_once(run, name, right):
+    """Fails, in words, if more than so many bytes of this argument were read.
+
+    Of a kernel that gives right results: fewer were not needed then, masked as they may be.
+    """
+    seen = run["reads"].get(name, [0, 0])[0]
+    times = f", {seen / right:.2f} times as many" if right else ""
+    assert seen <= right, f"{name}: {seen:,} bytes were read where {right:,} are enough{times}"
+
+
+def written_once(run, name, right):
+    seen = run["writes"].get(name, [0, 0])[0]
+    assert seen == right, f"{name}: {seen:,} bytes written, expected {right:,}"
