@@ -313,7 +313,8 @@ def stands(read, text, guesses):
 def test_nothing_is_read_twice(student, rng):
     text, prompt = [1, 0, 1, 1, 0, 0, 1], [1, 0, 0]
     half = [1, 0, 0, 1, 0, 1, 1]  # wrong in the third place, then in the last but one
-    for guesses, gamma in ((text, 2), (half, 2), (half, 3)):
+    early = [0, 0, 1, 1, 1, 0, 1]  # wrong in the first place: the draft reads on behind it
+    for guesses, gamma in ((text, 2), (half, 2), (half, 3), (early, 3)):
         p, q = certain_rows(text, 2, 9), certain_rows(guesses, 2, 9)
         _, target, draft = written(student, p, q, prompt, 7, gamma, no_coin, surely)
         for model in (target, draft):
