@@ -237,7 +237,9 @@ def test_a_dask_cluster_is_an_executor_like_any_other(course, lab, first):
 
 
 @pytest.mark.slow
-def test_one_that_takes_long_is_graded_behind_the_others_and_loses_nothing(tmp_path, monkeypatch):
+def test_one_that_takes_long_is_graded_behind_the_others_and_loses_nothing(
+    tmp_path, monkeypatch, in_this_process
+):
     course = make_course(tmp_path)
     lab = load_lab(NAME, course)
     for name in ("alice", "bob"):
