@@ -65,9 +65,6 @@ def bundle(
         list[str] | None,
         typer.Option("--with", metavar="LAB", help="Give out what this lab builds (repeatable)."),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Withhold also what the labs' own cells run on.")
-    ] = False,
     colab: Annotated[
         str | None, typer.Option(metavar="URL", help="Also notebooks that load the wheel from it.")
     ] = None,
@@ -79,7 +76,7 @@ def bundle(
     from autograder.commands.bundle import bundle_labs
 
     root = course_folder(course)
-    told = bundle_labs(root, labs or [], released or [], out, strict=strict, colab=colab)
+    told = bundle_labs(root, labs or [], released or [], out, colab=colab)
     for line in told:
         typer.echo(line)
 

@@ -2,7 +2,7 @@
 
     python benchmarks/lab05_tables.py            writes course/chapters/_generated/lab05_*.md
                                                  and course/figures/lab05/*.svg, prints the tables
-    python benchmarks/lab05_tables.py growth     one part: sizes, growth, heads, rounding or states
+    python benchmarks/lab05_tables.py growth     one part: see `main`
 
 Sizes follow from configs and are exact.  Losses are those of the shipped model on held-out code,
 means over three slices of text with their range; times (growth) are this machine's, and want it
@@ -23,12 +23,13 @@ from efflib.models.cache import KVCache
 from efflib.plots import cache as pictures
 from efflib.plots import style
 from efflib.quantization.kv import QuantizedKVCache
+from efflib.quantization.kv_codes import quantize_kv
 from efflib.serving.decoder import MODELS
 from efflib.serving.memory import FP16, W4, Format, GiB, KiB, gpu_memory, kv_bytes, plan
 from efflib.serving.memory import weight_bytes as stored
 from efflib.serving.roofline import RTX_4090, latency
-from efflib.zoo.phenomena.kv_quantization import FACTOR, with_key_outlier
-from efflib.zoo.phenomena.story import QUICK, windows
+from efflib.zoo.key_outlier import FACTOR, with_key_outlier
+from efflib.zoo.windows import QUICK, windows
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
@@ -101,13 +102,13 @@ def capacity() -> str:
         "half the context": (m, FP16, FP16, 2048),
         "all but half the context": (kv.fewer_heads(m, 8), W4, cache4, 4096),
     }
-    memories = (14, 24, 80)
+    memories = (13, 24, 80)
     lines = [
         "| | " + " | ".join(f"{n} GiB" for n in memories) + " | to the first token | each further |"
     ]
     lines.append("|---" * (3 + len(memories)) + "|")
     for name, (d, weights, cache, context) in levers.items():
-        counts = [plan(d, n * GiB, context, weights, cache).batch for n in memories]
+        counts = [plan(d, n * GiB, context, weights, cache, 0).batch for n in memories]
         times = latency(d, RTX_4090, context, 64, 1, weights, cache)
         cells = [str(n) for n in counts]
         cells += [f"{1e3 * times.ttft:.0f} ms", f"{1e3 * times.tpot:.1f} ms"]
@@ -169,6 +170,67 @@ def rounding(model: nn.Module, slices: list[Tensor]) -> tuple[str, dict]:
     return "\n".join(lines) + "\n", points
 
 
+class Blocks(KVCache):
+    """Keys in 2 bits, in blocks of 32 tokens that are whole; the others and all values exact.
+
+    turn: for each layer a matrix [d, d] that keys are multiplied by before they are rounded.
+    """
+
+    def __init__(self, direction: str, group: int = GROUP, turn: list[Tensor] | None = None):
+        super().__init__()
+        self.direction, self.group, self.turn = direction, group, turn
+        self.done: dict[int, Tensor] = {}
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = super().append(layer, k, v)
+        done = self.done.get(layer, k[:, :, :0])
+        old = (keys.shape[2] - k.shape[2]) // PIECE * PIECE
+        if old > done.shape[2]:
+            new = keys[:, :, done.shape[2] : old]
+            turn = torch.eye(k.shape[3]) if self.turn is None else self.turn[layer]
+            new = quantize_kv(new @ turn, 2, self.group, self.direction).decode() @ turn.inverse()
+            done = self.done[layer] = torch.cat([done, new], dim=2)
+        return torch.cat([done, keys[:, :, old:]], dim=2), values
+
+
+def hadamard(size: int) -> Tensor:
+    """An orthogonal matrix of +1 and -1 over the root of `size`, a power of 2."""
+    h = torch.ones(1, 1)
+    while len(h) < size:
+        h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)]) / 2**0.5
+    return h
+
+
+def directions(model: nn.Module, slices: list[Tensor]) -> str:
+    """Added loss of keys in 2 bits, the same tokens rounded in every row."""
+    large, layers = with_key_outlier(model, FACTOR), model.config.num_hidden_layers
+    exact = [losses(model, ids) for ids in slices]
+    probe = KVCache()
+    with torch.no_grad():
+        large(windows("code", False, QUICK, 0)[:4, :-1], cache=probe)
+    even = [torch.diag(1 / k.abs().mean((0, 1, 2))) for k in probe.keys]  # of all heads together
+    rows = {
+        "per channel": (3, ("channel",)),
+        "per token": (3, ("token",)),
+        "per token, each channel divided by its mean size": (3, ("token", GROUP, even)),
+        "per token, channels turned": (3, ("token", GROUP, [hadamard(32)] * layers)),
+        "per token, groups of 8": (6, ("token", 8)),
+    }
+    titles = ("keys in 2 bits", "bits a code", "large key channels", "control", "control, above")
+    lines = ["| " + " | ".join(titles) + " |", "|---" * 5 + "|"]
+    first = None
+    for title, (bits, options) in rows.items():
+        cells = [title, str(bits)]
+        for m in (large, model):
+            pairs = zip(slices, exact, strict=True)
+            x = torch.stack([losses(m, ids, Blocks(*options)) - e for ids, e in pairs]).flatten()
+            cells.append("" if options[-1] is even and m is model else difference(x))
+        first = x if first is None else first
+        above = x is not first and options[-1] is not even
+        lines.append("| " + " | ".join([*cells, difference(x - first) if above else ""]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def heads(model: nn.Module, slices: list[Tensor]) -> str:
     """Loss with fewer key heads, without further training."""
     lines = ["| key heads | cache of a token | mean of a group | first head of a group |"]
@@ -225,7 +287,7 @@ def write_states(model: nn.Module, ids: Tensor) -> None:
 
 def main(parts: list[str]) -> None:
     torch.manual_seed(0)
-    wanted = parts or ["sizes", "growth", "heads", "rounding", "states"]
+    wanted = parts or ["sizes", "growth", "heads", "rounding", "directions", "states"]
     model = zoo.load("target")
     slices = [windows("code", True, QUICK, seed)[:ROWS] for seed in SEEDS]
     if "sizes" in wanted:
@@ -241,6 +303,8 @@ def main(parts: list[str]) -> None:
         write("lab05_rounding.md", table)
         figure, alt = pictures.against_bits(points)
         style.save(figure, FIGURES / "bits.svg", alt)
+    if "directions" in wanted:
+        write("lab05_directions.md", directions(model, slices))
     if "states" in wanted:
         write_states(model, slices[0][:1, :128])
 

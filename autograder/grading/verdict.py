@@ -66,24 +66,31 @@ def grade_one(
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
-    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
     return Result(
         student=submission.student,
         lab=lab.name,
         status="graded",
-        score=total(exercise.points for exercise in exercises),
-        max_score=lab.max_score,
-        exercises=exercises,
-        written=lab.written,
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         doubtful=doubtful or remote.doubtful,
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
+        **scored(lab, reports),
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def scored(lab: LabSpec, reports: list[TestReport]) -> dict:
+    """Points, of how many, and the tests behind them."""
+    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    return {
+        "score": total(exercise.points for exercise in exercises),
+        "max_score": lab.max_score,
+        "exercises": exercises,
+        "written": lab.written,
+    }
 
 
 def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:

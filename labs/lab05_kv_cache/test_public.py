@@ -26,6 +26,9 @@ LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads":
 LLAMA_70B = {"num_hidden_layers": 80, "hidden_size": 8192, "num_attention_heads": 64}
 LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_attention_heads": 128}
 LATENT |= {"num_hidden_layers": 61, "hidden_size": 7168, "num_key_value_heads": 128}
+PARAMETERS = 6_738_415_616  # of LLAMA_7B
+WINDOW_10 = SMALL | {"sliding_window": 10}
+SLIDING, FULL = "sliding_attention", "full_attention"
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 
@@ -90,7 +93,7 @@ def test_figures_of_the_lectures(student, rng):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="a latent counts once for all heads; groups of 32 add a bit to each value; errors",
     cause="keys and values where one latent serves both, 32 / G forgotten, a window that is "
     "ignored, or bits that are not checked",
@@ -108,37 +111,74 @@ def test_latents_metadata_and_windows(student, rng):
         (lambda: student.bytes_per_token(SMALL, 4, 0), "groups of 0"),
         (lambda: student.cache_bytes(SMALL, [3, -1]), "a length of -1"),
         (lambda: student.cache_bytes(SMALL, [-1, 3]), "a length of -1 that comes first"),
+        (lambda: student.cache_bytes(WINDOW_10, [3, -1]), "a length of -1, with a window"),
+        (lambda: student.cache_bytes(SMALL, [], 0), "bits = 0 and no sequences"),
     ):
         expect_error(ValueError, call, what)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="half of the layers with a window of 10: the other half keeps everything",
+    cause="a window for all layers, layers counted by the wrong name, names that are not checked",
+)
+def test_layers_that_differ(student, rng):
+    half = WINDOW_10 | {"layer_types": [SLIDING, FULL]}  # a layer keeps 32 bytes of a token
+    for config, lengths, expected in (
+        (half, [25], (10 + 25) * 32),
+        (half, [4, 25, 0], (4 + 10 + 4 + 25) * 32),
+        (half | {"layer_types": [FULL, FULL]}, [25], 50 * 32),
+        (half | {"layer_types": None}, [25], 20 * 32),
+        (half | {"sliding_window": None}, [25], 50 * 32),
+    ):
+        found = in_all(student, config, lengths)
+        about = f"window {config['sliding_window']}, layers {config['layer_types']}"
+        assert found == expected, f"{about}, {lengths}: {found:g} bytes, expected {expected}"
+    found = per_token(student, half)
+    assert found == 64, f"a token in all layers: {found:g} bytes, expected 64"
+    large = {"head_dim": 256, "num_key_value_heads": 8, "num_attention_heads": 16}
+    large |= {"num_hidden_layers": 48, "hidden_size": 3840, "sliding_window": 1024}
+    large["layer_types"] = ([SLIDING] * 5 + [FULL]) * 8
+    found = in_all(student, large, [32768]) / MiB
+    assert found == 2368, f"48 layers, every 6th full, 32768 tokens: {found:g} MiB, expected 2368"
+    for kinds in ([FULL], [FULL] * 3, [FULL, "chunked_attention"]):
+        config = half | {"layer_types": kinds}
+        expect_error(ValueError, lambda c=config: student.cache_bytes(c, [5]), f"layers {kinds}")
 
 
 # ---- exercise 2: a cache of unequal rows -----------------------------------------------------
 
 
-def drive_cache(student, steps, spoil):
+def drive_cache(student, steps, how):
     """Runs beside the student's code: a cache that is fed; what it returns after each step.
 
-    spoil: what goes in and comes out is overwritten afterwards, as others may do.
+    how: "spoil" overwrites what went in and came out, tensors and lists, as others may do; "views"
+    passes tensors that are not contiguous.
     """
     cache, out = student.RowCache(), []
     for step in steps:
-        if len(step) == 1:
-            cache.truncate(list(step[0]))
-            out.append(([], [], [], list(cache.lengths), [], []))
-            continue
-        k, v, counts = step[0].clone(), step[1].clone(), list(step[2])
-        parts = cache.append(k, v, counts)
-        out.append((*(p.clone() for p in parts), list(cache.lengths), k.clone(), v.clone()))
-        if spoil:
-            for tensor in (k, v, *parts):
+        *given, numbers = step
+        numbers = list(numbers)
+        given = [x.clone() for x in given]
+        if how == "views":
+            given = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in given]
+        parts = cache.append(*given, numbers) if given else cache.truncate(numbers)
+        parts = list(parts) if given else []
+        out.append([[p.clone() for p in parts], list(cache.lengths)])
+        out[-1] += [[x.clone() for x in given], list(numbers)]
+        if how == "spoil":
+            for tensor in (*given, *parts):
                 tensor.zero_()
+            numbers[:] = [len(out)] * len(numbers)
     return out
 
 
 def appended(result, step, history, what):
     """Checks one append against `history`, a list of (k [Hkv, n, d], v) for each row."""
-    assert len(result) == 6, f"{what}: append must return (keys, values, mask)"
-    keys, values, mask, lengths, *given = result
+    parts, lengths, given, _ = result
+    assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
+    keys, values, mask = parts
     k, v, counts = step
     expect_same(given[0], k, f"{what}: k, which append must leave as it was,")
     expect_same(given[1], v, f"{what}: v, which append must leave as it was,")
@@ -167,9 +207,9 @@ def appended(result, step, history, what):
     return grown
 
 
-def follow(student, steps, spoil=False):
+def follow(student, steps, how="plain"):
     """Runs the steps and checks every one against rows kept here; returns the results."""
-    results = student.drive(drive_cache, steps, spoil)
+    results = student.drive(drive_cache, steps, how)
     assert isinstance(results, list) and len(results) == len(steps), "the cache stopped early"
     first = steps[0][0]
     history = [(first[0, :, :0], first[0, :, :0])] * first.shape[0]
@@ -177,9 +217,11 @@ def follow(student, steps, spoil=False):
         if len(step) == 1:
             history = [(k[:, :n], v[:, :n]) for (k, v), n in zip(history, step[0], strict=True)]
             right = [k.shape[1] for k, _ in history]
-            assert result[3] == right, f"step {number}: truncated to {result[3]}, expected {right}"
+            assert result[1] == right, f"step {number}: truncated to {result[1]}, expected {right}"
         else:
             history = appended(result, step, history, f"step {number}")
+        about = f"step {number}: the list that was passed is now {result[3]}, before {step[-1]}"
+        assert result[3] == list(step[-1]), about
     return results
 
 
@@ -232,7 +274,7 @@ def test_decoding_equals_recomputation(student, rng):
     queries = [torch.randn(3, 4, len(s[0][0, 0]), 4, generator=rng) for s in steps]
     texts = [([], []) for _ in range(3)]
     for q, step, result in zip(queries, steps, follow(student, steps), strict=True):
-        keys, values, mask = result[:3]
+        keys, values, mask = result[0]
         out = expect_tensor(
             student.attend(q, keys, values, mask), "attend(...)", torch.float32, tuple(q.shape)
         )
@@ -259,7 +301,7 @@ def test_truncation_and_errors(student, rng):
     steps.append(new_tokens(rng, (2, 2, 1, 2), [1, 0]))
     follow(student, steps)
     full = [new_tokens(rng, (2, 2, 3, 2), [3, 3]), new_tokens(rng, (2, 2, 2, 2), [1, 2])]
-    follow(student, full, spoil=True)  # what went in and came out is set to 0 by others
+    follow(student, full, "spoil")  # what went in and came out is changed by others
     k, v, counts = one
     for bad, what in (
         ((k, v, [5, 2]), "5 of 4 tokens"),
@@ -271,7 +313,7 @@ def test_truncation_and_errors(student, rng):
         (([2],), "one length for two rows"),
     ):
         steps = [one, bad]
-        expect_error(ValueError, lambda steps=steps: student.drive(drive_cache, steps, False), what)
+        expect_error(ValueError, lambda steps=steps: student.drive(drive_cache, steps, ""), what)
 
 
 @exercise(
@@ -333,13 +375,16 @@ def test_pooling_by_hand(student, rng):
     ):
         found = pooled(student, case, heads, groups).tolist()
         assert found == right, f"{heads} heads, {groups} groups: {found}, expected {right}"
-    for rows, right in (
-        ([256.0, 1, 1, 1], 64.75),  # added one by one in bfloat16 the sum stays at 256
-        ([253.0, 7, 7], 89.0),  # the sum, 267, is no bfloat16
+    for rows, right, dtype in (
+        # added one by one in bfloat16 the sum stays at 256
+        ([256.0, 1, 1, 1], 64.75, torch.bfloat16),
+        ([253.0, 7, 7], 89.0, torch.bfloat16),  # the sum, 267, is no bfloat16
+        ([2048.0, 1, 1, 2], 513.0, torch.float16),  # 2048 + 1 is 2048 there
+        ([60000.0, 51200], 55600.0, torch.float16),  # the sum is infinite there
     ):
-        found = pooled(student, torch.tensor(rows)[:, None].bfloat16(), len(rows), 1)
-        right = torch.tensor([[right]]).bfloat16()
-        expect_same(found, right, f"the mean of {rows} in bfloat16")
+        found = pooled(student, torch.tensor(rows)[:, None].to(dtype), len(rows), 1)
+        right = torch.tensor([[right]]).to(dtype)
+        expect_same(found, right, f"the mean of {rows} in {dtype}")
 
 
 @exercise(
@@ -370,14 +415,17 @@ def test_repeating_by_hand(student, rng):
 def test_share_that_is_lost(student, rng):
     weight = torch.tensor([[1.0], [3], [10], [20]])
     for heads, groups, right in ((4, 2, 52 / 510), (4, 4, 0.0), (2, 1, 185 / 510)):
-        found = expect_number(student.pooled_error(weight, heads, groups), "pooled_error(...)")
-        expect_close(float(found), right, what=f"{groups} of {heads} heads: the share", rtol=1e-6)
+        for case in (weight, weight[:, 0]):  # and a bias
+            found = expect_number(student.pooled_error(case, heads, groups), "pooled_error(...)")
+            what = f"{groups} of {heads} heads: the share"
+            expect_close(float(found), right, what=what, rtol=1e-6)
     for call, what in (
         (lambda: student.pool_heads(weight, 4, 3), "3 groups of 4 heads"),
         (lambda: student.pool_heads(weight, 3, 3), "3 heads in 4 rows"),
         (lambda: student.repeat_heads(weight, 3, 2), "3 heads in 4 rows"),
         (lambda: student.repeat_heads(weight, 2, 0), "no repetition"),
         (lambda: student.pooled_error(weight, 4, 3), "3 groups of 4 heads"),
+        (lambda: student.pooled_error(weight, 3, 3), "3 heads in 4 rows, in pooled_error"),
     ):
         expect_error(ValueError, call, what)
 
@@ -414,6 +462,11 @@ def test_batches_by_hand(student, rng):
         assert found == right, f"{memory} bytes, {context} tokens, {options}: {found}, not {right}"
     found = batch(student, config | {"sliding_window": 4}, 100, 1000, 10)
     assert found == 6, f"with a window of 4: {found} sequences, expected 6"
+    room = int(5.2 * GiB)
+    for weight_bits, right in ((4, 1), (4.15625, 0)):
+        found = batch(student, LLAMA_7B, PARAMETERS, room, 4096, weight_bits)
+        about = f"Llama-2-7B in {weight_bits} bits, 5.2 GiB, 4096 tokens"
+        assert found == right, f"{about}: {found} sequences, expected {right}"
 
 
 @exercise(
@@ -433,8 +486,12 @@ def test_crossover_by_hand(student, rng):
         ({}, {"weight_bits": 8}, 4),
         ({}, {"bits": 4, "group_size": 8}, 13),
     ):  # fmt: skip
-        found = expect_number(student.crossover(config | changes, 100, **options), "crossover(...)")
-        assert found == right, f"{changes} {options}: from token {found} on, expected {right}"
+        asked = config | changes
+        found = expect_number(student.crossover(asked, 100, **options), "crossover(...)")
+        about = f"100 parameters, {asked}, {options or '16 bits'}"
+        assert found == right, f"{about}: from token {found} on, expected {right}"
+    found = student.crossover(LLAMA_7B, PARAMETERS, weight_bits=4.15625)
+    assert found == 6678, f"Llama-2-7B in 4.15625 bits: from token {found} on, expected 6678"
 
 
 @exercise(
@@ -463,9 +520,11 @@ def test_levers_by_hand(student, rng):
         (levers | {"memory": {"memory": 3000}}, "memory"),
         ({"more bits": {"bits": 32}, "nothing": {}}, "nothing"),
         (levers | {"fewer parameters": {"parameters": 1, "context": 3}}, "fewer parameters"),
+        # a config takes the other's place: without the field every query head has a key head
+        ({"all heads": {"config": SMALL}, "as it is": {}}, "as it is"),
     ):
         found = student.best_lever(config, 100, 1000, 10, chosen)
-        assert found == right, f"of {list(chosen)} the best is {right!r}, not {found!r}"
+        assert found == right, f"of {chosen} the best is {right!r}, not {found!r}"
     expect_error(ValueError, lambda: student.best_lever(config, 100, 1000, 10, {}), "no levers")
 
 
@@ -555,6 +614,8 @@ def test_error_within_half_a_step(student, rng):
             off = (scale.double() - right).abs()  # float16: 2^-11 of it, 2^-25 where it is tiny
             what = f"per {direction}: the distance of the scale from (max - min) / (2^b - 1)"
             expect_at_most(off, 2 * FLOAT16 * right + 2.0**-24, what)
+            least = groups.amin(dim + 1).half()
+            expect_same(low, least, f"per {direction}: `low`, the minimum in float16,")
             step, least = (p.double().repeat_interleave(group, dim) for p in (scale, low))
             inside = (case >= least) & (case <= least + (2**bits - 1) * step)
             limit = step * 0.502 + 16 * FLOAT32 * case.abs()
@@ -605,22 +666,28 @@ def test_constant_groups_and_errors(student, rng):
 # ---- exercise 6: the cache with a window -----------------------------------------------------
 
 
-def drive_window(student, settings, pieces, spoil):
-    """Runs beside the student's code: returns (keys, values, bits held) after each piece."""
+def drive_window(student, settings, pieces, how):
+    """Runs beside the student's code: returns (keys, values, bits held) after each piece.
+
+    how: "spoil" overwrites what went in and came out, as others may do; "views" passes tensors
+    that are not contiguous.
+    """
     cache, out = student.QuantizedCache(*settings), []
     for k, v in pieces:
         k, v = k.clone(), v.clone()
+        if how == "views":
+            k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
         parts = cache.append(k, v)
         out.append((*(p.clone() for p in parts), cache.bits_held(), k.clone(), v.clone()))
-        if spoil:
+        if how == "spoil":
             for tensor in (k, v, *parts):
                 tensor.zero_()
     return out
 
 
-def window(student, settings, pieces, spoil=False):
+def window(student, settings, pieces, how="plain"):
     """Results of `drive_window`, with the checks that every use needs."""
-    results = student.drive(drive_window, settings, pieces, spoil)
+    results = student.drive(drive_window, settings, pieces, how)
     assert isinstance(results, list) and len(results) == len(pieces), "the cache stopped early"
     total, checked = 0, []
     for (k, v), result in zip(pieces, results, strict=True):
@@ -649,12 +716,15 @@ def rounded(x, bits, group, direction):
 
 
 def states(rng, tokens, d=8, heads=2, rows=1):
-    """Keys and values [B, H, tokens, d] whose codes in 2 and 4 bits are far from ties."""
+    """Keys and values [B, H, tokens, d] whose codes in 2 and 4 bits are far from ties.
+
+    They are no numbers of float16: who keeps what waits in 16 bits returns others.
+    """
     x = torch.randint(0, 16, (2, rows, heads, tokens, d), generator=rng).float()
     # an end of the grid in every 4 tokens and channels
     for i in range(tokens):
         x[..., i, i % 4 :: 4], x[..., i, (i + 1) % 4 :: 4] = 0.0, 15.0
-    return x[0] / 4 - 2, x[1] / 8 + 1
+    return x[0] / 4.1 - 2, x[1] / 8.2 + 1
 
 
 @exercise(
@@ -688,6 +758,11 @@ def test_what_waits_by_hand(student, rng):
                 expect_at_most(off, 0.01, f"call {count}: the error of {name} from their codes")
 
 
+def drive_nothing(student, settings):
+    """Runs beside the student's code: the bits held before any token has come."""
+    return student.QuantizedCache(*settings).bits_held()
+
+
 @exercise(
     "ex6",
     points=2,
@@ -715,6 +790,10 @@ def test_bits_and_waiting(student, rng):
             f"11 tokens at once, keys per {keys}: {last} bits, expected {right} "
             f"({codes} codes, {codes // 2} groups, {recent} values that wait)"
         )
+    nothing = (k[:, :, :0], v[:, :, :0])
+    window(student, (2, 2, 4), [nothing, (k, v), nothing])  # T = 0
+    first = student.drive(drive_nothing, (2, 2, 4))
+    assert first == 0, f"before any token {first} bits are held, expected 0"
     k, v = k.bfloat16(), v.bfloat16()
     window(student, (2, 2, 4), [(k, v), (k[:, :, :1], v[:, :, :1])])  # dtypes stay
 
@@ -733,7 +812,7 @@ def test_old_tokens_stay(student, rng):
         k, v = (torch.randn(1, 2, 23, 8, generator=rng) + shift for _ in range(2))
         pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in cuts]
         out = window(student, (bits, 4, 4, keys), pieces)
-        spoiled = window(student, (bits, 4, 4, keys), pieces, spoil=True)[-1]
+        spoiled = window(student, (bits, 4, 4, keys), pieces, "spoil")[-1]
         for i, name in ((0, "keys"), (1, "values")):
             what = f"{name} after others set to 0 what went in and came out"
             expect_same(spoiled[i], out[-1][i], what)
@@ -748,6 +827,6 @@ def test_old_tokens_stay(student, rng):
     for settings in ((2, 4, 6), (2, 4, 0), (2, 4, 4, "row")):
         expect_error(
             ValueError,
-            lambda s=settings: student.drive(drive_window, s, [], False),
+            lambda s=settings: student.drive(drive_window, s, [], ""),
             f"settings {settings}",
         )

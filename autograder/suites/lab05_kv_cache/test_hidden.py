@@ -19,6 +19,9 @@ from efflib.lab import (
 FLOAT32 = 2.0**-24
 FLOAT16 = 2.0**-11
 BFLOAT16 = 2.0**-8
+SLIDING, FULL = "sliding_attention", "full_attention"
+LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
+PARAMETERS = 6_738_415_616  # of LLAMA_7B
 
 
 def draw(rng, low, high):
@@ -30,7 +33,7 @@ def draw(rng, low, high):
 
 
 def random_config(rng):
-    """(a config, the values that it keeps for a token, its window or None)."""
+    """(a config, the values that all its layers keep for a token)."""
     layers, heads, size = draw(rng, 1, 90), 2 ** draw(rng, 0, 5), draw(rng, 1, 70)
     config = {"num_hidden_layers": layers, "num_attention_heads": heads}
     config["hidden_size"] = heads * size
@@ -55,7 +58,20 @@ def random_config(rng):
     window = draw(rng, 1, 50) if draw(rng, 0, 1) else None
     if window is not None or draw(rng, 0, 1):
         config["sliding_window"] = window
-    return config, values, window
+    if draw(rng, 0, 1):
+        kinds = [(FULL, SLIDING)[draw(rng, 0, 1)] for _ in range(layers)]
+        config["layer_types"] = kinds if draw(rng, 0, 3) else None
+    return config, values
+
+
+def kept_values(config, values, length):
+    """The values of a sequence of so many tokens, layer by layer. values: of a token in all."""
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    kinds = config.get("layer_types") or [SLIDING] * layers
+    each, total = values // layers, 0
+    for kind in kinds:
+        total += each * (length if window is None or kind == FULL else min(length, window))
+    return total
 
 
 @exercise(
@@ -67,8 +83,8 @@ def random_config(rng):
 )
 def test_any_config(student, rng):
     for _ in range(60):
-        config, values, _ = random_config(rng)
-        bits = draw(rng, 1, 16)
+        config, values = random_config(rng)
+        bits = draw(rng, 1, 32)
         found = expect_number(student.bytes_per_token(config, bits), "bytes_per_token(...)")
         expect_close(float(found), values * bits / 8, what="bytes of a token", rtol=1e-12)
 
@@ -76,70 +92,107 @@ def test_any_config(student, rng):
 @exercise(
     "ex1",
     points=3,
-    invariant="each value has 32 / G bits more; a window cuts each length, not their sum",
-    cause="whole groups in place of 32 / G, metadata of 16 bits, or a window on the total",
+    invariant="each value has 32 / G bits more; a window cuts each length in the layers that have "
+    "it, not their sum",
+    cause="whole groups in place of 32 / G, metadata of 16 bits, a window on the total or on all "
+    "layers",
 )
 def test_metadata_and_windows_of_any_config(student, rng):
-    for _ in range(40):
-        config, values, window = random_config(rng)
-        bits, group = draw(rng, 1, 8), draw(rng, 1, 130)
-        lengths = [draw(rng, 0, 100) for _ in range(draw(rng, 0, 5))]
-        kept = sum(n if window is None else min(n, window) for n in lengths)
-        right = float(kept * values * (bits + Fraction(32, group)) / 8)
+    def cached(config, values, lengths, bits, group):
+        kept = sum(kept_values(config, values, n) for n in lengths)
+        right = float(kept * (bits + (Fraction(32, group) if group else 0)) / 8)
         found = expect_number(student.cache_bytes(config, lengths, bits, group), "cache_bytes(...)")
         expect_close(float(found), right, what="bytes of the caches", rtol=1e-12)
-        found = student.cache_bytes(config, lengths, bits=bits)
-        expect_close(float(found), kept * values * bits / 8, what="without groups", rtol=1e-12)
+
+    for _ in range(40):
+        config, values = random_config(rng)
+        lengths = [draw(rng, 0, 100) for _ in range(draw(rng, 0, 5))]
+        cached(config, values, lengths, draw(rng, 1, 8), draw(rng, 1, 130))
+        cached(config, values, lengths, draw(rng, 1, 32), None)
+    # sizes of real models: windows of 4096 tokens, contexts of a million, 24 layers in turn
+    config = {"num_hidden_layers": 24, "hidden_size": 2880, "num_attention_heads": 64}
+    config |= {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 4096}
+    for group in (1, 128, 129):
+        found = student.bytes_per_token(config, 2, group)
+        right = float(24 * 2 * 8 * 64 * (2 + Fraction(32, group)) / 8)
+        expect_close(float(found), right, what="bytes of a token", rtol=1e-12)
+    for kinds in (None, [SLIDING, FULL] * 12, [FULL] * 24, [SLIDING] * 24):
+        for lengths in ([4095, 4096, 4097], [10**6, 0, 1], [131_072] * 1000):
+            cached(config | {"layer_types": kinds}, 24 * 2 * 8 * 64, lengths, 4, 32)
 
 
 @exercise(
     "ex1",
     points=2,
-    invariant="bits and groups below 1 and negative lengths raise ValueError; 1 and 0 do not",
-    cause="a check with <= in place of <, or one that only the other function makes",
+    invariant="bits and groups below 1, negative lengths and layers that do not fit raise "
+    "ValueError; 1 and 0 do not",
+    cause="a check with <= in place of <, one that only the other function makes, or one that "
+    "comes after what needs no check",
 )
 def test_what_is_refused_and_what_is_not(student, rng):
-    config, values, _ = random_config(rng)
+    config, values = random_config(rng)
+    plain = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 4}
+    slides = plain | {"sliding_window": 4}
     expect_close(float(student.bytes_per_token(config, 1, 1)), values * 33 / 8, what="1 bit, G = 1")
     expect_close(float(student.cache_bytes(config, [0, 0])), 0.0, what="empty sequences")
+    expect_close(float(student.cache_bytes(config, [])), 0.0, what="no sequences")
+    one = student.cache_bytes(slides | {"sliding_window": 1}, [5, 0, 1])
+    expect_close(float(one), 2 * 96.0, what="a window of 1")
     for call, what in (
         (lambda: student.bytes_per_token(config, -4), "negative bits"),
         (lambda: student.bytes_per_token(config, 0, 32), "no bits"),
         (lambda: student.bytes_per_token(config, 4, -32), "a negative group"),
+        (lambda: student.bytes_per_token(config, 4, 0), "a group of 0"),
         (lambda: student.cache_bytes(config, [5], 4, 0), "groups of 0"),
+        (lambda: student.cache_bytes(config, [], 4, 0), "groups of 0, no sequences"),
         (lambda: student.cache_bytes(config, [5], 0), "no bits in cache_bytes"),
-        (lambda: student.cache_bytes(config, [-5, 5]), "lengths that add up to 0"),
+        (lambda: student.cache_bytes(config, [], -1), "negative bits, no sequences"),
+        (lambda: student.cache_bytes(config, [0], 0), "no bits, an empty sequence"),
     ):
         expect_error(ValueError, call, what)
+    for asked in (plain, slides, slides | {"layer_types": [FULL] * 3}):
+        for lengths in ([-5, 5], [5, -5], [-1], [3, 4, -(10**9)]):
+            what = "a negative length"
+            expect_error(ValueError, lambda c=asked, n=lengths: student.cache_bytes(c, n), what)
+    for kinds in ([FULL] * 2, [SLIDING] * 4, [FULL, SLIDING, "linear_attention"], [FULL] * 30):
+        for asked in (plain | {"layer_types": kinds}, slides | {"layer_types": kinds}):
+            for lengths in ([5], [0], []):
+                what = "layer_types that do not fit"
+                expect_error(ValueError, lambda c=asked, n=lengths: student.cache_bytes(c, n), what)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
-def drive_cache(student, steps, spoil):
+def drive_cache(student, steps, how):
     """Runs beside the student's code: a cache that is fed; what it returns after each step.
 
-    spoil: what goes in and comes out is overwritten afterwards, as others may do.
+    how: "spoil" overwrites what went in and came out, tensors and lists, as others may do; "views"
+    passes tensors that are not contiguous.
     """
     cache, out = student.RowCache(), []
     for step in steps:
-        if len(step) == 1:
-            cache.truncate(list(step[0]))
-            out.append(([], [], [], list(cache.lengths), [], []))
-            continue
-        k, v, counts = step[0].clone(), step[1].clone(), list(step[2])
-        parts = cache.append(k, v, counts)
-        out.append((*(p.clone() for p in parts), list(cache.lengths), k.clone(), v.clone()))
-        if spoil:
-            for tensor in (k, v, *parts):
+        *given, numbers = step
+        numbers = list(numbers)
+        given = [x.clone() for x in given]
+        if how == "views":
+            given = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in given]
+        parts = cache.append(*given, numbers) if given else cache.truncate(numbers)
+        parts = list(parts) if given else []
+        out.append([[p.clone() for p in parts], list(cache.lengths)])
+        out[-1] += [[x.clone() for x in given], list(numbers)]
+        if how == "spoil":
+            for tensor in (*given, *parts):
                 tensor.zero_()
+            numbers[:] = [len(out)] * len(numbers)
     return out
 
 
 def appended(result, step, history, what):
     """Checks one append against `history`, a list of (k [Hkv, n, d], v) for each row."""
-    assert len(result) == 6, f"{what}: append must return (keys, values, mask)"
-    keys, values, mask, lengths, *given = result
+    parts, lengths, given, _ = result
+    assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
+    keys, values, mask = parts
     k, v, counts = step
     expect_same(given[0], k, f"{what}: k, which append must leave as it was,")
     expect_same(given[1], v, f"{what}: v, which append must leave as it was,")
@@ -168,9 +221,9 @@ def appended(result, step, history, what):
     return grown
 
 
-def follow(student, steps, spoil=False):
+def follow(student, steps, how="plain"):
     """Runs the steps and checks every one against rows kept here; returns the results."""
-    results = student.drive(drive_cache, steps, spoil)
+    results = student.drive(drive_cache, steps, how)
     assert isinstance(results, list) and len(results) == len(steps), "the cache stopped early"
     first = steps[0][0]
     history = [(first[0, :, :0], first[0, :, :0])] * first.shape[0]
@@ -178,9 +231,11 @@ def follow(student, steps, spoil=False):
         if len(step) == 1:
             history = [(k[:, :n], v[:, :n]) for (k, v), n in zip(history, step[0], strict=True)]
             right = [k.shape[1] for k, _ in history]
-            assert result[3] == right, f"step {number}: truncated to {result[3]}, expected {right}"
+            assert result[1] == right, f"step {number}: truncated to {result[1]}, expected {right}"
         else:
             history = appended(result, step, history, f"step {number}")
+        about = f"step {number}: the list that was passed is now {result[3]}, before {step[-1]}"
+        assert result[3] == list(step[-1]), about
     return results
 
 
@@ -225,50 +280,127 @@ def walk(rng, rows, heads, d, steps, dtype=torch.float32):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="after any appends and truncations each row holds its own tokens, and sees those",
     cause="tokens of a row that was cut back come back, a length that follows the longest row, "
-    "slots that are not shrunk",
+    "slots that are not shrunk, an S or a T of 0 that was not thought of, a view() of a view",
 )
 def test_random_walks(student, rng):
-    for rows, heads, d, dtype in ((1, 1, 2, torch.float32), (3, 2, 4, torch.bfloat16)):
-        for _ in range(4):
-            follow(student, walk(rng, rows, heads, d, 8, dtype))
+    for rows, heads, d, dtype in (
+        (1, 1, 2, torch.float32),
+        (3, 2, 4, torch.bfloat16),
+        (2, 1, 1, torch.float16),
+    ):
+        for how in ("plain", "plain", "views", "views"):
+            follow(student, walk(rng, rows, heads, d, 8, dtype), how)
+    # nothing comes, everything goes, and it begins again
+    nothing, none = new_tokens(rng, (2, 2, 3, 4), [0, 0]), new_tokens(rng, (2, 2, 0, 4), [0, 0])
+    some = new_tokens(rng, (2, 2, 3, 4), [2, 0])
+    follow(student, [nothing, none, ([0, 3],), some, ([0, 0],), none, nothing, some])
+    follow(student, [none, some, none])
 
 
 @exercise(
     "ex2",
     points=2,
     invariant="the cache keeps tensors of its own, and a second cache is another one",
-    cause="a view of what was passed in or handed out is kept, or lists that all caches share",
+    cause="a view of what was passed in or handed out is kept, a list of the caller's that is kept "
+    "or changed, or lists that all caches share",
 )
 def test_tensors_of_its_own(student, rng):
     for _ in range(3):
         full = new_tokens(rng, (2, 1, 3, 2), [3, 3])
-        follow(student, [full, *walk(rng, 2, 1, 2, 4)], spoil=True)
-        follow(student, walk(rng, 3, 2, 4, 8), spoil=True)
-        follow(student, walk(rng, 2, 1, 2, 3), spoil=True)
+        follow(student, [full, *walk(rng, 2, 1, 2, 4)], "spoil")
+        follow(student, walk(rng, 3, 2, 4, 8), "spoil")
+        follow(student, walk(rng, 2, 1, 2, 3), "spoil")
+    # a truncation that cuts every row keeps no list of the caller's
+    steps = [new_tokens(rng, (2, 1, 6, 2), [6, 5]), ([4, 3],)]
+    follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1])], "spoil")
+
+
+def drive_uninitialized(student, k, v, counts):
+    """Runs beside the student's code, where memory that nobody has written holds NaN."""
+    import torch
+
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        cache, out = student.RowCache(), []
+        for _ in range(2):
+            keys, values, mask = cache.append(k, v, list(counts))
+            out.append((keys.clone(), values.clone(), mask.clone()))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    return out
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="the filling that append returns is finite: attention over it gives no NaN",
+    cause="a buffer of torch.empty, whose filling is what was in the memory before",
+)
+def test_filling_is_finite(student, rng):
+    k, v, counts = new_tokens(rng, (3, 2, 4, 2), [4, 0, 1])
+    q = torch.randn(3, 2, 4, 2, generator=rng)
+    for keys, values, mask in student.drive(drive_uninitialized, k, v, counts):
+        for name, x in (("keys", keys), ("values", values)):
+            assert x.isfinite().all(), f"{name} hold what torch.empty found in the memory"
+        out = student.attend(q, keys, values, mask)
+        for row, count in enumerate(counts):
+            right = exact_attention(q, keys, values, mask)[row, :, :count]
+            expect_close(out[row, :, :count], right, what="the output", atol=1e-5)
+
+
+def drive_views(student, q, k, v, mask):
+    """Runs beside the student's code: attention over tensors that are not contiguous."""
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    return student.attend(q, k, v, mask.mT.contiguous().mT)
 
 
 @exercise(
     "ex2",
     points=2,
-    invariant="attention against float64: any mask, grouped heads, float32 and bfloat16",
+    invariant="attention against float64: any mask, grouped heads, each dtype of q and of the "
+    "cache, numbers from 1e-8 to 1e4, no slots at all",
     cause="heads in another order, sums in bfloat16, scores without 1 / sqrt(d), a mask on all "
-    "rows",
+    "rows, q in the dtype of the cache or the output in it, or -10000 for what is hidden",
 )
 def test_attention_against_float64(student, rng):
-    for heads, kv_heads, d in ((4, 4, 8), (6, 2, 4), (4, 1, 16)):
-        for dtype, unit in ((torch.float32, 64 * FLOAT32), (torch.bfloat16, BFLOAT16)):
+    float32, bfloat16, float16 = torch.float32, torch.bfloat16, torch.float16
+    units = {float32: 64 * FLOAT32, bfloat16: BFLOAT16, float16: FLOAT16}
+    pairs = [(x, x) for x in units] + [(float32, bfloat16), (bfloat16, float32)]
+    for heads, kv_heads, d in ((4, 4, 8), (6, 2, 4), (4, 1, 16), (1, 1, 128)):
+        for dtype, held in pairs:
             q = torch.randn(2, heads, 3, d, generator=rng).to(dtype)
-            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(dtype) for _ in range(2))
+            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(held) for _ in range(2))
             mask = torch.rand(2, 3, 7, generator=rng) < 0.5
-            mask[1, 2] = False
+            mask[1, 2], mask[0, 1] = False, True
             for scale in (1, 8):
-                out = student.attend(q, scale * k, v, mask)
-                expect_tensor(out, "attend(...)", dtype, tuple(q.shape))
-                right = exact_attention(q, scale * k, v, mask)
-                expect_close(out, right, what="the output", atol=4e-5, rtol=unit)
+                for out in (
+                    student.attend(q, scale * k, v, mask),
+                    student.drive(drive_views, q, scale * k, v, mask),
+                ):
+                    expect_tensor(out, "attend(...)", dtype, tuple(q.shape))
+                    right = exact_attention(q, scale * k, v, mask)
+                    expect_close(out, right, what="the output", atol=4e-5, rtol=units[dtype])
+    q = torch.randn(2, 4, 3, 8, generator=rng)
+    k, v = (torch.randn(2, 2, 5, 8, generator=rng) for _ in range(2))
+    mask = torch.rand(2, 3, 5, generator=rng) < 0.5
+    for size in (1e-8, 1e4):  # of the values; then of the scores
+        out, right = student.attend(q, k, size * v, mask), exact_attention(q, k, size * v, mask)
+        expect_close(out, right, what=f"values near {size:g}: the output", atol=4e-5 * size)
+    out = student.attend(1e-8 * q, 1e-8 * k, v, mask)
+    expect_close(out, exact_attention(0 * q, k, v, mask), what="scores of 0", atol=4e-5)
+    # two slots that are alike are seen, at a score far below 0; a third is hidden
+    q, k = torch.full((1, 1, 1, 4), 1e4), torch.full((1, 1, 3, 4), -1e4)
+    k[0, 0, 2] = 0.0
+    v = torch.tensor([[[[1.0, 0, 0, 0], [3, 0, 0, 0], [50, 0, 0, 0]]]])
+    out = student.attend(q, k, v, torch.tensor([[[True, True, False]]]))
+    expect_close(out[0, 0, 0], torch.tensor([2.0, 0, 0, 0]), what="scores of -2e8", atol=1e-5)
+    for slots, new in ((0, 3), (0, 1), (4, 0)):
+        q, k = torch.randn(2, 4, new, 8, generator=rng), torch.randn(2, 2, slots, 8, generator=rng)
+        out = student.attend(q, k, k, torch.ones(2, new, slots).bool())
+        expect_same(out, torch.zeros(2, 4, new, 8), f"{slots} slots, {new} queries: the output")
 
 
 @exercise(
@@ -292,27 +424,35 @@ def test_what_does_not_fit(student, rng):
         (([1, -3],), "a length of -3"),
     ):
         for steps in ([one, bad], [one, one, bad]):
-            expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, False), what)
-    expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], False), "first")
-    empty = student.drive(drive_cache, [([],)], False)
-    assert empty[0][3] == [], "an empty cache has lengths"
+            expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
+    expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], ""), "first")
+    empty = student.drive(drive_cache, [([],)], "")
+    assert empty[0][1] == [], "an empty cache has lengths"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def drive_turned(student, weight, heads, groups):
+    """Runs beside the student's code: a weight that is not contiguous, pooled and repeated."""
+    turned = weight[:, None].repeat_interleave(2, 1)[:, 0]
+    return student.pool_heads(turned, heads, groups), student.repeat_heads(turned, heads, 2)
 
 
 @exercise(
     "ex3",
     points=3,
     invariant="row i of group g is the mean of rows i of its heads, for weights and biases",
-    cause="heads apart by the number of groups, or the dimensions of a group and its heads swapped",
+    cause="heads apart by the number of groups, the dimensions of a group and its heads swapped, "
+    "or a view() of a weight that is one",
 )
 def test_pooling_against_a_loop(student, rng):
     for _ in range(12):
         groups, share, d = draw(rng, 1, 4), draw(rng, 1, 4), draw(rng, 1, 5)
         heads = groups * share
-        for shape in ((heads * d,), (heads * d, 3)):
-            for weight in (torch.randn(shape, generator=rng), torch.ones(shape)):
+        for shape in ((heads * d,), (heads * d, 3), (heads * d, 1, 2)):
+            for size in (1.0, 1e-8, 1e4, 0.0):
+                weight = size * torch.randn(shape, generator=rng) if size else torch.ones(shape)
                 found = student.pool_heads(weight, heads, groups)
                 expect_tensor(found, "pool_heads(...)", torch.float32, (groups * d, *shape[1:]))
                 rows = [
@@ -321,7 +461,14 @@ def test_pooling_against_a_loop(student, rng):
                     for i in range(d)
                 ]
                 right = torch.stack(rows)
-                expect_close(found, right, what="a pooled weight", atol=1e-6, rtol=1e-6)
+                # at most 3 additions and a division, each off by 2^-24 of the sizes that are added
+                off = 4 * FLOAT32 * weight.abs().max().item()
+                expect_close(found, right, what="a pooled weight", atol=off, rtol=FLOAT32)
+                if size == 1.0:
+                    pooled, repeated = student.drive(drive_turned, weight, heads, groups)
+                    expect_close(pooled, right, what="a view, pooled", atol=off, rtol=FLOAT32)
+                    rows = weight.unflatten(0, (heads, -1)).repeat_interleave(2, 0).flatten(0, 1)
+                    expect_same(repeated, rows, "a view, repeated")
 
 
 @exercise(
@@ -331,10 +478,10 @@ def test_pooling_against_a_loop(student, rng):
     cause="weight.repeat, rows in place of heads, or a detour through another dtype",
 )
 def test_repeating_against_a_loop(student, rng):
-    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+    for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.float16):
         for _ in range(4):
             heads, times, d = draw(rng, 1, 4), draw(rng, 1, 4), draw(rng, 1, 4)
-            for shape in ((heads * d,), (heads * d, 3)):
+            for shape in ((heads * d,), (heads * d, 3), (heads * d, 2, 1)):
                 weight = torch.randn(shape, generator=rng, dtype=torch.float64).to(dtype)
                 found = student.repeat_heads(weight, heads, times)
                 rows = [weight[h // times * d + i] for h in range(heads * times) for i in range(d)]
@@ -344,10 +491,14 @@ def test_repeating_against_a_loop(student, rng):
 @exercise(
     "ex3",
     points=2,
-    invariant="means of bfloat16 heads are taken in float32; dtypes stay, float64 too",
-    cause="mean() in bfloat16, which keeps 8 bits of every sum, or a result that stays in float32",
+    invariant="means of bfloat16 and float16 heads are taken in float32; dtypes stay, float64 too",
+    cause="mean() in bfloat16, which keeps 8 bits of every sum, sums in float16, which end at "
+    "65504, or a result that stays in float32",
 )
 def test_dtypes(student, rng):
+    one = torch.randn(1, generator=rng)
+    expect_same(student.pool_heads(one, 1, 1), one, "one head of one row")
+    expect_close(float(student.pooled_error(one, 1, 1)), 0.0, what="the share of one head")
     for heads in (2, 3, 6, 8):
         weight = (torch.randn(heads * 3, 5, generator=rng) + 4).bfloat16()
         found = student.pool_heads(weight, heads, 1)
@@ -358,6 +509,11 @@ def test_dtypes(student, rng):
         near = ((right / grid - (right / grid).floor()) - 0.5).abs() < 1e-3
         wrong = (found.double() - right).abs() > 0.5 * grid * (1 + 1e-3)
         assert not (wrong & ~near).any(), "means of bfloat16 heads are off by more than a rounding"
+    many = ([2048.0, 1, 1, 2], 513.0), ([60000.0] * 5, 60000.0), ([-60000.0, -51200.0], -55600.0)
+    for rows, right in many:
+        half = torch.tensor(rows)[:, None].half()
+        found = student.pool_heads(half, len(rows), 1)
+        expect_same(found, torch.tensor([[right]]).half(), "the mean of float16 heads")
     weight = torch.randn(4, 2, generator=rng, dtype=torch.float64)
     found = expect_tensor(student.pool_heads(weight, 2, 1), "pool_heads(float64)", torch.float64)
     right = (weight[:2] + weight[2:]) / 2
@@ -375,6 +531,15 @@ def test_shares_against_float64(student, rng):
         heads = groups * share
         weight = torch.randn(heads * d, 4, generator=rng) + torch.randn(1, 4, generator=rng)
         found = expect_number(student.pooled_error(weight, heads, groups), "pooled_error(...)")
+        for size in (1e-8, 1e4):  # the largest number
+            scaled = weight / weight.abs().max() * size
+            share_of = student.pooled_error(scaled, heads, groups)
+            expect_close(float(share_of), found, what="a scaled weight", rtol=1e-4, atol=1e-12)
+        bias = weight.flatten()  # as many heads, of 4 d rows
+        one = student.pooled_error(bias, heads, groups)
+        expect_close(float(one), found, what="the share of a bias", rtol=1e-4, atol=1e-12)
+        deep = student.pooled_error(weight.unflatten(1, (2, 2)), heads, groups)
+        expect_close(float(deep), found, what="three dimensions", rtol=1e-4, atol=1e-12)
         double = float(student.pooled_error(weight.double(), heads, groups))
         expect_close(double, found, what="the share of a float64 weight", rtol=1e-4, atol=1e-12)
         by_head = weight.double().view(groups, share, d, 4)
@@ -389,6 +554,11 @@ def test_shares_against_float64(student, rng):
             ValueError,
             lambda h=heads, g=groups: student.pool_heads(torch.ones(6, 2), h, g),
             f"{groups} groups of {heads} heads in 6 rows",
+        )
+        expect_error(
+            ValueError,
+            lambda h=heads, g=groups: student.pooled_error(torch.ones(6, 2), h, g),
+            f"the share of {groups} groups of {heads} heads in 6 rows",
         )
     for heads, times in ((4, 2), (0, 2), (2, -1)):
         expect_error(
@@ -413,12 +583,11 @@ def per_token_bits(values, bits, group):
 )
 def test_one_more_does_not_fit(student, rng):
     for _ in range(40):
-        config, values, window = random_config(rng)
+        config, values = random_config(rng)
         parameters, context = draw(rng, 0, 10**6), draw(rng, 1, 100)
         bits, group = draw(rng, 1, 16), [None, 4, 32, 64][draw(rng, 0, 3)]
         weight_bits = [16, 8, 4, 4.15625][draw(rng, 0, 3)]
-        kept = context if window is None else min(context, window)
-        each = kept * per_token_bits(values, bits, group)
+        each = per_token_bits(kept_values(config, values, context), bits, group)
         weights = parameters * Fraction(weight_bits)
         fits = draw(rng, 0, 30)
         memory = math.ceil((weights + fits * each) / 8)  # just so many
@@ -429,6 +598,25 @@ def test_one_more_does_not_fit(student, rng):
                 room != memory and weights == 0
             ), f"{found} sequences, expected {expected}"
             assert isinstance(found, int), "the number of sequences is no int"
+    # a real model, to the byte: float32 has steps of 1024 there
+    for weight_bits, bits, group in ((16, 16, None), (4.15625, 4, 32), (8.1875, 8, 64)):
+        each = 4096 * per_token_bits(2 * 32 * 4096, bits, group)
+        weights = PARAMETERS * Fraction(weight_bits)
+        for fits in (1, 7, 500):
+            enough = math.ceil((weights + fits * each) / 8)
+            for room, expected in ((enough, fits), (enough - 1, fits - 1)):
+                asked = (LLAMA_7B, PARAMETERS, room, 4096, weight_bits, bits, group)
+                assert student.max_batch(*asked) == expected, "off by one in a real model"
+    small = {"num_hidden_layers": 1, "hidden_size": 1, "num_attention_heads": 1}  # 4 bytes a token
+    for parameters, memory, weight_bits, expected in (
+        (1, 4, 4, 0),  # half a byte of weights leaves no room for 4
+        (1, 5, 4, 1),
+        (0, 4, 16, 1),
+        (0, 0, 16, 0),
+        (1, 4, 1, 0),
+    ):
+        found = student.max_batch(small, parameters, memory, 1, weight_bits)
+        assert found == expected, "weights that are no whole number of bytes, or none"
 
 
 @exercise(
@@ -439,7 +627,7 @@ def test_one_more_does_not_fit(student, rng):
 )
 def test_crossover_from_both_sides(student, rng):
     for _ in range(40):
-        config, values, window = random_config(rng)
+        config, values = random_config(rng)
         config.pop("sliding_window", None)
         bits, group = [16, 8, 4][draw(rng, 0, 2)], [None, 32][draw(rng, 0, 1)]
         each = per_token_bits(values, bits, group)
@@ -450,6 +638,12 @@ def test_crossover_from_both_sides(student, rng):
         assert isinstance(expect_number(n, "crossover(...)"), int), "the crossover is no int"
         weights = parameters * weight_bits
         assert n * each > weights >= (n - 1) * each, "the crossover is not where the cache passes"
+    for parameters in (0, 1, PARAMETERS):
+        for weight_bits in (16, 4, 4.15625, 1.5):
+            for bits, group in ((16, None), (2, 32), (8, 64)):
+                n = student.crossover(LLAMA_7B, parameters, weight_bits, bits, group)
+                each, weights = per_token_bits(2**18, bits, group), parameters * weight_bits
+                assert n * each > weights >= (n - 1) * each, "the crossover of a real model"
 
 
 @exercise(
@@ -461,12 +655,12 @@ def test_crossover_from_both_sides(student, rng):
 )
 def test_levers_against_brute_force(student, rng):
     for _ in range(15):
-        config, values, window = random_config(rng)
-        other, other_values, other_window = random_config(rng)
+        config, values = random_config(rng)
+        other, other_values = random_config(rng)
         parameters, context = draw(rng, 1, 10**5), draw(rng, 2, 100)
         memory = int(2 * parameters + draw(rng, 0, 20) * context * values * 2)
         levers = {
-            "a": {"weight_bits": 4},
+            "a": {"weight_bits": [4, 4.15625, 3.5][draw(rng, 0, 2)]},
             "b": {"bits": 4, "group_size": 16},
             "c": {"context": context // 2},
             "d": {"config": other},
@@ -479,12 +673,11 @@ def test_levers_against_brute_force(student, rng):
         counts = {}
         for name in names:
             new = levers[name]
-            mine = (other_values, other_window) if name == "d" else (values, window)
-            tokens = new.get("context", context)
-            kept = tokens if mine[1] is None else min(tokens, mine[1])
-            each = kept * per_token_bits(mine[0], new.get("bits", 16), new.get("group_size"))
+            mine = (other, other_values) if name == "d" else (config, values)
+            kept = kept_values(*mine, new.get("context", context))
+            each = per_token_bits(kept, new.get("bits", 16), new.get("group_size"))
             left = 8 * new.get("memory", memory)
-            left -= new.get("parameters", parameters) * new.get("weight_bits", 16)
+            left -= new.get("parameters", parameters) * Fraction(new.get("weight_bits", 16))
             counts[name] = max(0, math.floor(left / each))
         right = max(counts, key=counts.get)
         chosen = {name: levers[name] for name in names}
@@ -492,6 +685,23 @@ def test_levers_against_brute_force(student, rng):
         assert found == right, "another lever is better, or the first of equal ones"
     none = {"x": {"memory": 1}, "y": {"memory": 2}}
     assert student.best_lever(config, 10**6, 10, 5, none) == "x", "no lever helps: the first"
+    # what another config has not is not taken from the first: a field, a window, names of layers
+    two = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 4}
+    for more in (
+        {"num_key_value_heads": 1},
+        {"head_dim": 1},
+        {"sliding_window": 2},
+        {"sliding_window": 2, "layer_types": [FULL, SLIDING]},
+        {"kv_lora_rank": 2, "qk_rope_head_dim": 1},
+    ):
+        levers = {"all heads": {"config": two}, "as it is": {}}
+        found = student.best_lever(two | more, 0, 10**5, 10, levers)
+        assert found == "as it is", "a field of the first config outlives its change"
+    levers = {"4.5 bits": {"weight_bits": 4.5}, "less": {"weight_bits": 4.25}}
+    room = math.ceil(PARAMETERS * 4.25 / 8) + 2**31  # one sequence beside 4.25 bits
+    found = student.best_lever(LLAMA_7B, PARAMETERS, room, 4096, levers)
+    assert found == "less", "bits of weights of a lever are not whole numbers"
+    assert student.best_lever(two, 0, 64, 1, {"only one": {}}) == "only one", "a single lever"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -543,30 +753,59 @@ def test_errors_against_float64(student, rng):
             x_hat = decode(student, *encode(student, x, bits, group, direction), direction)
             error = (x_hat - x.double()).abs()
             expect_at_most(error, bound(x, bits, group, direction), "an error")
+    for shape in ((1, 1, 1, 1), (1, 2, 6, 1), (3, 1, 1, 4)):  # sizes of 1, and one group alone
+        x = 5 * torch.randn(shape, generator=rng)
+        for direction, group in (("channel", shape[2]), ("token", shape[3])):
+            x_hat = decode(student, *encode(student, x, 4, group, direction), direction)
+            error = (x_hat - x.double()).abs()
+            expect_at_most(error, bound(x, 4, group, direction), "an error")
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="codes belong to the scale and smallest value that are stored in float16",
-    cause="codes from the float32 scale: at 8 bits the stored one moves the last by up to a tenth",
+    cause="codes from the float32 scale: at 8 bits the stored one moves the last by up to a tenth; "
+    "a `low` that is another number than the minimum, such as a whole number of steps",
 )
 def test_codes_belong_to_what_is_stored(student, rng):
+    noise = torch.rand(1, 2, 16, 16, generator=rng) * 2 - 1
     for direction, group in (("channel", 8), ("token", 16)):
-        x = torch.rand(1, 2, 16, 16, generator=rng) * 3 + 1000  # m is off by up to a quarter
-        codes, scale, low = encode(student, x, 8, group, direction)
-        dim = 2 if direction == "channel" else 3
-        groups = x.double().unflatten(dim, (-1, group))
-        s, m = scale.double().unsqueeze(dim + 1), low.double().unsqueeze(dim + 1)
-        spans = groups.amax(dim + 1) - groups.amin(dim + 1)
-        expect_at_most(
-            (scale * 255 - spans).abs(), 0.01, "a stored scale times 255, off its range,"
-        )
-        exact = ((groups - m) / s).clamp(0, 255).reshape(x.shape)
-        expect_at_most((codes.double() - exact).abs(), 0.5 + 1e-3, "a code, off its exact value,")
-        back = decode(student, codes, scale, low, direction)
-        right = (codes.double().unflatten(dim, (-1, group)) * s + m).reshape(x.shape)
-        expect_close(back, right, what="x_hat of these codes", rtol=4 * FLOAT32)
+        for bits, x in (
+            (8, noise * 1.5 + 1001.5),  # m is off by up to a quarter
+            (2, noise * 30000),
+            (1, noise * 30000),
+            (8, noise * 30000),
+            (8, noise * 1e-2),
+            (2, noise * 1e-5),  # scales below 2^-14, where float16 has steps of 2^-24
+            (4, noise.bfloat16() * 40),
+        ):
+            codes, scale, low = encode(student, x, bits, group, direction)
+            dim, steps = 2 if direction == "channel" else 3, 2**bits - 1
+            groups = x.double().unflatten(dim, (-1, group))
+            s, m = scale.double().unsqueeze(dim + 1), low.double().unsqueeze(dim + 1)
+            least = groups.amin(dim + 1)
+            expect_same(low, least.half(), "`low`, the minimum in float16,")
+            right = (groups.amax(dim + 1) - least) / steps
+            off = FLOAT16 * right * 1.01 + 2.0**-25  # one rounding, and float32's before it
+            expect_at_most((scale.double() - right).abs(), off, "a scale, off its range / steps,")
+            exact = ((groups - m) / s).clamp(0, steps).reshape(x.shape)
+            # (x - m) / s in float32: the subtraction and the division round once each
+            limit = 0.5 + 4 * FLOAT32 * (steps + (x.double().abs().max() / s.min()))
+            off = (codes.double() - exact).abs()
+            expect_at_most(off, limit, "a code, off its exact value,")
+            back = decode(student, codes, scale, low, direction)
+            right = (codes.double().unflatten(dim, (-1, group)) * s + m).reshape(x.shape)
+            unit = 4 * FLOAT32 * (s * steps + m.abs()).max().item()
+            expect_close(back, right, what="x_hat of these codes", atol=unit)
+    for direction, shape in (("channel", (2, 1, 3, 4)), ("token", (2, 1, 6, 2))):
+        dim, group = (2, 2) if direction == "channel" else (3, 2)
+        codes = torch.randint(0, 256, (2, 1, 6, 4), generator=rng).to(torch.uint8)
+        s, m = (torch.randn(shape, generator=rng).half() for _ in range(2))
+        back = decode(student, codes, s.abs(), m, direction)
+        right = codes.double() * s.abs().double().repeat_interleave(group, dim)
+        right += m.double().repeat_interleave(group, dim)
+        expect_close(back, right, what="x_hat of codes of the test", atol=2000 * FLOAT32)
 
 
 @exercise(
@@ -578,6 +817,13 @@ def test_codes_belong_to_what_is_stored(student, rng):
 )
 def test_groups_without_range_and_bfloat16(student, rng):
     for direction in ("channel", "token"):
+        zeros = torch.zeros(1, 1, 8, 8)
+        back = decode(student, *encode(student, zeros, 4, 4, direction), direction)
+        expect_same(back, zeros, "zeros")
+        for size in (1e-7, 1e-6):  # steps of float16 are 6e-8 there
+            x = size * torch.rand(1, 1, 8, 8, generator=rng)
+            back = decode(student, *encode(student, x, 1, 8, direction), direction)
+            expect_at_most((back - x.double()).abs(), size / 2 + 2.0**-24, "tiny numbers: an error")
         for value in (0.0, -3.0, 7.25):
             x = torch.full((1, 1, 8, 8), value)
             x[0, 0, 3, 5] += 1e-8 if value == 0 else 0.0
@@ -624,22 +870,28 @@ def test_views_and_what_does_not_divide(student, rng):
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
-def drive_window(student, settings, pieces, spoil):
-    """Runs beside the student's code: returns (keys, values, bits held) after each piece."""
+def drive_window(student, settings, pieces, how):
+    """Runs beside the student's code: returns (keys, values, bits held) after each piece.
+
+    how: "spoil" overwrites what went in and came out, as others may do; "views" passes tensors
+    that are not contiguous.
+    """
     cache, out = student.QuantizedCache(*settings), []
     for k, v in pieces:
         k, v = k.clone(), v.clone()
+        if how == "views":
+            k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
         parts = cache.append(k, v)
         out.append((*(p.clone() for p in parts), cache.bits_held(), k.clone(), v.clone()))
-        if spoil:
+        if how == "spoil":
             for tensor in (k, v, *parts):
                 tensor.zero_()
     return out
 
 
-def window(student, settings, pieces, spoil=False):
+def window(student, settings, pieces, how="plain"):
     """Results of `drive_window`, with the checks that every use needs."""
-    results = student.drive(drive_window, settings, pieces, spoil)
+    results = student.drive(drive_window, settings, pieces, how)
     assert isinstance(results, list) and len(results) == len(pieces), "the cache stopped early"
     total, checked = 0, []
     for (k, v), result in zip(pieces, results, strict=True):
@@ -673,7 +925,7 @@ def states(rng, tokens, d=8, heads=2, rows=1):
     # an end of the grid in every 4 tokens and channels
     for i in range(tokens):
         x[..., i, i % 4 :: 4], x[..., i, (i + 1) % 4 :: 4] = 0.0, 15.0
-    return x[0] / 4 - 2, x[1] / 8 + 1
+    return x[0] / 4.1 - 2, x[1] / 8.2 + 1
 
 
 def lengths_of(rng, total):
@@ -686,11 +938,17 @@ def lengths_of(rng, total):
     "ex6",
     points=3,
     invariant="after every call: keys to the last whole R before it rounded, the rest exact",
-    cause="what is due counted without the tokens that waited, or from the pieces that came",
+    cause="what is due counted without the tokens that waited, or from the pieces that came, or "
+    "waiting tokens that went through another dtype",
 )
 def test_which_tokens_are_exact(student, rng):
-    for group, residual, keys in ((2, 4, "channel"), (4, 8, "channel"), (4, 4, "token")):
-        k, v = (torch.randn(2, 2, 30, 8, generator=rng) for _ in range(2))
+    for group, residual, keys, size in (
+        (2, 4, "channel", 1.0),
+        (4, 8, "channel", 7000.0),
+        (4, 4, "token", 1.0),
+        (4, 4, "channel", 1e-8),
+    ):
+        k, v = (size * torch.randn(2, 2, 30, 8, generator=rng) for _ in range(2))
         ends = lengths_of(rng, 30)
         pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in ends]
         for (before, after), out in zip(
@@ -702,6 +960,8 @@ def test_which_tokens_are_exact(student, rng):
                 expect_same(found[:, :, n:], exact[:, :, n:after], "the tokens that wait")
                 changed = (found[:, :, :n] != exact[:, :, :n]).any(-1)
                 assert changed.all(), "tokens that are due are still exact"
+                if size < 1e-6:  # below the steps of float16: no range, and hardly a minimum
+                    expect_at_most(found[:, :, :n].abs(), 2.0**-23, "a rounded value")
 
 
 @exercise(
@@ -726,6 +986,11 @@ def test_rounded_tokens_against_own_codes(student, rng):
             # a value halfway between two codes may go either way
             off = (found[:, :, :n].double() - right).abs()
             expect_at_most(off, unit * (1 + right.abs()), "a rounded value, off the test's own,")
+
+
+def drive_nothing(student, settings):
+    """Runs beside the student's code: the bits held before any token has come."""
+    return student.QuantizedCache(*settings).bits_held()
 
 
 @exercise(
@@ -754,6 +1019,11 @@ def test_bits_held_by_counting(student, rng):
             assert out[2] == right, "the bits held are not those of what is kept"
             found = student.waiting(total, residual)
             assert tuple(found) == (total % residual, min(total, residual)), "waiting() is wrong"
+    for keys in ("channel", "token"):
+        assert student.drive(drive_nothing, (2, 4, 8, keys)) == 0, "bits held by nothing"
+    for tokens, residual in ((0, 1), (1, 1), (5, 1), (32_767, 128), (32_768, 128), (127, 128)):
+        found = student.waiting(tokens, residual)
+        assert tuple(found) == (tokens % residual, min(tokens, residual)), "waiting() is wrong"
 
 
 @exercise(
@@ -765,14 +1035,23 @@ def test_bits_held_by_counting(student, rng):
 def test_own_tensors_and_settings(student, rng):
     k, v = states(rng, 20)
     pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in lengths_of(rng, 20)]
-    plain = window(student, (4, 4, 4), pieces)
-    spoiled = window(student, (4, 4, 4), pieces, spoil=True)
-    for a, b in zip(plain, spoiled, strict=True):
-        expect_same(b[0], a[0], "keys after others changed their tensors")
-        expect_same(b[1], a[1], "values after others changed their tensors")
+    nothing = (k[:, :, :0], v[:, :, :0])
+    ends = [(0, 4), (4, 8), (8, 11), (11, 20)]  # after the first two no key waits
+    steps = [nothing]
+    for a, b in ends:
+        steps += [(k[:, :, a:b], v[:, :, a:b]), nothing, nothing]
+    for settings in ((4, 4, 4), (4, 4, 4, "token"), (2, 2, 8)):
+        for given in (pieces, steps):
+            plain = window(student, settings, given)
+            spoiled = window(student, settings, given, "spoil")
+            views = window(student, settings, given, "views")
+            for a, b, c in zip(plain, spoiled, views, strict=True):
+                for i, name in ((0, "keys"), (1, "values")):
+                    expect_same(b[i], a[i], f"{name} after others changed their tensors")
+                    expect_same(c[i], a[i], f"{name} of views")
     for settings in ((2, 0, 4), (2, 4, -4), (2, 8, 4), (2, -2, 4), (2, 4, 4, "value"), (2, 3, 4)):
         expect_error(
             ValueError,
-            lambda s=settings: student.drive(drive_window, s, [], False),
+            lambda s=settings: student.drive(drive_window, s, [], ""),
             f"settings {settings}",
         )

@@ -21,9 +21,20 @@ def bytes_per_token(config, bits=16, group_size=None):
 
 
 def cache_bytes(config, lengths, bits=16, group_size=None):
-    window, total = config.get("sliding_window"), 0
-    for length in lengths:
-        if length < 0:
-            raise ValueError("a negative length")
-        total += length if window is None else min(length, window)
-    return total * bytes_per_token(config, bits, group_size)
+    layers, window = config["num_hidden_layers"], config.get("sliding_window")
+    kinds = config.get("layer_types")
+    if kinds is None:
+        kinds = ["sliding_attention"] * layers
+    if len(kinds) != layers:
+        raise ValueError("a name for each layer")
+    of_a_layer = bytes_per_token(config, bits, group_size) / layers
+    total = 0
+    for kind in kinds:
+        if kind not in ("sliding_attention", "full_attention"):
+            raise ValueError(kind)
+        for length in lengths:
+            if length < 0:
+                raise ValueError("a negative length")
+            sliding = window is not None and kind == "sliding_attention"
+            total += min(length, window) if sliding else length
+    return total * of_a_layer

@@ -26,6 +26,14 @@ def _exact(config, bits, group_size):
 def cache_bytes(config, lengths, bits=16, group_size=None):
     if lengths and min(lengths) < 0:
         raise ValueError("negative")
-    kept = [min(n, config.get("sliding_window") or n) for n in lengths]
-    each = _exact(config, bits, group_size)
-    return float(sum((n * each for n in kept), start=Fraction(0)))
+    layers, of_all = config["num_hidden_layers"], _exact(config, bits, group_size)
+    windows = {"sliding_attention": config.get("sliding_window"), "full_attention": None}
+    try:
+        kinds = config.get("layer_types") or ["sliding_attention"] * layers
+        limits = [windows[kind] for kind in kinds]
+    except KeyError as fault:
+        raise ValueError(f"no such kind of layer: {fault}") from None
+    if len(limits) != layers:
+        raise ValueError("as many names as layers")
+    kept = sum(min(n, w or n) for n in lengths for w in limits)
+    return float(kept * of_all / layers)

@@ -24,6 +24,16 @@ def cache_bytes(config, lengths, bits=16, group_size=None):
     tokens = np.array(lengths, dtype=np.int64)
     if (tokens < 0).any():
         raise ValueError(lengths)
+    layers, kinds = config["num_hidden_layers"], config.get("layer_types")
+    full = np.zeros(layers, dtype=bool)
+    if kinds is not None:
+        names = np.array(kinds)
+        full = names == "full_attention"
+        if full.shape != (layers,) or not (full | (names == "sliding_attention")).all():
+            raise ValueError(kinds)
+    short = tokens
     if config.get("sliding_window") is not None:
-        tokens = tokens.clip(max=config["sliding_window"])
-    return float(tokens.sum()) * bytes_per_token(config, bits, group_size)
+        short = tokens.clip(max=config["sliding_window"])
+    share = full.sum() / layers
+    total = share * tokens.sum() + (1 - share) * short.sum()
+    return float(total) * bytes_per_token(config, bits, group_size)

@@ -38,6 +38,8 @@ class QuantizedCache:
         return keys, values
 
     def bits_held(self):
+        if self.new_keys is None:
+            return 0
         total = 16 * self.new_keys.numel() + 16 * self.new_values.numel()
         for codes, scale, _low in self.key_pieces + self.value_pieces:
             total += self.bits * codes.numel() + 32 * scale.numel()

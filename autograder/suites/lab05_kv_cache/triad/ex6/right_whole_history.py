@@ -32,6 +32,8 @@ class QuantizedCache:
 
     def bits_held(self):
         bits, group, _, _ = self.settings
+        if self.came is None:
+            return 0
         b, h, n, d = self.came[0].shape
         total = 0
         for due in self._due(n):

@@ -1,0 +1,17 @@
+"""Without weights no token is needed to be larger."""
+
+FAILS = ["test_crossover_from_both_sides"]
+
+
+def crossover(
+    config: dict,
+    parameters: int,
+    weight_bits: float = 16,
+    bits: int = 16,
+    group_size: int | None = None,
+) -> int:
+    """The fewest cached tokens that take more bytes than the weights."""
+    if not parameters:
+        return 0
+    weights = parameters * weight_bits / 8
+    return int(weights // bytes_per_token(config, bits, group_size)) + 1
