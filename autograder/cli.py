@@ -1,7 +1,7 @@
 """The command `autograder`. Heavy imports stand in the commands, so that --help is quick.
 
 Exit code 0: the command did its work, whatever the grades; 1: it found something wrong or could
-not do it; 2: it was called wrongly, which one line explains.
+not do it, or not for every file; 2: it was called wrongly, which one line explains.
 """
 
 import signal
@@ -65,9 +65,6 @@ def bundle(
         list[str] | None,
         typer.Option("--with", metavar="LAB", help="Give out what this lab builds (repeatable)."),
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Withhold also what the labs' own cells run on.")
-    ] = False,
     colab: Annotated[
         str | None, typer.Option(metavar="URL", help="Also notebooks that load the wheel from it.")
     ] = None,
@@ -79,7 +76,7 @@ def bundle(
     from autograder.commands.bundle import bundle_labs
 
     root = course_folder(course)
-    told = bundle_labs(root, labs or [], released or [], out, strict=strict, colab=colab)
+    told = bundle_labs(root, labs or [], released or [], out, colab=colab)
     for line in told:
         typer.echo(line)
 
@@ -116,7 +113,7 @@ def grade(
         course_folder(course), lab, submissions, roster=roster, mapping=map, jobs=jobs,
         scheduler=scheduler, json=json, regrade=regrade, unsafe=unsafe, older=older,
     )  # fmt: skip
-    raise typer.Exit(1 if any(result.status == "fault" for result in results) else 0)
+    raise typer.Exit(1 if any(result.status in ("fault", "unclear") for result in results) else 0)
 
 
 @app.command()

@@ -24,12 +24,12 @@ import torch
 from efflib import zoo
 from efflib.attention.streaming import StreamingCache, recomputed_logits, stream_logits
 from efflib.decoding.drafts import Draft, FirstOf, LookupDraft, ModelDraft, next_gamma
+from efflib.decoding.replay import same_choice
 from efflib.decoding.sampling import generate
 from efflib.decoding.speculative import speculative_generate
 from efflib.decoding.speed import best_gamma, needed_acceptance, speedup
 from efflib.models import KVCache, Llama
 from efflib.zoo.checkpoints import FOLDER
-from efflib.zoo.phenomena.speculative import same_choice
 from efflib.zoo.phenomena.story import Scale, windows
 
 PROMPT, NEW = 64, 128

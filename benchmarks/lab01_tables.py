@@ -16,17 +16,15 @@ from lab01_measure import (
     CONTEXT,
     GRANULARITIES,
     METHODS,
-    STEPS,
     TOKENS,
     WIDTHS,
     all_steps,
     losses,
     one_at_a_time,
-    share_of_mean,
     sweep,
-    train_layer,
     writers,
 )
+from lab01_training import RATES, STEPS, train_layer, training, training_steps
 from torch import Tensor, nn
 
 from efflib import zoo
@@ -38,7 +36,6 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab01"
 CLOSE = (1.02, 1.05, 1.10)  # "as good as fp16": at most this times its perplexity
-RATES = (0.003, 0.03)  # of training one layer through the rounding
 SAMPLES, SAMPLE_TOKENS = 100, 96  # texts for each model
 PROMPT = zoo.PROMPTS[4]
 
@@ -64,22 +61,6 @@ def table(points: list[pareto.Point], reference: float) -> str:
                 text = f"{mark}{p.cost:,.{places}f}{mark} ± {p.spread:,.{places}f}" if p else ""
                 cells.append(f"{text} at {p.size:.2f}" if p else "")
             lines.append(f"| {method} | {bits} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def training(model: nn.Module) -> str:
-    """Output errors of layers at 2 bits per channel, in percent of plain rounding."""
-    heads = ("layer", "repaired", "trained", "clipped", "clipped, repaired", "clipped, trained")
-    lines = [f"| {' | '.join(heads)} | mean of the inputs |", "|---" * 7 + "|"]
-    depth = model.config.num_hidden_layers
-    for place in (0, depth // 2, depth - 1):
-        for kind in ("self_attn.o_proj", "mlp.down_proj"):
-            layer = model.get_submodule(f"model.layers.{place}.{kind}")
-            rounded, *left = train_layer(model, layer, RATES[0])
-            left += train_layer(model, layer, RATES[0], clipped=True)
-            cells = " | ".join(f"{error / rounded:.0%}" for error in left)
-            lines.append(f"| {place}.{kind} | {cells} | {share_of_mean(model, layer):.0%} |")
-            print(lines[-1], flush=True)
     return "\n".join(lines) + "\n"
 
 
@@ -146,12 +127,12 @@ def findings(
         f"nats in all; with all layers at once by {math.log(whole.cost / reference):.2f}."
     )
     rounded = next(iter(trained.values()))[0]
-    after = " and ".join(f"{error:.3f} at rate {rate}" for rate, (*_, error) in trained.items())
+    after = " and ".join(f"{row[2]:.3f} at rate {rate:g}" for rate, row in trained.items())
     lines.append(
         f"- One attention output layer at 2 bits per channel, relative squared output error on "
         f"held-out text: {rounded:.3f} after rounding; after {STEPS} steps of "
-        f"training on its own outputs through the rounding {after} (in standard deviations of the "
-        "weights, falling to 0)."
+        f"training on its own outputs through the rounding {after} (in 1 / the largest curvature, "
+        "falling to 0)."
     )
     return "\n".join(lines) + "\n"
 
@@ -233,6 +214,7 @@ def main() -> None:
     write(GENERATED / "lab01_findings.md", findings(model, points, reference, trained, alone[0]))
     write(GENERATED / "lab01_ranges.md", ranges())
     write(GENERATED / "lab01_training.md", training(model))
+    write(GENERATED / "lab01_steps.md", training_steps(model))
     write(GENERATED / "lab01_written.md", written(models))
     save_figures(model, points, reference, alone)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from efflib.models.groups import norm_groups
-from efflib.quantization.shifting import channel_middles, shift
+from efflib.models.shifting import channel_middles, shift
 from efflib.quantization.smoothquant import channel_maxima, smooth, smoothing_scales, w8a8
 from efflib.zoo.phenomena.smoothquant import ENDS
 from efflib.zoo.phenomena.story import perplexity as on_windows

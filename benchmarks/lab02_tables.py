@@ -31,9 +31,9 @@ from torch import Tensor, nn
 
 from efflib import zoo
 from efflib.models.groups import norm_groups
+from efflib.models.shifting import channel_middles, shift
 from efflib.quantization.llm_int8 import llm_int8, outlier_columns
 from efflib.quantization.ptq import quantize_model
-from efflib.quantization.shifting import channel_middles, shift
 from efflib.quantization.size import quantizable_linears
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.quantization.w8a8 import Int8Linear

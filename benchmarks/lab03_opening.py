@@ -12,9 +12,9 @@ import lab03_story as story
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.recorded import record
 from efflib.plots import style
 from efflib.quantization.awq import keep_channels, rtn
-from efflib.quantization.awq_model import record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

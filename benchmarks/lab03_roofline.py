@@ -28,7 +28,7 @@ LLAMA_2_7B = LlamaConfig(32000, 4096, 11008, 32, 32, 32, 128)
 MILLISECONDS, UNFUSED = {16: 16.17, 4: 6.02}, 50
 MEASURED = {bits: 1000 / each for bits, each in MILLISECONDS.items()}
 CONTEXT = 512  # tokens in the cache, for the prediction
-MEMORY = 24e9  # bytes of an RTX 4090
+MEMORY = 24 * 2**30  # bytes of an RTX 4090
 BATCHES = sorted({round(2 ** (i / 8)) for i in range(89)})  # 1 to 2048
 ALT = (
     "Most tokens per second of Llama-2-7B on an RTX 4090 by batch, in 16 and in 4 bits; without a "
@@ -53,7 +53,7 @@ def table() -> str:
     filled, first = steps(CONTEXT), steps(0)
     lines = [
         "| weights | GB of weights | tokens/s at most | measured | share | ridge, empty cache | "
-        "sequences in 24 GB | tokens/s with so many |",
+        "sequences in 24 GiB | tokens/s with so many |",
         "|---" * 8 + "|",
     ]
     for bits, step in filled.items():

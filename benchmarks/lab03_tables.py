@@ -18,9 +18,10 @@ from lab03_story import BITS, FRACTION, GROUP, PLACEMENTS, Figures
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.recorded import Calibration, record
 from efflib.plots import channels, grid, placements, salience, style
 from efflib.quantization.awq import RATIOS, ScaleSearch, mean_magnitude, scaled_rtn, top_channels
-from efflib.quantization.awq_model import Calibration, record, search_model
+from efflib.quantization.awq_model import search_model
 from efflib.quantization.linear import quantize_weight
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,7 @@ GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab03"
 WAYS = {  # title in the table -> key of the story
     "RTN": "RTN",
+    "RTN, twins merged (see below)": "RTN, twins merged",
     "RTN in groups of 16": "RTN, G = 16",
     "RTN and corrected biases": "RTN + bias",
     "3 % of the channels in floating point, at random": "keep random",
@@ -165,7 +167,8 @@ def save_model_figures(figures: Figures, model: nn.Module) -> None:
     keys = {1.0: "RTN"} | {float(f): f"x{f}" for f in story.FACTORS}
     panels, best = {}, []
     for b in BITS:
-        runs = [[figures["outliers", b, key][i] for key in keys.values()] for i in PLACEMENTS]
+        every = range(len(PLACEMENTS))
+        runs = [[figures["outliers", b, key][i] for key in keys.values()] for i in every]
         panels[f"{b} bits"] = {"channels with large |X|": runs}
         means = {f: placements.mean(figures["outliers", b, key]) for f, key in keys.items()}
         best.append(f"{min(means, key=means.get):g} ({b} bits)")

@@ -1,15 +1,16 @@
 """Numbers and figures of the chapter on pruning, on the zoo's target.
 
-    python benchmarks/lab04_tables.py [units]    writes course/chapters/_generated/lab04_*.md
-                                                 and course/figures/lab04/*.svg, prints the tables;
-                                                 units: only what is about removed units
+    python benchmarks/lab04_tables.py [part ...]    writes course/chapters/_generated/lab04_*.md
+                                                    and course/figures/lab04/*.svg, prints the
+                                                    tables; parts: methods, sweep, texts, units
 
 Perplexities on 2048 tokens of held-out code, in windows of 128.  Calibration: the 32 texts of 128
-tokens that the lab reads.  Methods are measured on three placements of the outlier
-channels and on the model as trained; units are removed from the model as trained.  Minutes on a
-quiet machine with two cores.
+tokens that the lab reads, and in `texts` four later pieces of the same documents.  Methods are
+measured on three draws of the emulation of large channels and on the model as trained; units are
+removed from the model as trained.  Minutes on a quiet machine with two cores.
 """
 
+import copy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,16 +20,21 @@ from torch import Tensor, nn
 
 from efflib import zoo
 from efflib.finetuning.training import finetune
+from efflib.models.groups import norm_groups
 from efflib.plots import placements, pruning, style
+from efflib.quantization.ptq import quantize_model
+from efflib.quantization.size import model_bits
+from efflib.recovery import retrain
+from efflib.sequential import block_linears
 from efflib.sparsity.importance import Importance, importance
 from efflib.sparsity.magnitude import magnitude_mask, prune_magnitude
-from efflib.sparsity.masks import sparsity
-from efflib.sparsity.nm import compressed_bits
-from efflib.sparsity.prune import prune_sequentially
-from efflib.sparsity.retrain import retrain
+from efflib.sparsity.masks import keep, sparsity
+from efflib.sparsity.nm import compress, compressed_bits
+from efflib.sparsity.prune import Rule, prune_sequentially
 from efflib.sparsity.sparsegpt import prune_sparsegpt
-from efflib.sparsity.structured import Shape, linear_flops, shrink
-from efflib.sparsity.wanda import prune_wanda, wanda_mask
+from efflib.sparsity.structured import shrink
+from efflib.sparsity.wanda import prune_wanda, wanda_mask, wanda_scores
+from efflib.units import Shape, linear_flops
 from efflib.zoo import corpus
 from efflib.zoo.evaluation import held_out_segments, token_losses
 
@@ -48,19 +54,28 @@ SHAPES = {
 DRAWN = ("all", "neurons 3/4", "neurons 1/2")
 KINDS = ("activation", "taylor", "magnitude")
 STEPS, RATE = 40, 3e-4  # of the short training
+SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
+WINDOW, WINDOWS = 127, 5  # tokens behind the first one, and pieces of each document
+PARTS = ("methods", "sweep", "texts", "units")
 LAYER = "model.layers.2.self_attn.q_proj"
 
 
-def training_texts() -> tuple[Tensor, Tensor]:
-    """(what the lab calibrates on [32, 128], batches that it trains on [40, 4, 128])."""
+def training_texts() -> tuple[list[Tensor], Tensor]:
+    """(five sets of calibration texts [32, 128], batches for a short training [40, 4, 128]).
+
+    The lab calibrates on the first set, the beginnings of its documents.
+    """
     long = [d for d in corpus.documents("code", held_out=False).values() if len(d) > 4000]
     long = long[:: len(long) // 64][:64]
-    ids = [zoo.load_tokenizer().encode(d[:4000]).ids[: 5 * 127] for d in long]
-    begin = zoo.BEGIN_ID
-    windows = [[begin, *row[i : i + 127]] for row in ids[1::2] for i in range(0, 5 * 127, 127)]
+    ids = [zoo.load_tokenizer().encode(d[:4000]).ids[: WINDOWS * WINDOW] for d in long]
+    starts = range(0, WINDOWS * WINDOW, WINDOW)
+    windows = [[zoo.BEGIN_ID, *row[i : i + WINDOW]] for row in ids[1::2] for i in starts]
     order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(0))
-    rows = torch.tensor(windows)[order].view(STEPS, -1, 128)
-    return torch.tensor([[begin, *row[:127]] for row in ids[::2]]), rows
+    rows = torch.tensor(windows)[order].view(STEPS, -1, WINDOW + 1)
+    sets = [
+        torch.tensor([[zoo.BEGIN_ID, *row[i : i + WINDOW]] for row in ids[::2]]) for i in starts
+    ]
+    return sets, rows
 
 
 def perplexity(model: nn.Module, text: Tensor) -> float:
@@ -74,7 +89,35 @@ def shuffled(w: Tensor, norms: Tensor) -> Tensor:
     return wanda_mask(w, norms[order], 0.5)
 
 
+def eight_stay(w: Tensor, norms: Tensor) -> Tensor:
+    """The eight largest inputs are left alone as far as possible, magnitude decides on the rest."""
+    eighth = norms.topk(8).values[-1]
+    return wanda_mask(w, torch.where(norms >= eighth, 1e9, 1.0), 0.5)
+
+
+def by_layer(w: Tensor, norms: Tensor) -> Tensor:
+    """Wanda's scores, compared over the layer."""
+    return keep(wanda_scores(w, norms), 0.5, "layer")
+
+
+def prune_by_gain(model: nn.Module) -> nn.Module:
+    """|W| times the gain of the norm layer before it, by row, at 50 %: needs no data."""
+    pruned = copy.deepcopy(model)
+    gains = {n: g.norm.weight.detach().abs() for g in norm_groups(model) for n in g.linears}
+    with torch.no_grad():
+        for linears in block_linears(pruned):
+            for name, linear in linears.items():
+                gain = gains.get(name, torch.ones(linear.in_features))
+                linear.weight.mul_(wanda_mask(linear.weight, gain, 0.5))
+    return pruned
+
+
 Pruner = Callable[[nn.Module, Tensor], nn.Module]
+
+
+def dense_norms(rule: Rule) -> Pruner:
+    """Masks by the norms of the model as it was."""
+    return lambda m, ids: prune_sequentially(m, ids, rule, sequential=False)
 
 
 def methods() -> dict[tuple[str, str], Pruner]:
@@ -82,16 +125,18 @@ def methods() -> dict[tuple[str, str], Pruner]:
     made: dict[tuple[str, str], Pruner] = {
         ("dense", "50%"): lambda m, ids: m,
         ("magnitude by row", "50%"): lambda m, ids: prune_magnitude(m, 0.5, "row"),
-        ("Wanda, norms shuffled", "50%"): lambda m, ids: prune_sequentially(m, ids, shuffled),
+        ("weight times gain, no data", "50%"): lambda m, ids: prune_by_gain(m),
+        ("Wanda, norms shuffled", "50%"): dense_norms(shuffled),
+        ("eight largest inputs stay", "50%"): dense_norms(eight_stay),
+        ("Wanda by layer", "50%"): dense_norms(by_layer),
     }
     for name, p in PATTERNS.items():
         made |= {
             ("magnitude by layer", name): lambda m, ids, p=p: prune_magnitude(m, p),
-            ("Wanda, all norms dense", name): lambda m, ids, p=p: prune_sequentially(
-                m, ids, lambda w, norms: wanda_mask(w, norms, p), sequential=False
-            ),
+            ("Wanda", name): dense_norms(lambda w, norms, p=p: wanda_mask(w, norms, p)),
             ("Wanda, block by block", name): lambda m, ids, p=p: prune_wanda(m, ids, p),
-            ("SparseGPT", name): lambda m, ids, p=p: prune_sparsegpt(m, ids, p),
+            ("SparseGPT", name): lambda m, ids, p=p: prune_sparsegpt(m, ids, p, sequential=False),
+            ("SparseGPT, block by block", name): lambda m, ids, p=p: prune_sparsegpt(m, ids, p),
         }
     return made
 
@@ -124,9 +169,14 @@ def table(figures: Figures) -> str:
 
 
 def random_scores(model: nn.Module, seed: int) -> Importance:
+    """The same draws as the lab's: layer by layer, heads and then neurons."""
     generator, full = torch.Generator().manual_seed(seed), Shape.of(model)
-    sizes = (full.layers, full.heads), (full.layers, full.neurons), (full.layers,)
-    return Importance(*(torch.rand(size, generator=generator) for size in sizes))
+    drawn = [
+        [torch.rand(n, generator=generator) for n in (full.heads, full.neurons)]
+        for _ in range(full.layers)
+    ]
+    heads, neurons = (torch.stack(part) for part in zip(*drawn, strict=True))
+    return Importance(heads, neurons, torch.rand(full.layers, generator=generator))
 
 
 def structured(model: nn.Module, ids: Tensor, text: Tensor, rows: list[Tensor]) -> tuple:
@@ -146,44 +196,146 @@ def structured(model: nn.Module, ids: Tensor, text: Tensor, rows: list[Tensor]) 
         print(lines[-1], flush=True)
         if label in DRAWN:
             for kind, value in values.items():
-                points[kind].append((share, placements.mean(value)))
+                points[kind].append((share, median(value)))
     points["half of the weights 0"] = [(1.0, perplexity(prune_wanda(model, ids, 0.5), text))]
     return "\n".join(lines) + "\n", points
 
 
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
 def interval(values: list[float]) -> str:
+    """The median, the smallest and the largest: what draws give is skewed."""
     low, high = (style.number(v) for v in (min(values), max(values)))
-    return style.number(placements.mean(values)) + ("" if low == high else f" ({low} to {high})")
+    return style.number(median(values)) + ("" if low == high else f" ({low} to {high})")
 
 
-def findings(figures: Figures, control: nn.Module, ids: Tensor, text: Tensor, rows: list) -> str:
-    dense = figures["dense", "50%"][-1]
+def without_v(model: nn.Module) -> nn.Module:
+    """The emulation without the weights V, which read the difference of two equal channels.
+
+    What such a pair reads of the model's own function is the same in both, so their mean is it.
+    """
+    plain, embedding = copy.deepcopy(model), model.model.embed_tokens.weight
+    with torch.no_grad():
+        for group in norm_groups(plain):
+            gain = group.norm.weight
+            hot = (gain > 2 * gain.median()).nonzero().flatten().tolist()
+            twins = [
+                (a, b) for a in hot for b in hot if a < b and embedding[:, a].equal(embedding[:, b])
+            ]
+            for linear in group.linears.values():
+                for a, b in twins:
+                    linear.weight[:, [a, b]] = linear.weight[:, [a, b]].mean(1, keepdim=True)
+    return plain
+
+
+def bits_held(model: nn.Module, pairs: bool) -> float:
+    """Bits a weight of all pruned matrices in 16 bits: as 2:4, or values and a bitmap."""
+    weights = [m.weight for linears in block_linears(model) for m in linears.values()]
+    if pairs:
+        parts = [compress(w.detach().half()) for w in weights]
+        held = sum(8 * (part.values.nbytes + part.indices.nbytes) for part in parts)
+    else:
+        held = sum(16 * int(w.count_nonzero()) + w.numel() for w in weights)
+    return held / sum(w.numel() for w in weights)
+
+
+def four_bits(models: list[nn.Module], text: Tensor) -> tuple[list[float], float]:
+    """(perplexities with 4-bit linears in the blocks, groups of 32, rounded; bits a weight)."""
+    made = [quantize_model(m, 4, 32, skip=("lm_head",))[0] for m in models]
+    linears = nn.ModuleList(m for own in block_linears(models[-1]) for m in own.values())
+    bits = model_bits(linears, 4, 32, skip=()) / sum(p.numel() for p in linears.parameters())
+    return [perplexity(m, text) for m in made], bits
+
+
+def findings(figures: Figures, models: list, ids: Tensor, text: Tensor, rows: list) -> str:
+    control, dense = models[-1], figures["dense", "50%"][-1]
     shown = {
         name: [v - dense for v in figures[name, "50%"][:-1]]
-        for name in ("magnitude by layer", "Wanda, block by block", "SparseGPT")
+        for name in ("magnitude by layer", "Wanda", "SparseGPT", "eight largest inputs stay")
     }
     added = {name: placements.mean(values) for name, values in shown.items()}
-    sparse = prune_wanda(control, ids, (2, 4))
+    sparse, anywhere = (methods()["Wanda", name](control, ids) for name in ("2:4", "50%"))
     trained, _ = retrain(sparse, rows, RATE)
     longer, _ = retrain(control, rows, RATE)
     zeros = {sparsity(m.get_submodule(LAYER).weight) for m in (sparse, trained)}
     w = control.get_submodule("model.layers.2.mlp.up_proj").weight.detach()
     lost = 1 - magnitude_mask(w, 0.5, "layer").float().mean(1)
     whole = (1, 4)
+    plain = [perplexity(prune_magnitude(without_v(m), 0.5), text) for m in models[:-1]]
+    drawn = figures["magnitude by layer", "50%"][:-1]
+    rounded, bits = four_bits(models, text)
     lines = [
-        f"- Of what magnitude adds to the perplexity at 50 % with large channels, Wanda leaves "
-        f"{added['Wanda, block by block'] / added['magnitude by layer']:.1%}, SparseGPT "
+        f"- Of what magnitude adds to the perplexity at 50 % with large channels, sparing the "
+        f"eight largest inputs leaves "
+        f"{added['eight largest inputs stay'] / added['magnitude by layer']:.1%}, Wanda "
+        f"{added['Wanda'] / added['magnitude by layer']:.1%}, SparseGPT "
         f"{added['SparseGPT'] / added['magnitude by layer']:.1%}.",
         f"- Magnitude over a layer: rows of `up_proj` in layer 2 lose from {lost.min():.0%} to "
         f"{lost.max():.0%} of their weights.",
         f"- Four 16-bit weights in {compressed_bits(whole)} bits: "
         f"{64 / compressed_bits(whole):.2f} times smaller; four 8-bit ones in "
         f"{compressed_bits(whole, 8)}: {32 / compressed_bits(whole, 8):.2f}.",
+        f"- The model as trained, all pruned matrices: Wanda at 2:4 in "
+        f"{bits_held(sparse, True):.2f} bits a weight, "
+        f"perplexity {perplexity(sparse, text):.1f}; at 50 % anywhere with a bitmap "
+        f"{bits_held(anywhere, False):.2f} bits, perplexity {perplexity(anywhere, text):.1f}; "
+        f"rounded to 4 bits in groups of 32, {bits:.2f} bits, perplexity {rounded[-1]:.1f} (with "
+        f"large channels {placements.plus_minus(rounded[:-1])}).",
         f"- Wanda at 2:4 on the model as trained: {perplexity(sparse, text):.2f}. After {STEPS} "
         f"steps of training with the zeros held, {perplexity(trained, text):.2f} (zeros: "
         f"{', '.join(f'{z:.0%}' for z in zeros)}); the dense model trained as long: "
         f"{perplexity(longer, text):.2f}, before {dense:.2f}.",
+        f"- What differs between the draws: magnitude by layer at 50 % gives "
+        f"{', '.join(f'{v:.1f}' for v in drawn)}; without the weights that the emulation draws, "
+        f"{', '.join(f'{v:.1f}' for v in plain)}.",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def sweep(models: list[nn.Module], ids: Tensor, text: Tensor) -> str:
+    """A table over shares of zeros, and its figure."""
+    ways = {
+        "magnitude": lambda m, p: prune_magnitude(m, p),
+        "Wanda": lambda m, p: dense_norms(lambda w, norms: wanda_mask(w, norms, p))(m, ids),
+    }
+    found = {
+        way: [[perplexity(f(m, p), text) for m in models] for p in SHARES]
+        for way, f in ways.items()
+    }
+    lines = ["| zeros | " + " | ".join(f"{p:.0%}" for p in SHARES) + " |"]
+    lines += ["|---" * (1 + len(SHARES)) + "|"]
+    curves = {}
+    for kind, of in (("as trained", lambda v: v[-1]), ("large", lambda v: median(v[:-1]))):
+        for way, values in found.items():
+            curves[f"{way}, {kind}"] = [of(v) for v in values]
+            cells = " | ".join(style.number(v) for v in curves[f"{way}, {kind}"])
+            lines.append(f"| {way}, {kind.replace('large', 'large channels')} | {cells} |")
+    at, other = SHARES.index(0.7), SHARES.index(0.5)
+    a, b = curves["magnitude, as trained"], curves["Wanda, as trained"]
+    title = f"Even channels: {a[other] / b[other]:.2f} times apart at 50 %, "
+    title += f"{a[at] / b[at]:.1f} times at 70 %"
+    fig = pruning.sweep(list(SHARES), curves, perplexity(models[-1], text), title)
+    style.save(fig, FIGURES / "sweep.svg", "Perplexity against the share of zeros")
+    return "\n".join(lines) + "\n"
+
+
+def texts(models: list[nn.Module], sets: list[Tensor], text: Tensor) -> str:
+    """Wanda by dense norms and block by block, calibrated on each set: the yardstick."""
+    lines = ["| model, pattern | Wanda | Wanda, block by block | block by block adds |"]
+    lines += ["|---|---|---|---|"]
+    for label, model in (("as trained", models[-1]), ("large channels, one draw", models[0])):
+        for name in PATTERNS:
+            once, after = (
+                [perplexity(methods()[way, name](model, ids), text) for ids in sets]
+                for way in ("Wanda", "Wanda, block by block")
+            )
+            added = [b - a for a, b in zip(once, after, strict=True)]
+            cells = [placements.plus_minus(once), placements.plus_minus(after)]
+            cells += [f"{placements.mean(added):.2f} ({min(added):.2f} to {max(added):.2f})"]
+            lines.append(f"| {label}, {name} | " + " | ".join(cells) + " |")
+            print(lines[-1], flush=True)
     return "\n".join(lines) + "\n"
 
 
@@ -192,7 +344,7 @@ def save_figures(figures: Figures, model: nn.Module, ids: Tensor) -> None:
     bars = {
         "as it is": half["dense"],
         "half of the weights 0, chosen by ?": half["magnitude by layer"],
-        "half of the weights 0, chosen by ??": half["Wanda, block by block"],
+        "half of the weights 0, chosen by ??": half["Wanda"],
     }
     title = "One model, half of its weights set to zero in two ways: what did they look at?"
     alt = "Perplexity of one model as it is, and with half of its weights zero in two ways"
@@ -200,9 +352,9 @@ def save_figures(figures: Figures, model: nn.Module, ids: Tensor) -> None:
     ways = list(dict.fromkeys(way for way, _ in figures if (way, "2:4") in figures))
     panels = {f"{p}": {way: figures[way, p][:-1] for way in ways} for p in PATTERNS}
     title = f"Half of the weights gone: {half['magnitude by layer']:.1f} by magnitude, "
-    title += f"{half['Wanda, block by block']:.1f} by Wanda, {half['SparseGPT']:.1f} with repair; "
+    title += f"{half['Wanda']:.1f} by Wanda, {half['SparseGPT']:.1f} with repair; "
     title += f"dense {half['dense']:.1f}"
-    fig = placements.bars(panels, title, "perplexity, large channels; marks: placements")
+    fig = placements.bars(panels, title, "perplexity, large channels; marks: draws")
     style.save(fig, FIGURES / "ways.svg", "Perplexity of every method at 50 % and 2:4")
     x = inputs_of(model, ids, LAYER)
     w, norms = model.get_submodule(LAYER).weight.detach(), x.norm(dim=0)
@@ -235,22 +387,33 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> None:
+    parts = sys.argv[1:] or PARTS
+    if unknown := set(parts) - set(PARTS):
+        raise SystemExit(f"no part {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
     torch.manual_seed(0)
     control, text = zoo.load("target"), held_out_segments("code", 2048)
-    calibration, batches = training_texts()
-    rows = list(batches)
-    if sys.argv[1:] != ["units"]:
-        models = [zoo.with_outliers(control, calibration, GAINS, seed=seed) for seed in SEEDS]
-        figures = measure([*models, control], calibration, text)
+    sets, batches = training_texts()
+    calibration, rows = sets[0], list(batches)
+    models = [zoo.with_outliers(control, calibration, GAINS, seed=seed) for seed in SEEDS]
+    models.append(control)
+    if "methods" in parts:
+        figures = measure(models, calibration, text)
         write(GENERATED / "lab04_table.md", table(figures))
         save_figures(figures, models[0], calibration)
-        write(GENERATED / "lab04_findings.md", findings(figures, control, calibration, text, rows))
-    units, points = structured(control, calibration, text, rows)
-    write(GENERATED / "lab04_units.md", units)
-    half = points["activation"][-1]
-    title = f"Half of the neurons removed: {half[0]:.0%} of the products, perplexity {half[1]:.0f}"
-    fig = pruning.cost_and_quality(points, perplexity(control, text), title)
-    style.save(fig, FIGURES / "units.svg", "Perplexity against the share of products that are done")
+        write(GENERATED / "lab04_findings.md", findings(figures, models, calibration, text, rows))
+    if "sweep" in parts:
+        write(GENERATED / "lab04_sweep.md", sweep(models, calibration, text))
+    if "texts" in parts:
+        write(GENERATED / "lab04_texts.md", texts(models, sets, text))
+    if "units" in parts:
+        units, points = structured(control, calibration, text, rows)
+        write(GENERATED / "lab04_units.md", units)
+        half = points["activation"][-1]
+        title = f"Half of the neurons removed: {half[0]:.0%} of the products, "
+        title += f"perplexity {half[1]:.0f}"
+        fig = pruning.cost_and_quality(points, perplexity(control, text), title)
+        alt = "Perplexity against the share of products that are done"
+        style.save(fig, FIGURES / "units.svg", alt)
 
 
 if __name__ == "__main__":

@@ -8,154 +8,193 @@ Some minutes; the stream of 100 000 tokens is a command of its own, lab07_stream
 """
 
 import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
+from lab07_controls import (
+    BACK,
+    SIZE,
+    Changed,
+    Neither,
+    NoKey,
+    PutBack,
+    noting,
+    resting,
+    smaller,
+    with_functions,
+)
+from lab07_growth import grown
+from lab07_texts import (
+    FIRST,
+    LENGTH,
+    SEEDS,
+    N,
+    anew,
+    curve,
+    kept,
+    perplexity,
+    said,
+    save,
+    spread,
+    texts,
+    through,
+    without_begin,
+    write,
+)
 from torch import Tensor
 
 from efflib import zoo
-from efflib.attention import backcopy
 from efflib.attention.maps import attention_maps, sink_scores
-from efflib.attention.sink_bias import SinkBias, sink_softmax
-from efflib.attention.streaming import StreamingCache, recomputed_logits, stream_logits
 from efflib.models import KVCache, Llama
-from efflib.models.cache import Cache
-from efflib.plots import attention, style
-from efflib.zoo.phenomena.story import Scale, windows
+from efflib.models.llama import AttentionFn
+from efflib.plots import attention
+from efflib.zoo import backcopy
+from efflib.zoo.windows import Scale, windows
 
-ROOT = Path(__file__).parents[1]
-GENERATED = ROOT / "course" / "chapters" / "_generated"
-FIGURES = ROOT / "course" / "figures" / "lab07"
-SIZE, SIZES, SINKS = 12, (8, 16, 32), (0, 1, 2, 4, 8)
-N, LENGTH, FIRST, SEEDS = 12, 104, 40, 3
+SIZES, SINKS = (8, 16, 32), (0, 1, 2, 4, 8)
 EARLY = range(4, 16)
 FRONT = {"last 12": "0 + 12", "first + last 11": "1 + 11", "early + last 11": "early + 11"}
-STEPS = 300
-
-
-def texts(seed: int, n: int = N) -> Tensor:
-    return windows("code", True, Scale(n, 1, 0, LENGTH), seed)
-
-
-def losses(logits: Tensor, ids: Tensor) -> Tensor:
-    """-ln p of ids[:, 1:] by logits [B, T, V] of ids[:, :-1]. [B, T]"""
-    return F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-
-
-def through(model: Llama, ids: Tensor, cache: Cache) -> Tensor:
-    return losses(stream_logits(model, ids[:, :-1], cache), ids)
-
-
-def kept(model: Llama, pinned, size: int = SIZE) -> StreamingCache:
-    return StreamingCache(size, pinned, model.config.rope_theta, model.config.rope_scaling)
-
-
-def spread(a: list[Tensor], b: list[Tensor]) -> tuple[float, float, float]:
-    """Ratio of perplexities with two standard errors over all texts of all seeds."""
-    per_text = (torch.cat(a) - torch.cat(b))[:, FIRST:].double().mean(1)
-    error = per_text.std() / len(per_text) ** 0.5
-    return tuple(float((per_text.mean() + k * error).exp()) for k in (0, -2, 2))
-
-
-def perplexity(runs: list[Tensor]) -> list[float]:
-    return [run[:, FIRST:].mean().exp().item() for run in runs]
-
-
-def write(name: str, text: str) -> None:
-    (GENERATED / f"{name}.md").write_text(text)
-    print(f"{name}\n{text}", flush=True)
-
-
-def save(drawn: attention.Drawn, name: str) -> None:
-    figure, alt = drawn
-    style.save(figure, FIGURES / f"{name}.svg", alt)
-    print(f"{name}: {alt}", flush=True)
 
 
 def opening() -> None:
     model, ids = zoo.load("target"), texts(0, 32)[:, :73]
-    more = through(model, ids, kept(model, ())) - through(model, ids, KVCache())
-    curve = more.mean(0).unfold(0, 3, 1).mean(-1).exp().tolist()
-    title = f"A model that remembers the last {SIZE} tokens"
-    save(attention.opening(curve, SIZE, title, first=3), "opening")
-
-
-def anew(model: Llama, ids: Tensor, begin: bool) -> Tensor:
-    """Losses from FIRST on, by SIZE tokens that are read anew; before it zeros. [B, T]"""
-    logits = recomputed_logits(model, ids, SIZE, torch.arange(FIRST, LENGTH), begin)
-    return F.pad(losses(logits, ids[:, FIRST:]), (FIRST, 0))
-
-
-def without_begin(model: Llama, ids: Tensor) -> Tensor:
-    """Losses with everything kept, of texts that start without the begin token. [B, T]"""
-    with torch.no_grad():
-        return F.pad(losses(model(ids[:, 1:-1]), ids[:, 1:]), (1, 0))
-
-
-class NoValue(StreamingCache):
-    """The values of token 0 are zero: its key takes attention, and gives nothing for it."""
-
-    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        keys, values = super().append(layer, k, v)
-        first = self.tokens[layer] == 0
-        return keys, values.masked_fill(first[:, None], 0.0)
-
-
-def controls(model: Llama, ids: list[Tensor]) -> dict[str, list[Tensor]]:
-    """Losses for each seed's texts: caches that tell apart what a first token is kept for."""
-    early = [EARLY[s::SEEDS] for s in range(SEEDS)]  # four for each seed's texts
-    theta, pairs = model.config.rope_theta, list(zip(ids, early, strict=True))
-    return {
-        "early + 11": [through(model, t, kept(model, e[1:2])) for t, e in pairs],
-        "value 0": [through(model, t, NoValue(SIZE, (0,), theta)) for t in ids],
-        "recompute": [anew(model, t, False) for t in ids],
-        "<s>, recompute": [anew(model, t, True) for t in ids],
-        "all": [through(model, t, KVCache()) for t in ids],
-        "all, no <s>": [without_begin(model, t) for t in ids],
-        "4 + 11": [through(model, t, kept(model, range(4), SIZE + 3)) for t in ids],
-        "0 + 8": [through(model, t, kept(model, (), 8)) for t in ids],
-        "4 early + 8": [through(model, t, kept(model, e)) for t, e in pairs],
+    full = through(model, ids, KVCache())
+    curves = {
+        f"the last {SIZE}": curve(through(model, ids, kept(model, ())), full),
+        f"the first and the last {SIZE - 1}": curve(through(model, ids, kept(model, (0,))), full),
     }
+    title = f"A model that remembers {SIZE} tokens"
+    label = "perplexity, times that\nwith everything kept"
+    save(attention.along(curves, {SIZE: "full: ?"}, title, 3, label), "opening")
+
+
+def scores_of_first(model: Llama) -> tuple[Tensor, Tensor]:
+    """On texts of the training, in "1 + 11": share and mean score of `<s>`. Two of [layers, H]"""
+    ids = windows("code", False, Scale(0, N, 0, LENGTH), 0)
+    notes = [[] for _ in model.model.layers]
+    with_functions(
+        model, [noting(n) for n in notes], lambda: through(model, ids, kept(model, (0,)))
+    )
+    scores = torch.stack([torch.stack(note[FIRST:]) for note in notes])  # [layers, T, B, H, SIZE]
+    return scores.softmax(-1)[..., 0].mean((1, 2)), scores[..., 0].mean((1, 2))
+
+
+def by_seed(ids: Tensor, run: Callable[[int, Tensor], Tensor]) -> Tensor:
+    """run(seed, its texts) for every seed, together."""
+    return torch.cat([run(seed, part) for seed, part in enumerate(ids.split(N))])
+
+
+def controls(model: Llama, ids: Tensor) -> dict[str, Tensor]:
+    """Losses: caches that tell apart what a first token is kept for."""
+    early = [EARLY[s::SEEDS] for s in range(SEEDS)]  # four for each seed's texts
+    theta, newline = model.config.rope_theta, zoo.load_tokenizer().encode("\n").ids[0]
+    line, lines = ids.clone(), torch.cat([ids[:, :1].expand(-1, 3), ids], dim=1)
+    line[:, 0], lines[:, :4] = newline, newline
+    moved = torch.cat([ids[:, 1:6], ids[:, :1], ids[:, 6:]], dim=1)
+    return {
+        "early + 11": by_seed(ids, lambda s, t: through(model, t, kept(model, early[s][1:2]))),
+        "line break": through(model, line, kept(model, (0,))),
+        "<s> at 5": through(model, moved, kept(model, (5,))),
+        "value 0": through(model, ids, Changed(SIZE, (0,), theta)),
+        "key 0": through(model, ids, NoKey(SIZE, (0,), theta)),
+        "recompute": anew(model, ids, False),
+        "<s>, recompute": anew(model, ids, True),
+        "all": through(model, ids, KVCache()),
+        "all, no <s>": without_begin(model, ids),
+        "4 line breaks + 8": through(model, lines, kept(model, range(4)))[:, 3:],
+        "4 + 11": through(model, ids, kept(model, range(4), SIZE + 3)),
+        "0 + 8": through(model, ids, kept(model, (), 8)),
+        "4 early + 8": by_seed(ids, lambda s, t: through(model, t, kept(model, early[s]))),
+    }
+
+
+def without_a_sink(model: Llama, ids: Tensor) -> dict[str, Tensor]:
+    """Losses of a window whose heads give less, or whose softmax may rest."""
+    share, score = scores_of_first(model)
+    least, most = share.mean(1).min(), share.mean(1).max()
+    heads = f"over half in {int((share > 0.5).sum())} of {share.numel()}"
+    print(
+        f"share of <s> in 1 + {SIZE - 1}: mean {share.mean():.2f}, evenly {1 / SIZE:.2f}, {heads}"
+    )
+    print(f"means of the layers: {least:.2f} to {most:.2f}")
+    generator = torch.Generator().manual_seed(0)
+    mixed = torch.stack([row[torch.randperm(len(row), generator=generator)] for row in share])
+
+    def run(functions: Sequence[AttentionFn], size: int = SIZE) -> Tensor:
+        return with_functions(model, functions, lambda: through(model, ids, kept(model, (), size)))
+
+    return {
+        "x (1 - share)": run(smaller(1 - share)),
+        "x the same, other heads": run(smaller(1 - mixed)),
+        "x their mean": run(smaller(1 - share.mean().expand_as(share))),
+        "b = 0": run(resting(0 * score)),
+        "b of each head": run(resting(score)),
+        "b of each head, last 11": run(resting(score), SIZE - 1),
+        "key and value 0": through(model, ids, Neither(SIZE, (0,), model.config.rope_theta)),
+    }
+
+
+def table(runs: dict[str, Tensor], one: Tensor) -> dict[str, tuple[float, float, float]]:
+    ratios = {name: spread(run, one) for name, run in runs.items()}
+    lines = ["| cache | perplexity | times that of one sink |", "|---|---|---|"]
+    lines += [f"| {n} | {perplexity(runs[n]):.2f} | {said(r)} |" for n, r in ratios.items()]
+    return ratios, "\n".join(lines).replace("<s>", "`<s>`") + "\n"
 
 
 def ablation() -> None:
-    model, ids = zoo.load("target"), [texts(seed) for seed in range(SEEDS)]
-    runs = {
-        f"{n} + {SIZE - n}": [through(model, t, kept(model, range(n))) for t in ids] for n in SINKS
-    }
-    shown = len(runs) + 6  # the last three are compared with as many recent tokens: in the table
+    model, ids = zoo.load("target"), torch.cat([texts(seed) for seed in range(SEEDS)])
+    runs = {f"{n} + {SIZE - n}": through(model, ids, kept(model, range(n))) for n in SINKS}
+    one, shown = runs[f"1 + {SIZE - 1}"], len(runs) + 9
     runs |= controls(model, ids)
-    one = runs[f"1 + {SIZE - 1}"]
-    lines = ["| cache | perplexity | times that of one sink |", "|---|---|---|"]
-    ratios = {name: spread(run, one) for name, run in runs.items()}
-    means = {name: sum(perplexity(run)) / SEEDS for name, run in runs.items()}
-    for name, (ratio, low, high) in ratios.items():
-        lines.append(f"| {name} | {means[name]:.2f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
+    ratios, text = table(runs, one)
+    lines = ["", "| cache | compared with | times its perplexity |", "|---|---|---|"]
     against = (("early + 11", "0 + 12"), ("4 early + 8", "0 + 8"), ("4 + 8", "0 + 8"))
-    lines += ["", "| cache | compared with | times its perplexity |", "|---|---|---|"]
     for name, other in (*against, ("all, no <s>", "all")):
-        ratio, low, high = spread(runs[name], runs[other])
-        lines.append(f"| {name} | {other} | {ratio:.2f} ({low:.2f} to {high:.2f}) |")
-    write("lab07_ablation", "\n".join(lines).replace("<s>", "`<s>`") + "\n")
-    bars = dict(list(ratios.items())[:shown])
-    empty = [name for name in list(bars)[len(SINKS) :] if name != "all"]
+        lines.append(f"| {name} | {other} | {said(spread(runs[name], runs[other]))} |")
+    write("lab07_ablation", text + "\n".join(lines).replace("<s>", "`<s>`") + "\n")
+    bars = {n: r for n, r in list(ratios.items())[:shown] if n != "8 + 4"}
+    empty = [name for name in list(bars)[len(SINKS) - 1 :] if name != "all"]
     title = f"A window is about {bars[f'0 + {SIZE}'][0]:.0f} times worse than one sink"
     save(attention.caches(bars, title, empty, "perplexity, times one sink"), "ablation")
-    front = {text: means[name] for text, name in (FRONT | {"everything": "all"}).items()}
+    shown = (FRONT | {"everything": "all"}).items()
+    front = {text: round(perplexity(runs[name]), 2) for text, name in shown}
     save(attention.lengths(front, "perplexity"), "front")
 
 
+def nosink() -> None:
+    model, ids = zoo.load("target"), torch.cat([texts(seed) for seed in range(SEEDS)])
+    one, window = (through(model, ids, kept(model, p)) for p in ((0,), ()))
+    write("lab07_nosink", table({"window": window} | without_a_sink(model, ids), one)[1])
+    constants, full = KVCache(), KVCache()
+    with torch.no_grad():
+        model(torch.tensor([[zoo.BEGIN_ID]]), cache=constants)
+        model(ids[:, :-1], cache=full)
+    apart = max(float((x[:, :, 0] - x[:1, :, 0]).abs().max()) for x in full.keys + full.values)
+    sizes = [v[:, :, 0].norm(dim=-1) / v[:, :, 1:].norm(dim=-1).median(-1).values
+             for v in full.values]  # fmt: skip
+    sizes = torch.stack([size.mean(0) for size in sizes]).flatten().sort().values
+    print(f"keys and values of <s> lie {apart} apart; its values {sizes[0]:.2f} to {sizes[-1]:.2f} "
+          f"times the median token's, half of the heads below {sizes.median():.2f}")  # fmt: skip
+    back = through(model, ids, PutBack(model, constants))
+    marks = {SIZE: "full", BACK: "put back"}
+    curves = {"the last 12": curve(window, one), "the last 11, `<s>` put back": curve(back, one)}
+    curves = {name.replace("`", ""): row for name, row in curves.items()}
+    title = "The constants of the begin token repair a window in a few tokens"
+    save(attention.along(curves, marks, title, 3, "perplexity, times one sink"), "back")
+    lines = ["| tokens read | window | put back at 60 |", "|---|---|---|"]
+    for a, b in ((40, 60), (60, 61), (61, 64), (64, 70), (70, LENGTH)):
+        pair = (said(spread(run, one, a, b)) for run in (window, back))
+        lines.append(f"| {a + 1} to {b} | {' | '.join(pair)} |")
+    write("lab07_back", "\n".join(lines) + "\n")
+
+
 def sizes() -> None:
-    model, ids = zoo.load("target"), [texts(seed) for seed in range(SEEDS)]
+    model, ids = zoo.load("target"), torch.cat([texts(seed) for seed in range(SEEDS)])
     lines = ["| cache | window | one sink | ratio |", "|---|---|---|---|"]
     for size in SIZES:
-        zero, one = ([through(model, t, kept(model, p, size)) for t in ids] for p in ((), (0,)))
-        ratio, low, high = spread(zero, one)
-        means = [sum(perplexity(run)) / SEEDS for run in (zero, one)]
-        lines.append(
-            f"| {size} | {means[0]:.2f} | {means[1]:.2f} | {ratio:.2f} ({low:.2f} to {high:.2f}) |"
-        )
+        zero, one = (through(model, ids, kept(model, p, size)) for p in ((), (0,)))
+        means = " | ".join(f"{perplexity(run):.2f}" for run in (zero, one))
+        lines.append(f"| {size} | {means} | {said(spread(zero, one))} |")
     write("lab07_sizes", "\n".join(lines) + "\n")
 
 
@@ -176,53 +215,13 @@ def maps() -> None:
     save(attention.layers(scores, title, even), "layers")
 
 
-def idle_share(model: Llama, ids: Tensor, late: Tensor) -> tuple[float, float]:
-    """Of late queries that need no head: share of the first token, and of no token."""
-    attn = model.model.layers[0].self_attn
-    own, seen = attn._modules.pop("attention", None), []
-    plain = None if own else attn.attention
-
-    def recording(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        s = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).masked_fill(~mask, float("-inf"))
-        p = sink_softmax(s, own.bias) if own else s.softmax(-1)
-        seen.append(p[:, 0, -late.shape[1] :])
-        return p @ v
-
-    attn.attention = recording
-    with torch.no_grad():
-        model(ids)
-    attn.attention = own if own else plain
-    p = seen[0]
-    return p[..., 0][late].mean().item(), (1 - p.sum(-1))[late].mean().item()
-
-
-def grown(task: backcopy.Task, chains: Tensor, name: str, seed: int) -> tuple[tuple, list[float]]:
-    """Train one model: ((steps, shares of the first token), the numbers of its row)."""
-    late = ~task.is_trigger[chains[:, 13:-1]]
-    model, begin = backcopy.one_head_model(seed=seed), name == "begin token"
-    if name in ("extra zero", "learned bias"):
-        model.model.layers[0].self_attn.attention = bias = SinkBias(1)
-        bias.bias.requires_grad_(name == "learned bias")
-    ids, curve = chains[:, 0 if begin else 1 :], ([], [])
-    for step, _ in backcopy.train(model, task, STEPS, seed=seed, begin=begin):
-        if step == 1 or step % 50 == 0:
-            curve[0].append(step)
-            curve[1].append(idle_share(model, ids[:, :-1], late)[0])
-    excess = []  # nats above the best possible loss, of idle queries
-    for pinned in (None, (), (0,), (2,)):
-        cache = KVCache() if pinned is None else kept(model, pinned, 8)
-        more = through(model, ids, cache) - backcopy.best_losses(task, ids)
-        excess.append(more[:, -late.shape[1] :][late].mean().item())
-    rises = [x - excess[0] for x in excess[1:]]
-    return curve, [*idle_share(model, ids[:, :-1], late), excess[0], *rises]
-
-
 def training() -> None:
     task = backcopy.make_task(seed=0)
     chains = backcopy.sample(task, 48, 24, torch.Generator().manual_seed(1000))
     curves = {}
-    lines = ["| model | first token | nowhere | all | + window | + first kept | + other kept |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    names = ["model", "first token", "nowhere", "as wide as", "gives", "after triggers"]
+    names += ["all", "+ window", "+ first kept", "+ other kept"]
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     for name in ("begin token", "no sink", "extra zero", "learned bias"):
         runs = [grown(task, chains, name, seed) for seed in range(SEEDS)]
         curves[name] = runs[0][0]
@@ -235,7 +234,7 @@ def training() -> None:
     save(attention.training(curves, title), "training")
 
 
-PARTS = {f.__name__: f for f in (opening, ablation, sizes, maps, training)}
+PARTS = {f.__name__: f for f in (opening, ablation, nosink, sizes, maps, training)}
 
 
 def main() -> None:

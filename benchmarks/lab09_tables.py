@@ -5,7 +5,8 @@
 
 Tokens and passes are counted and depend on the seeds alone; means over SEEDS slices of held-out
 code, with the range.  c and w are seconds that the processor spent on passes in this process, by
-its own clock, in turns, the least of many: another machine gives others.  About a minute.
+its own clock, in rounds as the loop makes them (g passes of the draft, then one of the target), the
+least of many: another machine gives others, and a busy one larger ones.  About a minute.
 """
 
 import time
@@ -16,14 +17,23 @@ from statistics import mean
 import torch
 
 from efflib import zoo
-from efflib.decoding.drafts import LookupDraft, ModelDraft
+from efflib.decoding.drafts import lookup
+from efflib.decoding.replay import (
+    constants,
+    ranks,
+    replay,
+    replayed,
+    rounds,
+    same_choice,
+    shuffled,
+    tree_rounds,
+)
 from efflib.decoding.sampling import Sampling, filtered_probabilities, generate
-from efflib.decoding.speculative import expected_tokens, speculative_generate
+from efflib.decoding.speculative import acceptance_probability, expected_tokens, residual
 from efflib.decoding.speed import best_gamma, needed_acceptance, speedup
-from efflib.decoding.tree import ModelTree, tree_generate
+from efflib.lab.chances import stopped, table
 from efflib.models import KVCache, Llama
 from efflib.plots import speculation, style
-from efflib.zoo.phenomena.speculative import replay, same_choice, shuffled
 from efflib.zoo.phenomena.story import Scale, windows
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +45,8 @@ TEMPERATURES = (0.0, 0.5, 1.0, 1.5)
 # chains and trees, by the passes of the draft that they take
 WIDTHS = ((1,), (10,), (1, 1), (3, 2), (1, 1, 1), (2, 2, 1), (1,) * 10)
 COSTS = (0.3, 0.2, 0.1, 0.05, 0.01)  # of a pass of the draft
+CASES = ((0.2, 0.05), (0.1, 0.02), (0.05, 0.005), (0.01, 0.005))  # (c, w)
+ROUNDS = (1, 2, 4, 8)  # proposals of the rounds that c and w are measured in
 
 
 def spread(values: list[float]) -> str:
@@ -70,19 +82,64 @@ def rate_at(target: Llama, draft: Llama, temperature: float, seed: int) -> float
     return torch.minimum(p, q).sum(-1).mean().item()
 
 
-def pass_costs(*cases: tuple[Llama, int]) -> list[float]:
-    """Least seconds of the processor for a pass of a model over so many tokens behind PROMPT."""
-    ids, caches = torch.ones(1, PROMPT, dtype=torch.int64), [KVCache() for _ in cases]
-    times: list[list[float]] = [[] for _ in cases]
-    for (model, _), cache in zip(cases, caches, strict=True):
-        model(ids, cache=cache)
-    for _ in range(150):
-        for (model, tokens), cache, row in zip(cases, caches, times, strict=True):
-            start = time.thread_time()
-            model(ids[:, :tokens], cache=cache)
-            row.append(time.thread_time() - start)
+def round_costs(target: Llama, draft: Llama) -> dict[int, tuple[float, float]]:
+    """{g: (c, w)} of rounds of g proposals behind PROMPT tokens; writes the table."""
+    ids, caches = torch.ones(1, PROMPT, dtype=torch.int64), {m: KVCache() for m in (target, draft)}
+
+    def spent(model: Llama, tokens: int) -> float:
+        start = time.thread_time()
+        model(ids[:, :tokens], cache=caches[model])
+        return time.thread_time() - start
+
+    def forget() -> None:
+        for cache in caches.values():
             cache.truncate(PROMPT)
-    return [min(row) for row in times]
+
+    for model in caches:
+        spent(model, PROMPT)
+    plain, drafts, checks = [], {g: [] for g in ROUNDS}, {g: [] for g in ROUNDS}
+    for _ in range(150):  # all kinds in turns, so that a busy time is busy for all
+        for _ in range(4):
+            plain.append(spent(target, 1))
+            forget()
+        for g in ROUNDS:
+            drafts[g].append(sum(spent(draft, 1) for _ in range(g)) / g)
+            checks[g].append(spent(target, g + 1))
+            forget()
+    one = min(plain)
+    costs = {g: (min(drafts[g]) / one, max(0.0, min(checks[g]) / one - 1) / g) for g in ROUNDS}
+    lines = ["| proposals in a round | c | w |", "|---|---|---|"]
+    lines += [f"| {g} | {c:.2f} | {w:.3f} |" for g, (c, w) in costs.items()]
+    write("lab09_costs", "\n".join(lines) + f"\n\nA plain pass: {1e3 * one:.2f} ms.\n")
+    return costs
+
+
+def stops_table() -> None:
+    """Three rules that end the draft's proposals, enumerated for three pairs of models."""
+
+    def verify(proposed, q, p, coin, pick):
+        for i, token in enumerate(proposed.tolist()):
+            if not coin(acceptance_probability(p[i], q[i])[token]):
+                last = torch.tensor([pick(residual(p[i], q[i]))])
+                return torch.cat([proposed[:i], last])
+        return torch.cat([proposed, torch.tensor([pick(p[-1])])])
+
+    rules = {
+        "stop behind a token where the largest q is below 0.5": lambda row, t: (
+            True,
+            row.max() >= 0.5,
+        ),
+        "stop behind a drawn token whose q is below 0.5": lambda row, t: (True, row[t] >= 0.5),
+        "do not propose a drawn token whose q is below 0.5": lambda row, t: (row[t] >= 0.5, True),
+    }
+    lines = ["| rule | largest error of a text's probability, three pairs of models |", "|---|---|"]
+    for name, rule in rules.items():
+        off = []
+        for seed in range(3):
+            rng = torch.Generator().manual_seed(seed)
+            off.append(stopped(rule, table(rng, 3, 3), table(rng, 3, 3), 2, verify))
+        lines.append(f"| {name} | {', '.join(f'{x:.0e}' for x in off)} |")
+    write("lab09_stops", "\n".join(lines) + "\n")
 
 
 def rounds_table(target: Llama, draft: Llama) -> tuple[float, dict[str, list[float]]]:
@@ -111,10 +168,8 @@ def rounds_table(target: Llama, draft: Llama) -> tuple[float, dict[str, list[flo
     return mean(rates), found
 
 
-def speed_table(rate: float, target: Llama, draft: Llama) -> None:
+def speed_table(rate: float, cost: float, wider: float) -> None:
     """What the model of speed makes of the costs here, and of others; with its figure."""
-    one, nine, small = pass_costs((target, 1), (target, 9), (draft, 1))
-    cost, wider = small / one, max(0.0, (nine / one - 1) / 8)
     lines = ["| c | w | best γ | times plain at this acceptance | acceptance that 2 × needs |"]
     lines.append("|---|---|---|---|---|")
     cases = [(cost, wider, "here: "), *((c, 0.02, "") for c in COSTS)]
@@ -133,25 +188,54 @@ def speed_table(rate: float, target: Llama, draft: Llama) -> None:
     save(speculation.curves(GAMMAS, {}, rows, labels, head, 1.0), "speed")
 
 
-def drafts_table(target: Llama, draft: Llama) -> None:
-    """Other ways to guess: lookups and trees; tokens a pass, and passes of the draft a round."""
-    rows = windows("code", True, Scale(ROWS, 1, NEW), 0)[:, None, : 1 + PROMPT]
-    lines = [
-        "| guesses | nodes | passes of the draft a round | tokens a pass |",
-        "|---|---|---|---|",
-    ]
-    for name, make in (("lookup, up to 8", LookupDraft), ("chain of 8", lambda: ModelDraft(draft))):
-        runs = [speculative_generate(target, make(), row, NEW, 8) for row in rows]
-        each = [NEW / run.passes for run in runs]
-        lines.append(f"| {name} | 8 | {0 if make is LookupDraft else 8} | {spread(each)} |")
+def drafts_table(target: Llama, draft: Llama, here: tuple[float, float]) -> None:
+    """Other ways to guess, on one greedy text of each of six prompts, and on the same once more."""
+    prompts = windows("code", True, Scale(ROWS, 1, NEW), 0)[:, : 1 + PROMPT]
+    texts = generate(target, prompts, NEW)[:, None]  # [ROWS, 1, 1 + PROMPT + NEW]
+    begun = torch.cat([texts[:, 0], texts[:, 0, 1:9]], dim=1)  # the text, and how it begins
+    again = generate(target, begun, NEW)[:, None]
+    lines = ["| guesses | new text | the same text once more |", "|---|---|---|"]
+    names = {"lookup, up to 8": [], "chain of 8": []}
+    speeds = {"lookup, up to 8": [], "the draft at its best length": []}
+    for rows in (texts, again):
+        looked, same = [], []
+        for row in rows:
+            ids = row[0].tolist()
+            found = replayed(
+                ids,
+                len(ids) - NEW,
+                lambda n, room, ids=ids: lookup(torch.tensor(ids[:n]), 8).tolist(),
+            )
+            looked.append(found)
+            same.append(same_choice(target, draft, row, len(ids) - NEW)[0].tolist())
+        names["lookup, up to 8"].append(spread([NEW / passes for passes, _ in looked]))
+        names["chain of 8"].append(spread([NEW / rounds(s, 8)[0] for s in same]))
+        passes, proposed = map(sum, zip(*looked, strict=True))
+        speeds["lookup, up to 8"].append(NEW * ROWS / (passes + proposed * here[1]))
+        speeds["the draft at its best length"].append(max(constants(same, sum(here)).values()))
+    lines += [f"| {name}, tokens a pass | {a} | {b} |" for name, (a, b) in names.items()]
+    lines += [f"| {name}, times plain | {a:.2f} | {b:.2f} |" for name, (a, b) in speeds.items()]
+    write("lab09_lookups", "\n".join(lines) + "\n")
+    trees_table(draft, texts, here)
+
+
+def trees_table(draft: Llama, texts: torch.Tensor, here: tuple[float, float]) -> None:
+    cases = (here, *CASES)
+    heads = " | ".join(f"c {c:.2f}, w {w:.3f}" for c, w in cases)
+    lines = [f"| guesses | nodes | passes of the draft a round | tokens a pass | {heads} |"]
+    lines.append("|---" * (4 + len(cases)) + "|")
+    places = [ranks(draft, row, row.shape[1] - NEW) for row in texts]
     for widths in WIDTHS:
-        runs = [tree_generate(target, ModelTree(draft, widths), row, NEW) for row in rows]
-        each = [NEW / run.passes for run in runs]
+        passes = [tree_rounds(row, widths) for row in places]
+        nodes = sum(prod(widths[: i + 1]) for i in range(len(widths)))
         name = "tree " + " × ".join(map(str, widths))
         name = f"chain of {len(widths)}" if set(widths) == {1} else name
-        nodes = sum(prod(widths[: i + 1]) for i in range(len(widths)))
-        lines.append(f"| {name} | {nodes} | {len(widths)} | {spread(each)} |")
-    write("lab09_drafts", "\n".join(lines) + "\n")
+        rate = NEW * ROWS / sum(passes)
+        speeds = (rate / (1 + len(widths) * c + nodes * w) for c, w in cases)
+        said = " | ".join(f"{speed:.2f}" for speed in speeds)
+        each = spread([NEW / p for p in passes])
+        lines.append(f"| {name} | {nodes} | {len(widths)} | {each} | {said} |")
+    write("lab09_trees", "\n".join(lines) + "\n")
 
 
 def opening(target: Llama, draft: Llama) -> None:
@@ -179,8 +263,10 @@ def main() -> None:
         rates = [rate_at(target, draft, temperature, seed) for seed in range(SEEDS)]
         lines.append(f"| {temperature} | {spread(rates)} |")
     write("lab09_temperature", "\n".join(lines) + "\n")
-    speed_table(rate, target, draft)
-    drafts_table(target, draft)
+    here = round_costs(target, draft)[4]
+    speed_table(rate, *here)
+    drafts_table(target, draft, here)
+    stops_table()
     p, q = torch.tensor([0.5, 0.3, 0.2, 0.0]), torch.tensor([0.2, 0.6, 0.1, 0.1])
     rest = ((p - q).clamp(min=0) / (p - q).clamp(min=0).sum()).tolist()
     head = "What both share is accepted; a rejection draws what is missing"

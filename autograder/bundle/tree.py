@@ -27,26 +27,20 @@ verified there."""
 NOT_NEEDED = """No lab here needs Triton, and set-up does not ask for it (the build for GPUs brings
 it along): without it, `efflib.kernels` and `efflib.meter` say so when they are imported."""
 SOME = """Modules of `efflib` that hold answers come from your instructor later
-([a list](course/withheld.md)). Until then each says so, or holds the part that the labs run on."""
+([a list](course/withheld.md)). Until then each says so; the labs run on your own functions."""
 WITHHELD = """# Modules of efflib that hold answers
 
-They come from your instructor after the labs that are named here. Until then each says so, or holds
-the part that the labs run on."""
+They come from your instructor after the labs that are named here. Until then each says so."""
 
 
-def hidden_parts(
-    course_root: Path, labs: Collection[LabSpec], released: Collection[str], strict: bool
-) -> Hidden:
+def hidden_parts(course_root: Path, released: Collection[str]) -> Hidden:
     """What is withheld while only these labs are released, and what is kept of it.
 
-    Kept is what the rest of efflib needs and, unless strict, what the labs' cells and tests name.
+    Kept is what modules need that are not withheld; the labs' own cells need nothing of it.
     """
     sources = read_sources(efflib_dir())
     withheld = still_withheld(owners(course_root, sources), released)
-    roots = needed_by_rest(sources, withheld)
-    if not strict:
-        roots |= set().union(*(needed_by_lab(lab, sources) for lab in labs))
-    return Hidden(withheld, closure(roots, sources, withheld))
+    return Hidden(withheld, closure(needed_by_rest(sources, withheld), sources, withheld))
 
 
 def needed_by_rest(sources: Sources, withheld: Collection[str]) -> set[Need]:

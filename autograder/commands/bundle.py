@@ -21,7 +21,6 @@ def bundle_labs(
     released: Sequence[str],
     out: Path | None,
     *,
-    strict: bool = False,
     colab: str | None = None,
 ) -> Iterator[str]:
     """Writes the zip and the wheel; says what they are and what they give away.
@@ -31,7 +30,7 @@ def bundle_labs(
     out = out or root / "build" / "bundle"
     date = last_commit(root)
     labs = chosen_labs(root, names, released)
-    hidden = hidden_parts(root, labs, released, strict)
+    hidden = hidden_parts(root, released)
     notebooks = [] if colab is None else write_colab(labs, colab, out / "colab")
     with tempfile.TemporaryDirectory() as folder, files_told(out):
         out.mkdir(parents=True, exist_ok=True)

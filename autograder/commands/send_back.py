@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from autograder.intake.discover import IntakeError, found_at
+from autograder.intake.layout import of_this_lab
 from autograder.intake.lms import parcels_of
 from autograder.intake.owners import Owner, owners_of
 from autograder.intake.roster import read_map, read_roster
@@ -51,7 +52,8 @@ def write_feedback(
     people = read_roster(roster) if roster else None
     mapped = read_map(mapping, people) if mapping else {}
     owned, unclear = [], []
-    for parcel in parcels_of(found_at(path, lab)):
+    entries, _ = of_this_lab(found_at(path, people, mapped), lab)
+    for parcel in parcels_of(entries):
         owners = owners_of(parcel, people, mapped)
         known = [(s, o.id) for s, o in zip(parcel.senders, owners, strict=False)
                  if isinstance(o, Owner)]  # fmt: skip

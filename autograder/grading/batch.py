@@ -66,7 +66,9 @@ def grade_many(
             ready.append(stored)
         else:
             todo.append(without_outputs(submission))
-    first = run(lab, todo, jobs, executor, seed, unsafe)  # starts while others are recorded
+    others = len(todo) > 1
+    # it starts while others are recorded
+    first = run(lab, todo, jobs, executor, seed, unsafe, shared=others)
     alone = functools.partial(run, lab, jobs=1, executor=executor, seed=seed, unsafe=unsafe)
     where = functools.partial(stored_at, cache, lab, seed=seed, unsafe=unsafe)
     return results(lab, ready, first, alone, where)
@@ -118,8 +120,10 @@ def run(
     executor: Executor | None,
     seed: int | None,
     unsafe: bool,
+    shared: bool = False,
 ) -> Iterator[tuple[Submission, Outcome]]:
-    job = functools.partial(grade_job, lab, seed=seed, unsafe=unsafe)
+    """shared: one that takes long must not keep a worker from the others (see SHARE_SECONDS)."""
+    job = functools.partial(grade_job, lab, seed=seed, unsafe=unsafe, shared=shared)
     get_ready = functools.partial(ready_to_grade, lab, unsafe)
     if executor is not None:
         return run_elsewhere(executor, job, todo, JOB_SECONDS, get_ready)
@@ -141,12 +145,15 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
         serve()
 
 
-def grade_job(lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool) -> bytes:
+def grade_job(
+    lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool, shared: bool = False
+) -> bytes:
     """What a worker does. The answer is JSON, so nothing of a student's is ever unpickled."""
     from autograder.grading import verdict
 
+    seconds = verdict.SHARE_SECONDS if shared else verdict.SUBMISSION_SECONDS
     try:
-        return encode(verdict.grade_one(lab, submission, seed=seed, unsafe=unsafe))
+        return encode(verdict.grade_one(lab, submission, seed=seed, unsafe=unsafe, seconds=seconds))
     except SandboxUnavailable:
         raise
     except Exception as error:  # the grader's own bug must not stop the class

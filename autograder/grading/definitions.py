@@ -112,6 +112,15 @@ def only_definitions(source: str, wanted: set[str] | None = None) -> str:
         return ""
 
 
+def unless_there(node: ast.stmt) -> str:
+    """Code of a definition; a constant keeps the value that it has already, if it has one."""
+    text = ast.unparse(node)
+    if isinstance(node, (*FUNCTIONS, *IMPORTED)) or is_lambda(node):
+        return text
+    own = ", ".join(map(repr, sorted(names(node))))
+    return f"if not {{{own}}} <= globals().keys():\n    {text}" if own else ""
+
+
 def needed(
     roots: Iterable[ast.AST], definitions: Iterable[ast.stmt], asked: Iterable[str] = ()
 ) -> set[str]:

@@ -12,7 +12,12 @@ import ast
 from collections import Counter
 from dataclasses import dataclass
 
-from autograder.grading.definitions import is_definition, only_definitions, statements
+from autograder.grading.definitions import (
+    is_definition,
+    only_definitions,
+    statements,
+    unless_there,
+)
 from autograder.grading.joining import join_split_cells
 from autograder.grading.magics import Reader, syntax_error
 from autograder.grading.order import (
@@ -46,7 +51,7 @@ class CellSource:
     """Code to run, where it comes from ("cell 7, ex2"), and what it is.
 
     kind: "solution", "setup" or "own" (everything else: it draws on the time for own cells);
-    definitions: what of it is run where the whole was stopped or there was no time for it.
+    definitions: what of it is run where the whole raised, was stopped or found no time.
     """
 
     label: str
@@ -119,10 +124,10 @@ def kinds_of(kept: list[Placed], release: Notebook) -> list[str]:
 
 
 def spare(python: str) -> str:
-    """The definitions of a cell that does more than define."""
+    """The definitions of a cell that does more than define; constants where they are missing."""
     if all(map(is_definition, statements(python))):
         return ""
-    return only_definitions(python)
+    return "\n".join(unless_there(node) for node in statements(only_definitions(python)))
 
 
 def label(item: Placed) -> str:

@@ -34,6 +34,7 @@ from efflib.lab.student import Student, StudentError
 
 STOPPED = "the check was stopped"  # how reports end that Ctrl-C kept from being made
 SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
+SHARE_SECONDS = 120.0  # while others wait; who needs more is graded again behind them
 
 
 def grade_one(
@@ -42,8 +43,11 @@ def grade_one(
     *,
     seed: int | None = None,
     unsafe: bool = False,
+    seconds: float = SUBMISSION_SECONDS,
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
+
+    seconds: of tests; with fewer than SUBMISSION_SECONDS, a result that they cut off is doubtful.
 
     seed: by default of student, lab and suite; each test derives its own from it and its name, so
     that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
@@ -56,31 +60,37 @@ def grade_one(
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
     remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
     try:
-        files = list(lab.test_files.values())
-        reports, doubtful = repeat_killed(files, remote, seed, run_timed(files, remote, seed))
+        reports, doubtful = run_tests_of(lab, remote, seed, seconds)
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
-    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
     return Result(
         student=submission.student,
         lab=lab.name,
         status="graded",
-        score=total(exercise.points for exercise in exercises),
-        max_score=lab.max_score,
-        exercises=exercises,
-        written=lab.written,
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         doubtful=doubtful or remote.doubtful,
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
+        **scored(lab, reports),
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def scored(lab: LabSpec, reports: list[TestReport]) -> dict:
+    """Points, of how many, and the tests behind them."""
+    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    return {
+        "score": total(exercise.points for exercise in exercises),
+        "max_score": lab.max_score,
+        "exercises": exercises,
+        "written": lab.written,
+    }
 
 
 def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
@@ -158,39 +168,65 @@ class TimedStudent(Student):
             raise StudentError("Timeout", "the time for the whole submission was used up")
 
 
-def run_timed(
-    files: list[Path], student: Student, seed: int, names: frozenset[str] | None = None
-) -> list[TestReport]:
-    """run_tests within the time of a submission; names: of test functions, only which run.
+def run_tests_of(
+    lab: LabSpec, remote: RemoteStudent, seed: int, seconds: float = SUBMISSION_SECONDS
+) -> tuple[list[TestReport], bool]:
+    """(reports, whether they are doubtful) of public tests and then of hidden ones.
 
-    Raises KeyboardInterrupt after Ctrl-C, which the runner reports as tests that failed.
+    What a public test says reaches the student.  So where one was killed, it is repeated before a
+    hidden test runs, in a sandbox that has seen no hidden input.
     """
+    end = time.monotonic() + seconds
+    timed = TimedStudent(remote, end)
+    again, doubts = [], []
+
+    def repeat(file: Path, reports: list[TestReport]) -> list[TestReport]:
+        names = killed_tests(remote, reports)
+        new = repeated(file, remote, timed, seed, names) if names else []
+        again.extend(new)
+        told = {report.test: report for report in reports} | {one.test: one for one in new}
+        doubts.append(any(report.kind == KILLED for report in told.values()))
+        return list(told.values())
+
+    reports = uninterrupted(run_tests(list(lab.test_files.values()), timed, seed, after=repeat))
+    if again:
+        many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
+        remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
+    cut_off = seconds < SUBMISSION_SECONDS and time.monotonic() > end
+    return reports, any(doubts) or remote.swallowed or cut_off
+
+
+def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:
+    """run_tests within the time of a submission. Raises KeyboardInterrupt after Ctrl-C."""
     timed = TimedStudent(student, time.monotonic() + SUBMISSION_SECONDS)
-    reports = run_tests(files, timed, seed, names=names)
+    return uninterrupted(run_tests(files, timed, seed))
+
+
+def uninterrupted(reports: list[TestReport]) -> list[TestReport]:
+    """Raises KeyboardInterrupt after Ctrl-C, which the runner reports as tests that failed."""
     if any(report.observed.endswith(STOPPED) for report in reports):
         raise KeyboardInterrupt
     return reports
 
 
-def repeat_killed(
-    files: list[Path], remote: RemoteStudent, seed: int, reports: list[TestReport]
-) -> tuple[list[TestReport], bool]:
-    """(reports, whether they are doubtful) after a second run of tests whose sandbox was killed.
+def killed_tests(remote: RemoteStudent, reports: list[TestReport]) -> frozenset[str]:
+    """Those whose sandbox was killed, perhaps from outside, as many as may still be repeated."""
+    met = [report.test for report in reports if report.kind == KILLED]
+    remote.swallowed |= remote.killed_calls > len(met)  # by a test that expects errors
+    names, remote.repeats = met[: remote.repeats], max(0, remote.repeats - len(met))
+    remote.killed_calls = 0
+    return frozenset(names)
 
-    Their calls may depend on one another, so a whole test is repeated, once, with the same inputs.
-    A test that is killed again counts as failed by the student's code, and is doubtful.
+
+def repeated(
+    file: Path, remote: RemoteStudent, timed: Student, seed: int, names: frozenset[str]
+) -> list[TestReport]:
+    """A second run of these tests of a file, with the same inputs, in a sandbox of its own.
+
+    The calls of a test may depend on one another, so a whole test is repeated, and once: one that
+    is killed again counts as failed by the student's code, and is doubtful.
     """
-    met = [report for report in reports if report.kind == KILLED]
-    swallowed = remote.killed_calls > len(met)  # by a test that expects errors
-    again, remote.repeats = met[: remote.repeats], max(0, remote.repeats - len(met))
-    if again:
-        many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
-        remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
-    found = {(report.file, report.test): report for report in reports}
-    for file in files:
-        names = frozenset(report.test for report in again if report.file == file.name)
-        if names:
-            new = run_timed([file], remote, seed, names)
-            found |= {(report.file, report.test): report for report in new}
-    reports = list(found.values())
-    return reports, swallowed or any(report.kind == KILLED for report in reports)
+    remote.renew()
+    reports = uninterrupted(run_tests([file], timed, seed, names=names))
+    remote.killed_calls = 0
+    return reports

@@ -19,7 +19,8 @@ from autograder.intake.archive import (
     walk,
 )
 from autograder.intake.choose import Unclear, choose, last_sent
-from autograder.intake.lms import Parcel, Stamp, is_alone, looks_exported, parcels_of, sender_of
+from autograder.intake.layout import Left, around, of_this_lab
+from autograder.intake.lms import Parcel, Stamp, is_nobodys, looks_exported, parcels_of, sender_of
 from autograder.intake.names import name_hash
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
 from autograder.intake.owners import HOW, Owner, owners_of
@@ -78,18 +79,21 @@ def discover(
     """One row per student, sorted by id: who is under `path`, and everyone on the roster.
 
     mapping: names of folders and files -> id.  Raises IntakeError if there is nothing under `path`.
+
+    What is under `path` and is nobody's hand-in has a row of its own that says so.
     """
-    parcels = parcels_of(found_at(Path(path), lab))
+    entries, left = of_this_lab(found_at(Path(path), roster, mapping or {}), lab)
+    parcels = parcels_of(entries)
     if not parcels:
         raise IntakeError(f"{path} holds no submission of {lab.name}")
-    rows, students = [], {}
+    rows, students = [nobodys(entry, lab) for entry in entries if is_nobodys(entry)], {}
     for parcel in parcels:
         for owner in owners_of(parcel, roster, mapping or {}):
             if isinstance(owner, Owner):
                 students.setdefault(owner.id.casefold(), []).append((owner, parcel))
             else:
                 rows.append(unclear("/".join(parcel.labels), lab, owner))
-    rows += [student_row(sent, lab) for sent in students.values()]
+    rows += [student_row(sent, lab, left) for sent in students.values()]
     present = {row.student for row in rows}
     for one in (roster or {}).values():
         if one.id not in present:
@@ -105,13 +109,19 @@ def read_submission(path: Path, student: str, lab: LabSpec) -> Row:
     return student_row([(Owner(student), Parcel((sender,), tuple(files)))], lab)
 
 
-def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
-    """The row of one student, who may have sent several parcels."""
+def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left | None = None) -> Row:
+    """The row of one student, who may have sent several parcels. left: see layout.py."""
     owner, parcels = parts[0][0], [parcel for _, parcel in parts]
     ids = {one.id for one, _ in parts}
     if len(ids) > 1:
         told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
         return unclear("/".join(sorted(ids)), lab, told)
+    logins = {s.label for one in parcels for s in one.senders if s.system == "Blackboard"}
+    if len(logins) > 1:
+        told = (
+            f"{owner.id} may be each of {' and '.join(sorted(logins))}: give a --roster, or {HOW}"
+        )
+        return unclear("/".join(sorted(logins)), lab, told)
     try:
         best = choose(parcels, lab)
     except Unclear as error:
@@ -121,8 +131,10 @@ def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec) -> Row:
         return Rejected(owner.id, lab.name, str(error), owner.name, sent=sent)
     digest = notebook_digest(best.cells)
     when = best.when[1] if best.when and best.when[0] == "time" else None
+    tops = {label for parcel in parcels for label in parcel.labels}
+    notes = (*best.notes, *(note for top in sorted(tops) for note in (left or {}).get(top, ())))
     return Submission(
-        owner.id, lab.name, best.file, best.cells, digest, best.notes, owner.name, when, best.when
+        owner.id, lab.name, best.file, best.cells, digest, notes, owner.name, when, best.when
     )
 
 
@@ -131,25 +143,28 @@ def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:
     return Rejected(f"unclear-{name_hash(name)}", lab.name, reason, status="unclear")
 
 
+def nobodys(entry: Entry, lab: LabSpec) -> Rejected:
+    told = f"{entry.name} was left out: it is neither a notebook nor a zip"
+    return unclear("/".join(entry.parts), lab, told)
+
+
 # ---- where it is --------------------------------------------------------------------------------
 
 
-def found_at(path: Path, lab: LabSpec) -> list[Entry]:
+def found_at(path: Path, roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
     """Everything under a path, without a folder around all of it. Raises IntakeError."""
     if path.is_dir():
         entries = list(walk(path.resolve()))
-        inner = below_the_top(entries)
-        entries = inner if looks_exported(inner) and not looks_exported(entries) else entries
-    elif path.suffix.lower() == ".zip" and path.is_file():
-        entries = class_zip(path, lab.name)
-    elif path.suffix.lower() == ".ipynb" and path.is_file():
-        entries = [file_entry(path.resolve(), (path.name,))]
-    else:
-        raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
-    return of_this_lab(entries, lab.name)
+        inner = around(entries, roster, mapping)
+        return inner if looks_exported(inner) and not looks_exported(entries) else entries
+    if path.suffix.lower() == ".zip" and path.is_file():
+        return class_zip(path, roster, mapping)
+    if path.suffix.lower() == ".ipynb" and path.is_file():
+        return [file_entry(path.resolve(), (path.name,))]
+    raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
 
 
-def class_zip(path: Path, lab: str) -> list[Entry]:
+def class_zip(path: Path, roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
     """Entries of a zip with everyone's files; one folder around all of them is taken off."""
     if path.stat().st_size > MAX_CLASS_ZIP:
         raise IntakeError(f"{path} is larger than {MAX_CLASS_ZIP // 10**6} MB")
@@ -157,27 +172,9 @@ def class_zip(path: Path, lab: str) -> list[Entry]:
         entries = list(unzip(path.resolve(), path.name))
     except EntryError as error:
         raise IntakeError(str(error)) from None
-    inner = below_the_top(entries)
-    if looks_exported(entries) or any(entry.parts[0] == lab for entry in inner):
+    if looks_exported(entries):
         return entries
+    inner = around(entries, roster, mapping)
     handed_in = [entry for entry in inner if is_zip(entry) or is_notebook(entry)]
     several = len(handed_in) > 1 or any(len(entry.parts) > 1 for entry in handed_in)
     return inner if several or looks_exported(inner) else entries
-
-
-def below_the_top(entries: list[Entry]) -> list[Entry]:
-    """The entries in the one folder on the top level; none if there are several."""
-    if len({entry.parts[0] for entry in entries}) != 1:
-        return []
-    return [Entry(e.parts[1:], e.kind, e.read) for e in entries if len(e.parts) > 1]
-
-
-def of_this_lab(entries: list[Entry], lab: str) -> list[Entry]:
-    """In nbgrader's <student>/<lab>/..., who has no folder of this lab handed in nothing."""
-    if not any(in_lab_folder(entry, lab) for entry in entries):
-        return entries
-    return [e for e in entries if in_lab_folder(e, lab) or is_alone(e)]
-
-
-def in_lab_folder(entry: Entry, lab: str) -> bool:
-    return entry.parts[1:2] == (lab,) and (len(entry.parts) > 2 or entry.kind != "file")

@@ -5,6 +5,10 @@ Moodle      Anna Müller_123456_assignsubmission_file_/...        (or the file's
 Blackboard  Lab 1_amueller_attempt_2026-10-01-23-59-00_quantization.ipynb
 Gradescope  submission_12345/..., described by submission_metadata.yml
 otherwise   a folder, a notebook or a zip with a student's id or name
+
+What the system writes comes first in a name, and a student's own file name last: so a mark of a
+system (_assignsubmission_, _attempt_ with a time) is looked for where it stands first, and what
+comes behind it says nothing about whose the file is.
 """
 
 import re
@@ -19,9 +23,10 @@ from autograder.intake.archive import Entry, EntryError, is_notebook, is_zip
 CANVAS = re.compile(
     r"(?P<name>[^_/]+)(?P<late>_LATE)?_(?P<number>\d+)_(?P<upload>\d+)_(?P<file>.+)", re.ASCII
 )
-MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_[a-z]+(?:_.*)?", re.ASCII)
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_[a-z]+(?:_.*)?", re.ASCII)
+# the title of the assignment and a login, either of which may have a _ in it
 BLACKBOARD = re.compile(
-    r".+_(?P<login>[^_]+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_.+|\.[^.]+)", re.ASCII
+    r"(?P<title>.+?)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_.+|\.[^.]+)", re.ASCII
 )
 GRADESCOPE = re.compile(r"submission_(?P<number>\d+)", re.ASCII)
 METADATA = "submission_metadata.yml"  # Gradescope's
@@ -39,6 +44,7 @@ class Sender:
     name: str = ""  # of the person
     number: str = ""  # by which the system knows the person (Gradescope: the submission)
     handles: tuple[str, ...] = ()  # ids, logins, e-mail addresses
+    doubt: str = ""  # why nobody can tell whose it is
 
 
 @dataclass(frozen=True)
@@ -58,20 +64,34 @@ class Parcel:
 
 def sender_of(top: str, alone: bool) -> Sender:
     """From the name of something on the top level; alone: a file, not a folder of files."""
-    if alone and (match := CANVAS.fullmatch(top)):
-        name, number = match["name"], match["number"]
+    canvas = CANVAS.fullmatch(top) if alone else None
+    moodle, blackboard = MOODLE.fullmatch(top), BLACKBOARD.fullmatch(top)
+    if canvas and (moodle or blackboard):
+        return Sender(top, "Canvas", doubt="may be a name of two course systems")
+    if canvas:
+        name, number = canvas["name"], canvas["number"]
         return Sender(f"{name}_{number}", "Canvas", name, number)
-    if match := MOODLE.fullmatch(top):
-        name = match["name"]
+    if moodle and (not blackboard or moodle.end("number") < blackboard.end("title")):
+        name = moodle["name"]
         name = "" if name == "Participant" else name  # what blind marking calls everyone
-        return Sender(f"{match['name']}_{match['number']}", "Moodle", name, match["number"])
-    if match := BLACKBOARD.fullmatch(top):
-        return Sender(match["login"], "Blackboard", handles=(match["login"],))
+        return Sender(f"{moodle['name']}_{moodle['number']}", "Moodle", name, moodle["number"])
+    if blackboard:
+        return of_blackboard(blackboard["title"])
     if not alone and (match := GRADESCOPE.fullmatch(top)):
         return Sender(top, "Gradescope", number=match["number"])
     handed_in = alone and top.lower().endswith((".ipynb", ".zip"))
     text = top.rpartition(".")[0] if handed_in else top
     return Sender(text, "", text, handles=(text,))
+
+
+def of_blackboard(title: str) -> Sender:
+    """ "Lab 1_anna_m": the title and a login; where one ends and the other begins, nobody says.
+
+    So all of m, anna_m and Lab 1_anna_m are handles: a roster tells which of them is a login.
+    """
+    parts = title.split("_")
+    logins = tuple("_".join(parts[i:]) for i in range(len(parts) - 1, -1, -1))
+    return Sender(title, "Blackboard", handles=logins)
 
 
 def upload_number(top: str) -> Stamp:
@@ -93,20 +113,25 @@ def is_alone(entry: Entry) -> bool:
     return len(entry.parts) == 1 and entry.kind != "folder"
 
 
+def is_nobodys(entry: Entry) -> bool:
+    """A file on the top level that is neither a hand-in nor named by a course system."""
+    ordinary = is_alone(entry) and entry.kind == "file" and entry.parts != (METADATA,)
+    handed_in = is_notebook(entry) or is_zip(entry)
+    return ordinary and not handed_in and not sender_of(entry.parts[0], True).system
+
+
 def parcels_of(entries: Iterable[Entry]) -> list[Parcel]:
     """Entries put together by sender; other files on the top level are nobody's."""
     groups: dict[tuple, list[Entry]] = {}
     senders: dict[tuple, Sender] = {}
     metadata = None
     for entry in entries:
-        alone = is_alone(entry)
         if entry.parts == (METADATA,):
             metadata = entry
             continue
-        sender = sender_of(entry.parts[0], alone)
-        ordinary = alone and entry.kind == "file" and not sender.system
-        if ordinary and not (is_notebook(entry) or is_zip(entry)):
+        if is_nobodys(entry):
             continue
+        sender = sender_of(entry.parts[0], is_alone(entry))
         attempt = attempt_time(entry.parts[0])  # two attempts are two parcels
         key = (sender.system, sender.label, attempt)
         senders.setdefault(key, sender)

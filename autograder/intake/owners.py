@@ -29,6 +29,9 @@ def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) ->
         known = (roster or {}).get(mapped)
         return [Owner(mapped, known.name if known else name_of(parcel))]
     name = shown(parcel.labels[0])
+    doubts = [sender.doubt for sender in parcel.senders if sender.doubt]
+    if doubts:
+        return [f'"{name}" {doubts[0]}: {HOW}']
     if roster is None:
         return [without_roster(sender, name) for sender in parcel.senders]
     return [on_roster(sender, name, roster) for sender in parcel.senders]
@@ -60,7 +63,8 @@ def without_roster(sender: Sender, label: str) -> Owner | str:
 
 def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
     """The one student on the roster whom the name fits."""
-    fitting = matches(sender, list(roster.values()))
+    people = list(roster.values())
+    fitting = logins(sender, people) if sender.system == "Blackboard" else matches(sender, people)
     if len(fitting) == 1:
         return Owner(fitting[0].id, fitting[0].name or sender.name)
     who = f'"{label}"'
@@ -70,6 +74,19 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
         return f"{who} fits nobody on the roster: {HOW}"
     names = ", ".join(one.id for one in fitting[:5]) + (", ..." if len(fitting) > 5 else "")
     return f"{who} fits several students on the roster ({names}): {HOW}"
+
+
+def logins(sender: Sender, people: list[Person]) -> list[Person]:
+    """Everyone who has one of the logins that may stand in a name of Blackboard's."""
+    may_be = set(map(canonical, sender.handles))
+    local = {handle.partition("@")[0] for handle in may_be}
+    return [
+        one
+        for one in people
+        if canonical(one.id) in may_be
+        or one.handles & may_be
+        or {handle.partition("@")[0] for handle in one.handles} & local
+    ]
 
 
 def matches(sender: Sender, people: list[Person]) -> list[Person]:

@@ -46,6 +46,7 @@ def settings(config: Config) -> None:
     config.GenerateAssignment.preprocessors = steps
     config.GenerateFeedback.preprocessors = [Grades]
     config.GenerateFeedback.exporter_class = FeedbackExporter
+    config.ExportApp.plugin_class = "autograder.nbgrader.export.InertCsv"
     config.GenerateFeedback.force = True  # pages are made anew whenever one asks for them
     if shutil.which("alembic") is None:  # nbgrader calls it by name to make a gradebook
         os.environ["PATH"] += os.pathsep + str(Path(sys.executable).parent)

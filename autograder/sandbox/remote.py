@@ -28,7 +28,7 @@ class RemoteStudent(Student):
     `definitions`); budget: an object with cell_seconds, notebook_seconds and call_seconds; session:
     one started ahead, of that spec.  Cells of kind "own" share the notebook's time, all others have
     their own.  A cell that kills its sandbox is left out of the sessions that follow.  Of a cell
-    that was left out, stopped or not run at all, the definitions are run.
+    that raised, was left out, stopped or not run at all, the definitions are run.
     """
 
     def __init__(self, spec: SandboxSpec, cells, budget, session: Session | None = None) -> None:
@@ -45,6 +45,7 @@ class RemoteStudent(Student):
         self._clean: Session | None = None  # beside the notebook's own, see _apart
         self._place = ""
         self.killed_calls = 0
+        self.swallowed = False  # the end of a killed call did not reach the test's report
         self.repeats = MAX_KILLED  # that are left
         self.doubtful = False  # a cell is left out that may be innocent
         self.notes: list[str] = []
@@ -61,6 +62,12 @@ class RemoteStudent(Student):
 
     def close(self) -> None:
         self._leave()
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def renew(self) -> None:
+        """The next call meets a sandbox in which nothing but the notebook's cells has run."""
         if self._session is not None:
             self._session.close()
         self._session = None
@@ -146,7 +153,7 @@ class RemoteStudent(Student):
                 if index == len(self.cell_reports):
                     self.cell_reports.append(report)
             alive = deaths == self._deaths[index] < 2
-            if alive and definitions and spare > 0 and stopped(report):
+            if alive and definitions and spare > 0 and unfinished(report):
                 report = self._run_cell(session, index, definitions, spare)
                 spare -= report.seconds
             if report is REPEAT or self._deaths[index] > deaths:
@@ -179,9 +186,9 @@ class RemoteStudent(Student):
         return True
 
 
-def stopped(report: CellReport) -> bool:
-    """Whether the cell did not come to its end for lack of time, or because it may not run."""
-    return report in (NOT_RUN, LEFT_OUT) or (report.error or "").startswith("Timeout")
+def unfinished(report: CellReport) -> bool:
+    """Whether the cell did not come to its end: it raised, was stopped, or may not run."""
+    return report.error is not None
 
 
 class Limited(Student):

@@ -2,7 +2,9 @@
 
 The namespaces hide files, processes and networks. This closes what no namespace covers: sockets of
 families without network namespaces (AF_VSOCK reaches the host of a virtual machine), kernel
-keyrings, and parts of the kernel that computing with tensors never needs.
+keyrings, and parts of the kernel that computing with tensors never needs.  Sandboxes share the
+files of Python and torch, read-only: locks, leases and watches on them, by which two that run at
+once could talk, are denied as well.
 """
 
 import platform
@@ -14,6 +16,11 @@ from autograder.sandbox.limits import SandboxUnavailable
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
 # name: number on x86_64, number on aarch64
 DENIED = {
+    "flock": (73, 32),
+    "inotify_init": (253, None),  # where there is a number
+    "inotify_add_watch": (254, 27),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
     "ptrace": (101, 117),
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -35,21 +42,28 @@ DENIED = {
     "pidfd_getfd": (438, 438),
     "mount_setattr": (442, 442),
 }
-SOCKET, CLONE = (41, 198), (56, 220)
+SOCKET, CLONE, FCNTL = (41, 198), (56, 220), (72, 25)
+# commands of fcntl: SETLK, SETLKW, OFD_SETLK, OFD_SETLKW, SETLEASE, NOTIFY
+LOCKS = (6, 7, 37, 38, 1024, 1026)
 NEW_USER = 0x10000000  # of the flags of clone: a user namespace gives capabilities
 CLONE3 = 435  # its flags lie in memory, where a filter cannot look; the C library then uses clone
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 X32_BIT = 0x40000000  # x86_64 also answers to these numbers
 
 LOAD, JUMP_EQUAL, JUMP_ABOVE, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, SECOND_ARGUMENT = (
+    0,
+    4,
+    16,
+    24,
+)  # offsets in struct seccomp_data
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 NOT_PERMITTED, NOT_THERE = 0x00050001, 0x00050026  # EPERM, ENOSYS
 
 
 def program() -> bytes:
-    """The filter: EPERM for the calls above, for new user namespaces, and for sockets other than
-    local and IP ones."""
+    """The filter: EPERM for the calls above, for new user namespaces, for locks, and for sockets
+    other than local and IP ones."""
     if platform.machine() not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         raise SandboxUnavailable(f"sandboxes run on {known}, not on {platform.machine()}")
@@ -62,8 +76,15 @@ def program() -> bytes:
         step(JUMP_ABOVE, X32_BIT, 0, 1),
         step(RETURN, NOT_PERMITTED),
     ]
-    for numbers in DENIED.values():
-        code += [step(JUMP_EQUAL, numbers[column], 0, 1), step(RETURN, NOT_PERMITTED)]
+    for number in filter(None, (numbers[column] for numbers in DENIED.values())):
+        code += [step(JUMP_EQUAL, number, 0, 1), step(RETURN, NOT_PERMITTED)]
+    code += [
+        step(JUMP_EQUAL, FCNTL[column], 0, len(LOCKS) + 3),
+        step(LOAD, SECOND_ARGUMENT),
+        *(step(JUMP_EQUAL, lock, len(LOCKS) - i, 0) for i, lock in enumerate(LOCKS)),
+        step(RETURN, ALLOW),
+        step(RETURN, NOT_PERMITTED),
+    ]
     code += [
         step(JUMP_EQUAL, CLONE3, 0, 1),
         step(RETURN, NOT_THERE),

@@ -10,7 +10,6 @@ Modules are loaded when they are named: `from efflib.attention.streaming import 
     paged_streaming  sinks and a window in blocks, of which the first stays
     zero_sink   a softmax that may attend to nothing
     sink_bias   the same with a learned number in place of the zero
-    backcopy    a small task on which an attention sink grows within a minute of training
 
 Notation: B batch, H query heads, Hkv key heads, T new tokens, S keys attended to, d head size.
 """

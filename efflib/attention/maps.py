@@ -77,3 +77,11 @@ def sink_scores(maps: Tensor, token: int = 0, first: int = 32) -> Tensor:
     if token >= maps.shape[-1] or first >= maps.shape[-2]:
         raise ValueError(f"token={token} and first={first} do not lie in maps {tuple(maps.shape)}")
     return maps[..., first:, token].mean(-1)
+
+
+def begin_share(model: Llama, ids: Tensor, zero_sink: bool = False) -> Tensor:
+    """The attention that every query of ids [n, T] gives to token 0, of a model of one head. [n, T]
+
+    zero_sink: to the extra zero of the softmax, where the model has one.
+    """
+    return recorded(model, ids, lambda p: p[:, 0, :, 0], zero_sink)[0]

@@ -21,7 +21,7 @@ from efflib.kernel_lab.attention import (
     least_moved,
     scores_off,
 )
-from efflib.kernel_lab.words import poisoned_words
+from efflib.kernel_lab.words import poisoned_words, read_once, written_once
 from efflib.lab.expect import expect_close
 
 INF = torch.inf
@@ -45,32 +45,40 @@ def normal(rng, *shape, dtype=torch.float32):
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def read_once(run, name, right):
-    """Fails, in words, if more than so many bytes of this argument were read.
-
-    Of a kernel that gives right results: fewer were not needed then, masked as they may be.
-    """
-    seen = run["reads"].get(name, [0, 0])[0]
-    times = f", {seen / right:.2f} times as many" if right else ""
-    assert seen <= right, f"{name}: {seen:,} bytes were read where {right:,} are enough{times}"
-
-
-def written_once(run, name, right):
-    seen = run["writes"].get(name, [0, 0])[0]
-    assert seen == right, f"{name}: {seen:,} bytes written, expected {right:,}"
-
-
 def expect_attention(run, case, causal=False):
     """o and lse against float64; the bounds are derived in efflib.kernel_lab.attention."""
     expect_products(run, case)
     a = case["args"]
     o, lse = exact(a["Q"], a["K"], a["V"], a["scale"], causal)
     what = f"T = {a['T']}, S = {a['S']}, {str(a['Q'].dtype)[6:]}"
-    bound = MOST_OFF[a["Q"].dtype] * max(1.0, float(a["V"].abs().max()))
+    bound = value_off(a["V"])
     out, seen = run["outputs"]["Out"].double(), run["outputs"]["LSE"].double()
     with poison_named(run):
         expect_close(out, o, what=f"o ({what})", atol=bound)
         expect_close(seen, lse, what=f"lse ({what})", atol=LSE_OFF)
+
+
+def value_off(v):
+    """How far o may be off for these values; float16 has no steps below 2^-24."""
+    least = 2.0**-24 if v.dtype == torch.float16 else 0.0
+    return MOST_OFF[v.dtype] * float(v.abs().max()) + least
+
+
+def expect_steered(run, case, causal=False):
+    """As `expect_attention`, for a case of `steered`: its scores are exact, and of any size.
+
+    A score is off by its rounding after a product with log2(e) at most; lse, which is such a
+    score and a logarithm, by that, by the sum's rounding and by that of the product with ln 2.
+    """
+    expect_products(run, case)
+    a = case["args"]
+    o, lse = exact(a["Q"], a["K"], a["V"], 1.0, causal)
+    off = scores_off(a["K"][..., 0])
+    v_off = value_off(a["V"]) + off * float(a["V"].abs().max())
+    out, seen = run["outputs"]["Out"].double(), run["outputs"]["LSE"].double()
+    with poison_named(run):
+        expect_close(out, o, what="o of these scores", atol=v_off)
+        expect_close(seen, lse, what="lse of these scores", atol=LSE_OFF + 4 * off)
 
 
 def expect_products(run, case):
@@ -131,6 +139,44 @@ def attention_case(
     return launch(q, k, normal(rng, HKV, S, d, dtype=dtype), blocks, scale, causal)
 
 
+def steered(rng, scores, dtype, blocks=(16, 16), causal=False, T=1):
+    """A launch whose queries all give the keys these scores [S]: a head of 16, scale 1."""
+    q, k = torch.zeros(1, T, 16), torch.zeros(1, len(scores), 16)
+    q[..., 0], k[0, :, 0] = 1.0, scores
+    v = normal(rng, 1, len(scores), 16, dtype=dtype)
+    return launch(q.to(dtype), k.to(dtype), v, blocks, 1.0, causal)
+
+
+def hard_scores():
+    """Scores of a row that break a softmax which is not careful; whole numbers, float16 has them.
+
+    They rise, fall, lie far below 0, far above, and leap from one end to the other.
+    """
+    rise = torch.arange(40.0)
+    ends = [torch.full((n,), x) for n, x in ((20, -30_000.0), (17, 29_984.0), (3, -29_952.0))]
+    return {
+        "rising": rise, "falling": 40 - rise, "below -250": rise[:37] - 300,
+        "near -30,000": 32 * rise[:37] - 30_016, "near 30,000": 32 * rise[:37] + 20_000,
+        "leaps": torch.tensor([-200.0] * 16 + [150.0]), "both ends": torch.cat(ends),
+    }  # fmt: skip
+
+
+def long_mean(rng, S, blocks=(16, 16), causal=False):
+    """All scores 0, values in float16 between 1 and 2: every p is 1, o is the mean."""
+    v = 1 + torch.rand(1, S, 16, generator=rng)
+    return launch(torch.zeros(1, 1, 16).half(), torch.zeros(1, S, 16).half(), v.half(), blocks,
+                  causal=causal)  # fmt: skip
+
+
+def expect_mean(run, case):
+    """Only the last rounding of o is left, 2^-11 of it, and those of float32."""
+    v = case["args"]["V"].double()
+    right = v.mean(1, keepdim=True)
+    expect_close(run["outputs"]["Out"].double(), right, what="a mean", rtol=2.0**-11 * 1.1)
+    lse = torch.tensor([[float(v.shape[1])]]).log()
+    expect_close(run["outputs"]["LSE"], lse, what="lse", atol=1e-5)
+
+
 def softmax_launch(x, block, apart=0):
     """apart: elements between the rows of X, and of Y, as far as the kernel sees."""
     return {
@@ -164,14 +210,14 @@ def expect_softmax(run, x):
         expect_close(seen, right, what="the softmax", atol=4e-6, rtol=last + 2 * scores_off(x))
 
 
-def decode_case(rng, HKV, group, S, d, splits, per_split, BN, dtype=torch.float32):
+def decode_case(rng, HKV, group, S, d, splits, per_split, BN, dtype=torch.float32, BG=16):
     q, k, v = (normal(rng, HKV, n, d, dtype=dtype) for n in (group, S, S))
     rows = splits * HKV * group
     sizes = {"HKV": HKV, "GROUP": group, "S": S, "per_split": per_split, "scale": d**-0.5}
     parts = {"Part": torch.full((rows, d), torch.nan), "PartLSE": torch.full((rows,), torch.nan)}
     strides = {"head_q": ("Q", 0), "row_q": ("Q", 1), "head_k": ("K", 0), "row_k": ("K", 1)}
     return {
-        "args": {"Q": q, "K": k, "V": v} | parts | sizes | {"D": d, "BG": 16, "BN": BN},
+        "args": {"Q": q, "K": k, "V": v} | parts | sizes | {"D": d, "BG": BG, "BN": BN},
         "strides": strides | {"row_part": ("Part", 0)},
         "grid": (splits, HKV),
         "outputs": ["Part", "PartLSE"],
@@ -179,12 +225,13 @@ def decode_case(rng, HKV, group, S, d, splits, per_split, BN, dtype=torch.float3
     }
 
 
-def expect_parts(run, case):
+def expect_parts(run, case, off=0.0):
+    """off: how far exponents may be off, see `scores_off`; scores up to 16 need none."""
     expect_products(run, case)
     a, (splits, HKV) = case["args"], case["grid"]
     shape = (splits, HKV, a["GROUP"])
     seen = run["outputs"]["Part"].view(*shape, -1), run["outputs"]["PartLSE"].view(shape)
-    bound = MOST_OFF[a["Q"].dtype] * max(1.0, float(a["V"].abs().max()))
+    bound = value_off(a["V"]) + off * float(a["V"].abs().max())
     for i in range(splits):
         keys = slice(i * a["per_split"], min((i + 1) * a["per_split"], a["S"]))
         k, v = a["K"][:, keys].repeat_interleave(a["GROUP"], 0), a["V"][:, keys]
@@ -196,4 +243,4 @@ def expect_parts(run, case):
         o, lse = o.view(HKV, a["GROUP"], -1).double(), lse.view(HKV, a["GROUP"]).double()
         with poison_named(run):
             expect_close(seen[0][i].double(), o, what=f"o of split {i}", atol=bound)
-            expect_close(seen[1][i].double(), lse, what=f"lse of split {i}", atol=LSE_OFF)
+            expect_close(seen[1][i].double(), lse, what=f"lse of split {i}", atol=LSE_OFF + 4 * off)

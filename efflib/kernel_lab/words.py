@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+SINGLE = "a tile has no single elements to take by number: load them by their own address"
 # what the compiler says -> what it means; the first that fits is told
 COMPILER = (
     (r"Input shapes should have M >= \d+, N >= \d+ and K >= \d+|must be at least 16",
@@ -20,6 +21,7 @@ COMPILER = (
     (r"Loop-carried variable|has initial type|re-assigned",
      "a variable changes its type or shape in the loop: create it before the loop as what it is "
      "inside (tl.float32 for sums)"),
+    (r"unsupported tensor index", SINGLE),
     (r"Expected dtype", "tl.exp and tl.log take float32: x.to(tl.float32)"),
     (r"Cannot access global variable",
      "a kernel sees only constants from outside: write NAME = tl.constexpr(value)"),
@@ -69,6 +71,23 @@ def fault_words(name: str, fault: dict) -> str:
     line = f" in the line `{fault['line']}`" if fault["line"] else ""
     # the meter's own message ends in the line, which stands here already
     message = re.sub(r",? ?\S*kernel_source\.py:\d+: .*", "", fault["message"], flags=re.S)
+    if "'int' object is not iterable" in message and "[" in fault["line"]:
+        message = SINGLE  # what the interpreter makes of x[0]
     far_before = "before the first element" in message and re.search(r"\d{9}", message)
     advice = WRAPPED if far_before else ""
     return f"{name}: {about}{line}: {message}"[: LENGTH - len(advice)] + advice
+
+
+def read_once(run, name, right):
+    """Fails, in words, if more than so many bytes of this argument were read.
+
+    Of a kernel that gives right results: fewer were not needed then, masked as they may be.
+    """
+    seen = run["reads"].get(name, [0, 0])[0]
+    times = f", {seen / right:.2f} times as many" if right else ""
+    assert seen <= right, f"{name}: {seen:,} bytes were read where {right:,} are enough{times}"
+
+
+def written_once(run, name, right):
+    seen = run["writes"].get(name, [0, 0])[0]
+    assert seen == right, f"{name}: {seen:,} bytes written, expected {right:,}"

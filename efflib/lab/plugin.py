@@ -10,6 +10,7 @@ import torch
 from efflib.lab.codec import REFUSED
 from efflib.lab.exercise import MARK
 from efflib.lab.report import TestReport
+from efflib.lab.runner import After
 from efflib.lab.seeds import derived_seed, seed_all
 from efflib.lab.student import StudentError
 
@@ -78,8 +79,11 @@ class ExercisePlugin:
 
     def reports(self) -> list[TestReport]:
         """One for every test; a test with several cases is as good as its worst case."""
+        return self.reports_of(self._items)
+
+    def reports_of(self, items: list[pytest.Function]) -> list[TestReport]:
         cases: dict[str, list[TestReport]] = {}
-        for item in self._items:
+        for item in items:
             result = self._results.get(item.nodeid) or unreported(item)
             cases.setdefault(name_of(item), []).append(result)
         return [replace(worst(r), seconds=sum(c.seconds for c in r)) for r in cases.values()]
@@ -97,16 +101,31 @@ class WaitingPlugin(ExercisePlugin):
             self._work(self)
         return True
 
-    def run(self, student, seed: int) -> list[TestReport]:
+    def run(self, student, seed: int, after: After | None = None) -> list[TestReport]:
         """Runs the collected tests, file by file. An interrupt ends it as it ends a session."""
         self._student, self._seed = student, seed
-        run_one = self._items[0].config.hook.pytest_runtest_protocol if self._items else None
+        reports: list[TestReport] = []
+        for path, items in self._by_file().items():
+            self._run_items(items)
+            own = self.reports_of(items)
+            reports += after(path, own) if after and not self.interrupted else own
+        return reports
+
+    def _by_file(self) -> dict[Path, list[pytest.Function]]:
+        found: dict[Path, list[pytest.Function]] = {}
+        for item in self._items:
+            found.setdefault(Path(item.path), []).append(item)
+        return found
+
+    def _run_items(self, items: list[pytest.Function]) -> None:
+        if self.interrupted:
+            return
+        run_one = items[0].config.hook.pytest_runtest_protocol
         try:
-            for item, following in zip(self._items, [*self._items[1:], None], strict=True):
+            for item, following in zip(items, [*items[1:], None], strict=True):
                 run_one(item=item, nextitem=following)
         except (KeyboardInterrupt, pytest.exit.Exception):
             self.pytest_keyboard_interrupt(None)
-        return self.reports()
 
 
 def worst(reports: list[TestReport]) -> TestReport:

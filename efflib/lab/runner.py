@@ -29,6 +29,9 @@ COLLECT = ["--collect-only"]
 VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DEBUG", "PYTEST_CURRENT_TEST")
 
 
+After = Callable[[Path, list[TestReport]], list[TestReport]]
+
+
 class TestFileError(RuntimeError):
     """A test file that cannot be imported or declares its tests wrongly: a fault of the course."""
 
@@ -41,10 +44,12 @@ def run_tests(
     seed: int,
     only: str | None = None,
     names: frozenset[str] | None = None,
+    after: After | None = None,
 ) -> list[TestReport]:
     """Run the tests of `files` with a student and a seed.
 
     only: an exercise, the tests of which run; names: of test functions, only which run.
+    after: what it makes of a file's reports takes their place, before the next file's tests run.
 
     Returns one report for every declared test, in the order of the files; a test that did not
     report counts as failed, also those that Ctrl-C has kept from running.  Raises FileNotFoundError
@@ -52,12 +57,13 @@ def run_tests(
     """
     plugin = _waiting.pop(tuple(files), None) if only is names is None else None
     if plugin is not None:
-        return plugin.run(student, seed)
+        return plugin.run(student, seed, after)
     reports, options = [], []
     for file in files:
         plugin = _session(Path(file), student, seed, only, names, options)
-        reports += plugin.reports()
         options = COLLECT if plugin.interrupted else options
+        own = plugin.reports()
+        reports += after(Path(file), own) if after and not options else own
     return reports
 
 

@@ -55,7 +55,8 @@ def same(before: object, now: object) -> bool:
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """[bytes] uint8: NaN equals NaN here, and 0.0 is not -0.0."""
     dense = tensor.detach().resolve_conj().resolve_neg().cpu()
-    return dense.to_dense().reshape(-1).contiguous().view(torch.uint8)
+    flat = dense.to_dense().reshape(-1).contiguous()
+    return flat.as_strided((len(flat),), (1,)).view(torch.uint8)  # of one element any stride is
 
 
 def parameter(function: Callable, index: int) -> str:

@@ -5,6 +5,7 @@
     rotary      angles of positions, those of Llama 3.1 too
     cache       keys and values of the tokens seen
     paged_cache the same in blocks, which sequences may share
+    pages       the same with somebody else's tables and slots
     checkpoint  Hugging Face's folders, read and written
     groups      which linears read the output of which norm
     offsets     a constant added to norms and taken off again behind them

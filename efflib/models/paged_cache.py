@@ -9,31 +9,13 @@ gathered from the blocks in every step, which costs as much as the cache is long
 the blocks where they lie: `pages`, `block_table` and `lengths` are its arguments.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from efflib.checks import expect_whole, expect_within
 from efflib.models.cache import expect_entry
-from efflib.models.llama import AttentionFn, Llama
+from efflib.models.pages import Tables
 from efflib.serving.paged import PagedSequences
-
-
-class Tables(Protocol):
-    """What the cache needs of `PagedSequences`."""
-
-    def append(self, name: int, tokens: int) -> list[tuple[int, int]]: ...
-
-    def fork(self, name: int, child: int) -> None: ...
-
-    def free(self, name: int) -> None: ...
-
-    def table(self, name: int) -> list[int]: ...
-
-    def length(self, name: int) -> int: ...
 
 
 class PagedKVCache:
@@ -61,10 +43,14 @@ class PagedKVCache:
         return torch.tensor(lengths, dtype=torch.int32)
 
     @property
+    def tables(self) -> list[list[int]]:
+        """The blocks of every sequence."""
+        return [self.sequences.table(name) for name in self._names]
+
+    @property
     def block_table(self) -> Tensor:
-        """The blocks of every sequence, [B, most] int32."""
-        tables = [self.sequences.table(name) for name in self._names]
-        return torch.tensor(tables, dtype=torch.int32)
+        """The same as a tensor, [B, most] int32."""
+        return torch.tensor(self.tables, dtype=torch.int32)
 
     def pages(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer, [blocks, block_size, Hkv, d] each."""
@@ -126,31 +112,3 @@ class PagedKVCache:
             for source, target in self.sequences.append(name, tokens):
                 for k, v in self._pages:
                     k[target], v[target] = k[source], v[source]
-
-
-# of one query q [H, d] over the first `length` keys: (q, k pages, v pages, table, length)
-PagedAttentionFn = Callable[[Tensor, Tensor, Tensor, list[int], int], Tensor]  # -> [H, d]
-
-
-@contextmanager
-def reading_pages(model: Llama, cache: PagedKVCache, attention: PagedAttentionFn) -> Iterator[None]:
-    """Inside, single tokens attend to the blocks where they lie; prompts as before."""
-    before = [layer.self_attn.attention for layer in model.model.layers]
-
-    def paged(number: int, dense: AttentionFn) -> AttentionFn:
-        def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-            if q.shape[2] > 1:
-                return dense(q, k, v, mask)
-            tables = zip(q[:, :, 0], cache.block_table.tolist(), strict=True)
-            rows = [attention(x, *cache.pages(number), table, cache.length) for x, table in tables]
-            return torch.stack(rows).to(q.dtype)[:, :, None]
-
-        return attend
-
-    try:
-        for i, layer in enumerate(model.model.layers):
-            layer.self_attn.attention = paged(i, before[i])
-        yield
-    finally:
-        for layer, old in zip(model.model.layers, before, strict=True):
-            layer.self_attn.attention = old

@@ -138,23 +138,29 @@ def stream(
     return fig, f"A stream of {tokens[-1]:,} tokens: " + "; ".join(said)
 
 
-def opening(curve: Sequence[float], at: int, title: str, first: int = 1) -> Drawn:
-    """Perplexity along a text over that of a full cache, with a question mark where it rises.
+def along(
+    curves: dict[str, Sequence[float]], marks: dict[int, str], title: str, first: int, ylabel: str
+) -> Drawn:
+    """Ratios of perplexities along a text; marks: {tokens read: what happens there}.
 
     first: tokens read at the first value; of a mean over the last four it is 4.
     """
-    fig, (ax,) = figure(width=8.0, height=2.6)
-    ax.plot(range(first, first + len(curve)), curve, color=BLUE)
-    ax.axvline(at, color=GREY, linestyle="--")
+    fig, (ax,) = figure(width=8.0, height=3.0)
+    for i, (name, curve) in enumerate(curves.items()):
+        look = {"color": COLOURS[i % 6], "linestyle": LINES[i % 4]}
+        ax.plot(range(first, first + len(curve)), curve, label=name, **look)
     ax.axhline(1, color=GREY, linewidth=0.6)
-    top = max(curve)
-    beside = {"xytext": (-6, 0), "textcoords": "offset points", "va": "top", "ha": "right"}
-    ax.annotate("?", (at, top), fontsize=18, **beside)
-    ax.set(xlabel="tokens read", ylabel="perplexity,\ntimes that of a full cache")
-    ax.set_ylim(0, 1.05 * top)
+    top = 1.1 * max(max(curve) for curve in curves.values())
+    for at, text in marks.items():
+        ax.axvline(at, color=GREY, linestyle="--")
+        ax.annotate(text, (at, top), (4, -4), textcoords="offset points", va="top", fontsize=10)
+    ax.set(xlabel="tokens read", ylabel=ylabel, ylim=(0, top))
+    ax.legend(frameon=False, fontsize=9, loc="upper right")
     style.title(fig, title)
-    before, after = mean(curve[: at + 1 - first]), mean(curve[at + 1 - first :])
-    return fig, (
-        f"{title}: perplexity over that of a full cache along a text, on average {before:.1f} "
-        f"up to token {at} and {after:.1f} from there on; the place has a question mark"
-    )
+    said = []
+    for name, curve in curves.items():
+        cuts = [0, *(max(0, at + 1 - first) for at in marks), len(curve)]
+        parts = [curve[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+        said.append(f"{name} {', then '.join(f'{mean(part):.1f}' for part in parts)}")
+    places = ", ".join(f"{text} at token {at}" for at, text in marks.items())
+    return fig, f"{title} ({places}): {ylabel}, means between these places: {'; '.join(said)}"

@@ -45,26 +45,21 @@ def online_steps(scores: Sequence[float], block: int, seen: int) -> Drawn:
     return fig, f"Scores of {len(scores)} keys, {seen} of them seen. " + "; ".join(lines) + "."
 
 
-def traffic(
-    lengths: Sequence[int],
-    curves: Mapping[str, Sequence[float]],
-    stored: Sequence[float],
-    head: str,
-) -> Drawn:
-    """Megabytes against tokens, both logarithmic, for tiled attention and for stored scores."""
+def traffic(blocks: Sequence[int], curves: Mapping[str, Sequence[float]], head: str) -> Drawn:
+    """Megabytes against queries of a block, both logarithmic, for some ways to do the same."""
     fig, (ax,) = figure(width=7.0, height=3.8)
-    ax.plot(lengths, [b / 1e6 for b in stored], "--", color=GREY, label="scores stored")
-    parts = [f"scores stored {stored[-1] / 1e6:.0f} MB"]
+    parts = []
     for (name, moved), colour, mark in zip(curves.items(), COLOURS, MARKERS, strict=False):
-        ax.plot(lengths, [b / 1e6 for b in moved], mark + "-", color=colour, label=name)
-        parts.append(f"{name} {moved[-1] / 1e6:.0f} MB")
+        ax.plot(blocks, [b / 1e6 for b in moved], mark + "-", color=colour, label=name)
+        parts.append(f"{name} {moved[0] / 1e6:.0f} and {moved[-1] / 1e6:.0f} MB")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    ax.set_xticks(lengths, [f"{n:,}" for n in lengths])
-    ax.set(xlabel="tokens", ylabel="MB moved")
+    ax.set_xticks(blocks, [str(n) for n in blocks])
+    ax.set(xlabel="queries of a block", ylabel="MB moved")
     ax.legend(fontsize=8)
     title(fig, head)
-    return fig, f"Bytes against tokens. At {lengths[-1]:,} tokens: " + ", ".join(parts) + "."
+    ends = f"with {blocks[0]} and with {blocks[-1]} queries a block"
+    return fig, f"Megabytes {ends}: " + ", ".join(parts) + "."
 
 
 def schedule(T: int, S: int, BM: int, BN: int, head: str) -> Drawn:
@@ -158,20 +153,25 @@ def roofline_of(points: Mapping[str, float], gpu: str, head: str, dtype: str = "
 
 
 def stored_against_tiled(
-    lengths: Sequence[int], stored: Sequence[float], tiled: Sequence[float], head: str
+    lengths: Sequence[int], ways: Mapping[str, Sequence[float]], head: str
 ) -> Drawn:
-    """Bars of megabytes for some lengths: scores stored, and tiles."""
+    """Groups of bars of megabytes for some lengths, a bar for each way to do the same."""
     fig, (ax,) = figure(width=7.0, height=3.2)
-    for i, (a, b) in enumerate(zip(stored, tiled, strict=True)):
-        ax.bar(i - 0.2, a / 1e6, 0.4, color=ORANGE, hatch="//", label="scores stored")
-        ax.bar(i + 0.2, b / 1e6, 0.4, color=BLUE, label="in tiles")
-        ax.annotate(f"{a / 1e6:,.0f}", (i - 0.2, a / 1e6), ha="center", va="bottom", fontsize=8)
-        ax.annotate(f"{b / 1e6:,.0f}", (i + 0.2, b / 1e6), ha="center", va="bottom", fontsize=8)
+    wide, hatches = 0.8 / len(ways), ["//", "..", None]
+    for j, ((name, moved), colour) in enumerate(
+        zip(ways.items(), (ORANGE, AMBER, BLUE), strict=False)
+    ):
+        for i, each in enumerate(moved):
+            x = i + (j - (len(ways) - 1) / 2) * wide
+            label = name if i == 0 else None
+            ax.bar(x, each / 1e6, wide, color=colour, hatch=hatches[j], label=label)
+            ax.annotate(f"{each / 1e6:,.0f}", (x, each / 1e6), ha="center", va="bottom", fontsize=8)
     ax.set_xticks(range(len(lengths)), [f"{n:,} tokens" for n in lengths])
     ax.set_ylabel("MB moved by one head")
-    handles, names = ax.get_legend_handles_labels()
-    ax.legend(handles[:2], names[:2], fontsize=8)
+    ax.legend(fontsize=8)
     title(fig, head)
-    pairs = (f"{n:,} tokens {a / 1e6:.0f} and {b / 1e6:.0f}"
-             for n, a, b in zip(lengths, stored, tiled, strict=True))  # fmt: skip
-    return fig, "Megabytes with scores stored and in tiles: " + "; ".join(pairs) + "."
+    said = (
+        f"{n:,} tokens " + ", ".join(f"{name} {moved[i] / 1e6:.0f}" for name, moved in ways.items())
+        for i, n in enumerate(lengths)
+    )
+    return fig, "Megabytes: " + "; ".join(said) + "."

@@ -62,6 +62,33 @@ def cost_and_quality(
     return fig
 
 
+def sweep(
+    shares: Sequence[float], curves: dict[str, Sequence[float]], dense: float, title: str
+) -> Figure:
+    """Perplexity (log) against the share of zeros: a line for each way, {way: perplexities}.
+
+    Raises ValueError if a way has not one perplexity for each share.
+    """
+    if any(len(values) != len(shares) for values in curves.values()):
+        raise ValueError(f"need {len(shares)} perplexities for every way")
+    fig, (ax,) = figure(height=3.8)
+    for i, (way, values) in enumerate(curves.items()):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        ax.plot(shares, values, color=colour, marker=marker, label=way)
+    ax.axhline(dense, color=GREY, linestyle="--", label="dense")
+    ax.set(yscale="log", xlabel="share of the weights that are 0", ylabel="perplexity")
+    ax.set_xticks(list(shares), [f"{share:.0%}" for share in shares])
+    highest = max(max(values) for values in curves.values())
+    ticks = [
+        v for v in (5, 10, 20, 50, 100, 200, 500, 1000, 2000) if 0.8 * dense < v < 1.5 * highest
+    ]
+    ax.set_yticks(ticks, [f"{v}" for v in ticks])
+    ax.minorticks_off()
+    ax.legend(frameon=False, fontsize=8)
+    style.title(fig, title)
+    return fig
+
+
 def opening(perplexities: dict[str, float], title: str) -> Figure:
     """A bar for each model, without numbers: those are what the lab asks for.
 

@@ -6,6 +6,7 @@ The text takes blocks as it grows; then B is forked from it, and both go on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -53,7 +54,7 @@ def write(sequences, slots_of: Callable, rows: list, name: str, words: list[str]
     slots = slots_of(table, positions, SIZE).tolist()
     for slot, word in zip(slots, words, strict=True):
         rows[slot // SIZE][slot % SIZE] = word
-    before = -(-(end - len(words)) // SIZE)  # blocks that it had
+    before = math.ceil((end - len(words)) / SIZE)  # blocks that it had
     if before == 0:
         return f"A prompt of {len(words)} words: {name} takes the blocks {table}"
     if copies:

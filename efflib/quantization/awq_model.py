@@ -25,7 +25,6 @@ is not what the clipping search measures.
 
 import copy
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +32,7 @@ from torch.func import functional_call
 
 from efflib.checks import expect_keys
 from efflib.models.groups import norm_groups
+from efflib.models.recorded import Calibration, record
 from efflib.quantization.awq import ScaleSearch, clip_weight, search_clip, search_scales
 from efflib.quantization.linear import QuantizedWeight, dequantize_weight, quantize_weight
 from efflib.quantization.size import SKIP, quantizable_linears
@@ -42,44 +42,8 @@ ROW_PAIRS = {"self_attn.o_proj": "self_attn.v_proj", "mlp.down_proj": "mlp.up_pr
 NOT_CLIPPED = ("q_proj", "k_proj")
 
 
-class Call(NamedTuple):
-    """The arguments that a module was called with."""
-
-    args: tuple
-    kwargs: dict
-
-
-class Calibration(NamedTuple):
-    """What the float model computed on the calibration text."""
-
-    inputs: dict[str, Tensor]  # of every linear but the skipped ones, [B, T, K]
-    blocks: dict[str, Call]  # of the modules that hold linears: attention and MLP
-
-
 def _parent(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calibration:
-    """Run the model once on ids [B, T] and keep the inputs of linears and of their parents."""
-    calls: dict[str, Call] = {}
-    names = list(quantizable_linears(model, skip))
-    hooks = []
-    for name in dict.fromkeys(names + [_parent(name) for name in names]):
-
-        def remember(module: nn.Module, args: tuple, kwargs: dict, name: str = name) -> None:
-            calls[name] = Call(args, kwargs)
-
-        module = model.get_submodule(name)
-        hooks.append(module.register_forward_pre_hook(remember, with_kwargs=True))
-    try:
-        with torch.no_grad():
-            model(ids)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    inputs = {name: calls.pop(name).args[0] for name in names}
-    return Calibration(inputs, calls)
 
 
 def row_pairs(model: nn.Module, skip: tuple[str, ...] = SKIP) -> dict[str, str]:

@@ -33,6 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_finite
+from efflib.codebooks import dynamic_codebook
 from efflib.quantization.size import SKIP, quantizable_linears
 
 OFFSET = 0.9677083  # of the outermost levels: 1 - (1/30 + 1/32) / 2, half a step of 15 and of 16
@@ -48,21 +49,6 @@ def nf4_codebook() -> Tensor:
     below = -torch.special.ndtri(torch.linspace(OFFSET, 0.5, 8)[:-1].double())  # 7 negative
     levels = torch.cat([below, torch.zeros(1, dtype=torch.double), above.flip(0)]).float()
     return levels / levels.max()
-
-
-@cache
-def dynamic_codebook() -> Tensor:
-    """The 256 levels of the dynamic 8-bit code, in rising order. [256] float32
-
-    For each exponent e = 0..6: the 2^e middles of equal parts of [0.1, 1], times 10^(e - 6), with
-    both signs; and 0 and 1.
-    """
-    levels = [0.0, 1.0]
-    for e in range(7):
-        ends = torch.linspace(0.1, 1, 2**e + 1)
-        middles = 10.0 ** (e - 6) * ((ends[:-1] + ends[1:]) / 2)
-        levels += middles.tolist() + (-middles).tolist()
-    return torch.tensor(sorted(levels))
 
 
 def nearest_code(x: Tensor, codebook: Tensor) -> Tensor:

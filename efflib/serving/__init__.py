@@ -9,6 +9,5 @@ Modules are loaded when they are named, e.g. `from efflib.serving.roofline impor
     paged       block tables: append, fork, copy on write, free, swap
     prefix      full blocks found again by their hashes
     contiguous  the baselines: one piece of memory for each request
-    traces      requests from stated distributions, or from a file
-    waste       where the memory goes, step by step, on a trace
+    waste       the bookkeeping of a server (`efflib.traffic.server`) with all of this
 """

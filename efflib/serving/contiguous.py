@@ -14,7 +14,7 @@ allocator in place of first fit.
 from collections.abc import Hashable
 
 from efflib.checks import expect_whole
-from efflib.serving.traces import Request
+from efflib.traffic.traces import Request
 
 POLICIES = ("maximum", "power2", "oracle")
 

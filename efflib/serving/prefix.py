@@ -25,20 +25,14 @@ Sources: Kwon et al. 2023 (arXiv:2309.06180), section 4.4; Zheng et al. 2023 (ar
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from efflib.serving.blocks import BlockPool, blocks_for
 from efflib.serving.paged import Copy, PagedSequences
+from efflib.traffic.conversations import hash_block
 
 HashBlock = Callable[[int, tuple[int, ...]], int]
-
-
-def hash_block(before: int, tokens: tuple[int, ...]) -> int:
-    """64 bits of SHA-256 of the hash of the blocks before (0: none) and the tokens of this one."""
-    text = ",".join(map(str, (before, *tokens))).encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
 
 class Contents(NamedTuple):

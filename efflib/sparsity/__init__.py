@@ -10,7 +10,9 @@ Modules are loaded when they are named, e.g. `from efflib.sparsity.wanda import 
     prune      a whole model, block by block, each block seeing what the pruned ones produce
     importance scores of neurons, heads and layers: magnitude, activation, first-order Taylor
     structured those units really removed: smaller matrices, a model of a target shape
-    retrain    recovery by a short training that holds the zeros
+
+Beside them, without a rule of what goes: `efflib.repair` (the repair of SparseGPT), `efflib.units`
+(shapes, and what the loss says of units) and `efflib.recovery` (a training that holds the zeros).
 
 Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), X [T, K] its input over
 T tokens.  A mask is True where a weight is KEPT.  A sparsity is the share of weights that are zero.

@@ -9,33 +9,23 @@ columns of both: removing the unit is removing its columns. With a column j of s
 
 Activation is Wanda's score, summed in squares. For a neuron it is the norm of the change of the
 MLP's output when the neuron goes, exactly; the columns of a head are taken as if they were
-orthogonal. Taylor is the derivative of the loss L by a factor on the unit (Michel et al. 2019,
-arXiv:1905.10650): a first-order guess of what the loss would be without it. It needs gradients, so
-more memory than running the model; the others do not.
+orthogonal. Taylor is the first-order guess of `efflib.units`, which needs gradients; the others do
+not.
 
 With grouped-query attention the unit is a key head with all query heads that read it.
-
-Where implementations differ: LLM-Pruner (Ma et al. 2023, arXiv:2305.11627) sums |W dL/dW| over the
-matrices that depend on each other, weight by weight; Michel et al. and here the sum comes first,
-because the unit goes as a whole.
 """
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_integers
 from efflib.models.llama import Llama
+from efflib.units import READERS, WRITERS, weight_times_gradient
 
 Kind = Literal["magnitude", "activation", "taylor"]
-READERS = {"heads": "self_attn.o_proj", "neurons": "mlp.down_proj"}  # what reads a unit
-WRITERS = {
-    "heads": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "neurons": ("mlp.gate_proj", "mlp.up_proj"),
-}
 
 
 class Importance(NamedTuple):
@@ -64,7 +54,7 @@ def importance(model: Llama, kind: Kind, ids: Tensor | None = None) -> Importanc
         return _rooted(_units(model, _activation(model, ids)))
     if ids.shape[1] < 2:
         raise ValueError(f"ids {tuple(ids.shape)} have nothing to predict: need T >= 2")
-    per_text = [_units(model, _taylor(model, text)) for text in ids.split(1)]
+    per_text = [_units(model, weight_times_gradient(model, text)) for text in ids.split(1)]
     return Importance(*(torch.stack(s).abs().mean(0) for s in zip(*per_text, strict=True)))
 
 
@@ -130,16 +120,3 @@ def _activation(model: Llama, ids: Tensor) -> dict[str, Tensor]:
         for hook in hooks:
             hook.remove()
     return _columns(model, lambda _, reader: _column_squares(reader) * squares[reader])
-
-
-def _taylor(model: Llama, ids: Tensor) -> dict[str, Tensor]:
-    """sum over i of W_ij dL/dW_ij for every column of the readers; no .grad is touched."""
-    places = [f"{i}.{name}" for i in range(len(model.model.layers)) for name in READERS.values()]
-    names = [f"model.layers.{place}.weight" for place in places]
-    leaves = {name: model.get_parameter(name).detach().requires_grad_() for name in names}
-    with torch.enable_grad():
-        logits = torch.func.functional_call(model, leaves, (ids[:, :-1],))  # [1, T - 1, V]
-        loss = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
-        grads = torch.autograd.grad(loss, list(leaves.values()))
-    products = {n: (w.detach() * g) for (n, w), g in zip(leaves.items(), grads, strict=True)}
-    return _columns(model, lambda name, _: products[f"{name}.weight"].double().sum(0))

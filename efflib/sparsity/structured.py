@@ -16,7 +16,6 @@ A "head" is a key head with the query heads that read it. Scores: `efflib.sparsi
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,19 +23,7 @@ from torch import Tensor
 from efflib.checks import expect_whole
 from efflib.models.llama import Llama
 from efflib.sparsity.importance import Importance
-
-
-class Shape(NamedTuple):
-    """How many of each a model has; heads and neurons in every layer."""
-
-    layers: int
-    heads: int  # key heads
-    neurons: int
-
-    @classmethod
-    def of(cls, model: Llama) -> "Shape":
-        c = model.config
-        return cls(c.num_hidden_layers, c.num_key_value_heads, c.intermediate_size)
+from efflib.units import Shape
 
 
 def highest(scores: Tensor, n: int) -> Tensor:
@@ -89,15 +76,6 @@ def shrink(model: Llama, scores: Importance, shape: Shape) -> Llama:
         highest(scores.heads, shape.heads),
         highest(scores.neurons, shape.neurons),
     )
-
-
-def linear_flops(model: Llama) -> int:
-    """FLOPs of all linears for one token: a multiplication and an addition for every weight.
-
-    The product with the keys and values grows with the text and is not in it.
-    """
-    blocks = sum(p.numel() for p in model.model.layers.parameters() if p.ndim == 2)
-    return 2 * (blocks + model.lm_head.weight.numel())
 
 
 def _kept(model: Llama, name: str, value: Tensor, heads: Tensor, neurons: Tensor) -> Tensor:

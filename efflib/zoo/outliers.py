@@ -142,3 +142,25 @@ def _expect(model: Llama, gains: dict[int, float], extra: int) -> None:
             raise ValueError(f"components are from 0 to {extra - 1}, got {component}")
         if not 0 < gain < math.inf:
             raise ValueError(f"the gain of component {component} must be positive, got {gain}")
+
+
+def merged_twins(wide: Llama) -> Llama:
+    """A copy of a model of `with_outliers`, of the same function, without twins among the large
+    channels: of each pair one column of what reads the norms holds both, and the other is 0.
+
+    Columns W + v and W - v become 2 W and 0: what the emulation puts into the weights is gone.  No
+    real model has such pairs, so this is a control and no repair.
+    """
+    merged = copy.deepcopy(wide)
+    groups = norm_groups(merged)
+    gain, written = groups[0].norm.weight.detach(), merged.model.embed_tokens.weight.detach()
+    large = (gain > 2 * gain.median()).nonzero().flatten().tolist()
+    pairs = [
+        (a, b) for a in large for b in large if a < b and torch.equal(written[:, a], written[:, b])
+    ]
+    with torch.no_grad():
+        for linear in (linear for group in groups for linear in group.linears.values()):
+            for a, b in pairs:
+                linear.weight[:, a] += linear.weight[:, b]
+                linear.weight[:, b] = 0
+    return merged

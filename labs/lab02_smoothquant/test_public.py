@@ -50,7 +50,8 @@ def drive_maxima(student, batches):
     """Runs beside the student's code: maxima of two layers, and what the search leaves behind.
 
     That is: hooks, whether gradients were on in each forward pass, and (other people's hooks,
-    training mode, gradients) as they are afterwards; before, they were (2, True, True).
+    training mode of every module, whether each parameter trains, gradients) as they are afterwards;
+    before, the model was in training mode but for its relu, and the first weight was frozen.
     """
     import torch
     from torch import nn
@@ -62,6 +63,8 @@ def drive_maxima(student, batches):
     model.add_module("first", first)
     model.add_module("relu", nn.ReLU())
     model.add_module("second", second)
+    model.get_submodule("relu").eval()
+    first.weight.requires_grad_(False)
     passes = []
     counter = model.register_forward_pre_hook(
         lambda module, args: passes.append(torch.is_grad_enabled())
@@ -70,7 +73,9 @@ def drive_maxima(student, batches):
     model.to(batches[0].dtype)
     maxima = student.channel_maxima(model, ["first", "second"], batches)
     kept = (counter.id in model._forward_pre_hooks) + (other.id in first._forward_pre_hooks)
-    state = (kept, model.training, torch.is_grad_enabled())
+    modes = {name: module.training for name, module in model.named_modules()}
+    trains = {name: p.requires_grad for name, p in model.named_parameters()}
+    state = (kept, modes, trains, torch.is_grad_enabled())
     torch.set_grad_enabled(True)
     counter.remove()
     other.remove()
@@ -85,7 +90,7 @@ def drive_calls(student, batch, short):
     """Runs beside the student's code: maxima of a layer that runs twice in a pass, on its input and
     on half of it; and what stays of a pass that raises, since `short` does not fit: hooks, and
     gradients (were they on after a search under no_grad, and after the error?).  The model is in
-    eval mode; the last value is whether it is in training mode after each of the two.
+    eval mode and its layer in training mode; the last value holds these two modes after each.
     """
     import torch
     from torch import nn
@@ -94,9 +99,10 @@ def drive_calls(student, batch, short):
     with torch.no_grad():
         layer.weight.copy_(torch.eye(3) / 2)
     model = nn.Sequential(layer, layer).eval()
+    layer.train()
     with torch.no_grad():
         maxima = student.channel_maxima(model, ["0"], [batch])
-        gradients, modes = [torch.is_grad_enabled()], [model.training]
+        gradients, modes = [torch.is_grad_enabled()], [model.training, layer.training]
     try:
         student.channel_maxima(model, ["0"], [batch, short])
         raised = False
@@ -105,7 +111,7 @@ def drive_calls(student, batch, short):
     gradients.append(torch.is_grad_enabled())
     torch.set_grad_enabled(True)
     hooks = len(layer._forward_pre_hooks) + len(layer._forward_hooks)
-    return maxima, raised, hooks, gradients, [*modes, model.training]
+    return maxima, raised, hooks, gradients, [*modes, model.training, layer.training]
 
 
 BATCHES = [
@@ -154,8 +160,9 @@ def test_maxima_by_hand(student, rng):
     invariant="one forward pass per batch, in which a layer may run twice; afterwards the model is "
     "as it was, and gradients too, also if it raises",
     cause="handles not kept or not removed (in finally), a pass for every layer, hooks of others "
-    "cleared, model.eval() or model.train() left on, torch.set_grad_enabled(False) in place of "
-    "torch.no_grad(), or the last call of a pass in place of all",
+    "cleared, model.eval() or model.train(), which reach every module (those in eval mode, too), "
+    "requires_grad_(False) or torch.set_grad_enabled(False) in place of torch.no_grad(), or the "
+    "last call of a pass in place of all",
 )
 def test_no_hook_stays(student, rng):
     maxima, hooks, passes, state = student.drive(drive_maxima, BATCHES + BATCHES)
@@ -166,14 +173,20 @@ def test_no_hook_stays(student, rng):
     assert hooks == 0, f"{hooks} hooks are still on the model"
     assert len(passes) == 4, f"{len(passes)} forward passes for 4 batches"
     assert not any(passes), "the model ran with gradients on"
-    kept, training, gradients = state
+    kept, modes, trains, gradients = state
     assert kept == 2, f"2 other hooks were on the model before, {kept} are left"
-    assert training, "the model was in training mode before, now it is in eval mode"
+    right = {"": True, "first": True, "relu": False, "second": True}
+    assert modes == right, f"training modes before: {right}; now: {modes}"
+    right = {"first.weight": False, "second.weight": True}
+    assert trains == right, f"requires_grad before: {right}; now: {trains}"
     assert gradients, "gradients were on before, now they are off"
     maxima, raised, hooks, on, modes = student.drive(drive_calls, BATCHES[0], torch.ones(1, 2))
     assert raised, "the model raised a RuntimeError, channel_maxima must pass it on"
     assert hooks == 0, f"{hooks} hooks are still on a model that raised"
-    assert not any(modes), "another model was in eval mode before, now it is in training mode"
+    assert modes == 2 * [False, True], (
+        "a model in eval mode with its layer in training mode: modes of both after a search, and "
+        f"after an error: {modes}"
+    )
     assert on == [False, True], f"gradients were off, then on, before a search; after it {on}"
     seen = expect_tensor(maxima["0"], "x_max of '0'", torch.float32, (3,)).tolist()
     right = [1.0, 5.0, 3.0]
@@ -190,7 +203,7 @@ def test_no_hook_stays(student, rng):
 def test_outliers_by_hand(student, rng):
     x_max = torch.tensor([1.0, 90.0, 2.0, 1.5, 0.0, 60.0, 3.0])
     for ratio, expected in ((10, [1, 5]), (30, [1, 5]), (31, [1]), (1.5, [1, 5, 6]), (100, [])):
-        for factor in (1, 2**-8):  # only the ratio counts, not the size
+        for factor in (1, 2**-8, 2**-40, 2**20):  # only the ratio counts, not the size
             found = student.outlier_channels(x_max * factor, ratio)
             expect_tensor(found, "outlier_channels(...)", torch.int64)
             assert found.tolist() == expected, (
@@ -203,8 +216,11 @@ def test_outliers_by_hand(student, rng):
     found = student.outlier_channels(torch.tensor([0.0, 0.0, 5.0, 0.0, 9.0]), 3)
     expect_tensor(found, "outlier_channels(...)", torch.int64)
     assert found.tolist() == [2, 4], f"x_max 0, 0, 5, 0, 9: {found.tolist()}, expected [2, 4]"
-    found = student.outlier_channels(torch.tensor([4.0, 1.0, 3.0, 2.0]), 2).tolist()
-    assert found == [0], f"x_max 4, 1, 3, 2 (torch.median is 2), ratio 2: {found}, expected [0]"
+    for ratio, expected in ((2, [0]), (0.5, [0, 1, 2, 3])):
+        found = student.outlier_channels(torch.tensor([4.0, 1.0, 3.0, 2.0]), ratio).tolist()
+        assert found == expected, (
+            f"x_max 4, 1, 3, 2 (torch.median is 2), ratio {ratio}: {found}, expected {expected}"
+        )
 
 
 # ---- exercise 2: W8A8 ------------------------------------------------------------------------
@@ -339,13 +355,11 @@ def drive_swap(student, state, names, x):
         def __init__(self):
             super().__init__()
             self.first = nn.Linear(3, 3)
-            self.block = nn.ModuleDict(
-                {"inner": nn.Sequential(nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2))}
-            )
-            self.last = nn.Linear(2, 2)
+            inner = nn.Sequential(nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2))
+            self.block = nn.ModuleDict({"inner": inner, "first": nn.Linear(2, 2)})
 
         def forward(self, x):
-            return self.last(self.block["inner"](self.first(x)))
+            return self.block["first"](self.block["inner"](self.first(x)))
 
     model = Net()
     model.load_state_dict(state)
@@ -369,12 +383,13 @@ def drive_swap(student, state, names, x):
         return swapped(x), plain, got
 
 
-LAYERS = ("first", "block.inner.0", "block.inner.2", "last")
+LAYERS = ("first", "block.inner.0", "block.inner.2", "block.first")
 
 
 def swap_case(rng):
     """(parameters of the model of `drive_swap`, x [5, 3])."""
-    shapes = {"first": (3, 3), "block.inner.0": (4, 3), "block.inner.2": (2, 4), "last": (2, 2)}
+    sizes = ((3, 3), (4, 3), (2, 4), (2, 2))
+    shapes = dict(zip(LAYERS, sizes, strict=True))
     state = {f"{n}.weight": torch.randn(shape, generator=rng) for n, shape in shapes.items()}
     biased = [name for name in shapes if name != "block.inner.0"]
     state |= {f"{name}.bias": torch.randn(shapes[name][0], generator=rng) for name in biased}
@@ -397,12 +412,13 @@ def net_outputs(state, x, doubled=()):
     invariant="the named layers of a copy give functions[name](x, weight, bias), each with its own "
     "weight and bias; all other layers, and the model that came in, give what they gave",
     cause="no copy, weights shared with the model that came in, every function bound to the last "
-    "name of the loop, the dot of a name not followed, or layers that were not named swapped too",
+    "name of the loop, the dot of a name not followed, or layers that were not named swapped too "
+    "(block.first ends with first, and is another layer)",
 )
 def test_swap_of_some_layers(student, rng):
     state, x = swap_case(rng)
     sizes = {name: value.abs() for name, value in state.items()}
-    for names in (["block.inner.2", "first"], ["block.inner.0", "last"], []):
+    for names in (["block.inner.2", "first"], ["block.inner.0", "block.first"], []):
         try:
             value = student.drive(drive_swap, state, names, x)
         except RuntimeError as fault:

@@ -109,18 +109,29 @@ def test_zeros_under_the_mask(student, rng):
 @exercise(
     "ex1",
     points=1,
-    invariant="another scope, and a sparsity that is not from 0 to 1: ValueError; else a mask",
-    cause="no check, or else for every other scope",
+    invariant="another scope, and a sparsity that is not from 0 to 1: ValueError from keep_share "
+    "and magnitude_mask; else a mask",
+    cause="no check, a check in one function alone, or else for every other scope",
 )
 def test_what_is_refused(student, rng):
     s = torch.rand(2, 4, generator=rng)
-    a_mask(student.keep_share(s, 0.5, "row"), s.shape, "keep_share")
-    for sparsity, scope in ((0.5, "column"), (-0.1, "row"), (1.1, "layer"), (math.nan, "row")):
-        expect_error(
-            ValueError,
-            lambda a=sparsity, b=scope: student.keep_share(s, a, b),
-            f"sparsity {sparsity}, scope {scope!r}",
-        )
+    for name in ("keep_share", "magnitude_mask"):
+        function = getattr(student, name)
+        for sparsity, scope in (
+            (0.5, "column"),
+            (0.5, "Row"),
+            (-0.1, "row"),
+            (1.1, "layer"),
+            (1 + 2.0**-50, "row"),
+            (math.nan, "row"),
+            (math.inf, "layer"),
+        ):
+            expect_error(
+                ValueError,
+                lambda f=function, a=sparsity, b=scope: f(s, a, b),
+                f"{name}, sparsity {sparsity}, scope {scope!r}",
+            )
+        a_mask(function(s, 0.5, "row"), s.shape, name)
 
 
 # ---- exercise 2: the score of a weight -------------------------------------------------------
@@ -175,12 +186,14 @@ def test_a_score_is_the_change(student, rng):
 @exercise(
     "ex2",
     points=1,
-    invariant="3000 tokens of 1 in bfloat16 have the norm 54.772, which is no number of bfloat16",
+    invariant="3000 tokens of 1 in bfloat16 have the norm 54.772, which is no number of bfloat16; "
+    "nor is 1.0546875 squared",
     cause="squares, sum or root in the dtype of x: bfloat16 has 8 bits",
 )
 def test_many_tokens_of_bfloat16(student, rng):
-    x = torch.randn(3000, 3, generator=rng).bfloat16()
+    x = torch.randn(3000, 4, generator=rng).bfloat16()
     x[:, 0], x[:, 1] = 1.0, 1.0078125
+    x[:, 2] = 1.0546875  # its square is halfway between two numbers of bfloat16
     norms = norms_of(student, x)
     expect_close(norms, x.double().norm(dim=0), what="a norm", rtol=3000 * FLOAT32)
     w = torch.tensor([[1.0078125, 1.0, -3.0]]).bfloat16()
@@ -194,7 +207,8 @@ def test_many_tokens_of_bfloat16(student, rng):
     points=1,
     invariant="in every row int(K * sparsity) go, those with the lowest scores of the row",
     cause="the lowest of the layer, magnitudes in place of scores, negative weights taken for low, "
-    "the norms along the wrong dimension, or the mask of an earlier call",
+    "the norms along the wrong dimension, a threshold among equal scores, or the mask of an "
+    "earlier call",
 )
 def test_masks_of_rows(student, rng):
     w = torch.tensor([[1.0, 2.0, 3.0, 4.0], [100.0, 200.0, 300.0, 400.0]])
@@ -206,6 +220,15 @@ def test_masks_of_rows(student, rng):
     square = torch.tensor([[1.0, 2.0], [3.0, 4.0]])  # norms could be taken for those of rows
     mask = a_mask(student.wanda_mask(square, torch.tensor([5.0, 1.0]), 0.5), (2, 2), "wanda_mask")
     same_mask(mask, [[1, 0], [1, 0]], "a square weight")
+    w, norms = torch.randn(3, 8, generator=rng), torch.ones(8)
+    norms[[1, 4, 6]] = 0.0  # silent channels: equal scores, of which not all go
+    for sparsity, zeros in ((0.25, 2), (0.5, 4), (1.0, 8), (0.0, 0)):
+        mask = a_mask(student.wanda_mask(w, norms, sparsity), w.shape, "wanda_mask")
+        gone = (~mask).sum(1).tolist()
+        assert gone == [zeros] * 3, (
+            f"three silent channels of 8, sparsity {sparsity}: {gone} went in the rows, expected "
+            f"{zeros} in each"
+        )
 
 
 # ---- exercise 3: n of m ----------------------------------------------------------------------
@@ -326,7 +349,7 @@ def sparse_weight(rng, n=4, k=16):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1,
     invariant="0, 5, 0, -1 | 3, 0, 0, 2 is stored as 5, -1, 3, 2 and the byte 205",
     cause="the first place in the highest bits, places of the row in place of the group, values "
     "sorted by size, or a byte that overflows",
@@ -372,14 +395,12 @@ def test_what_cannot_be_stored(student, rng):
 
 @exercise(
     "ex4",
-    points=2,
-    invariant="the product is that of the weight; inputs that no value meets do not matter; a "
-    "weight [N, K] takes N K / 2 times value_bits + 2 bits",
-    cause="places without 4 times their group, columns in uint8 (they wrap from 256 on), the dense "
-    "weight built up (0 times NaN is NaN), NaN replaced, a fixed number of tokens, sums in "
-    "bfloat16, or places forgotten in the bits",
+    points=1,
+    invariant="the product is that of the weight, for any number of tokens and 520 inputs",
+    cause="places without 4 times their group, columns in uint8 (they wrap from 256 on), places "
+    "taken to be sorted, a fixed number of tokens, or sums in bfloat16",
 )
-def test_products_and_bits(student, rng):
+def test_products(student, rng):
     values, places = torch.tensor([[5.0, -1.0, 3.0, 2.0]]), torch.tensor([[205]]).to(torch.uint8)
     y = student.multiply(values, places, torch.arange(1.0, 9.0))
     expect_same(y, torch.tensor([37.0]), "the product of the example and 1 to 8")
@@ -400,22 +421,54 @@ def test_products_and_bits(student, rng):
     expect_at_most(
         (y - x.double() @ low.T).abs(), 2 * bound, "the error with bfloat16 values, turned,"
     )
-    nowhere = unpacked(places)[0].reshape(-1, 2)[0].tolist()  # places of the first group, row 0
-    other = next(p for p in range(4) if p not in nowhere)
-    x[..., other] = math.nan
-    y = student.multiply(values, places, x)
-    expect_at_most((y[..., 0] - exact[..., 0]).abs(), bound[..., 0], "the error, beside a NaN")
-    x[..., nowhere[0]] = math.nan
-    y = student.multiply(values, places, x)
-    assert y[..., 0].isnan().all(), "a row that reads NaN is not NaN"
     w, x = sparse_weight(rng, 2, 520), torch.randn(520, generator=rng)
     y = student.multiply(*stored(student, w), x)
     bound = 520 * FLOAT32 * (w.double().abs() @ x.double().abs())
     expect_at_most((y - w.double() @ x.double()).abs(), bound, "the error with 520 inputs")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="inputs that no value of a row meets do not matter to it, also where they are NaN",
+    cause="the dense weight built up: 0 times NaN is NaN; or NaN replaced in x",
+)
+def test_what_is_not_read(student, rng):
+    values, places = torch.tensor([[5.0, -1.0, 3.0, 2.0]]), torch.tensor([[205]]).to(torch.uint8)
+    x = torch.arange(1.0, 9.0)  # the values meet the inputs 1, 3, 4 and 7
+    x[[0, 2, 5, 6]] = math.nan
+    y = student.multiply(values, places, x)
+    y = expect_tensor(y, "multiply", torch.float32, (1,)).item()
+    assert y == 37, f"the product is {y}, expected 37: only inputs that no value meets are NaN"
+    x[3] = math.nan
+    y = student.multiply(values, places, x).item()
+    assert math.isnan(y), f"the product is {y}, expected NaN: a value meets an input that is NaN"
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="2:4 of [N, K] takes N K / 2 times value_bits + 2 bits; with the zeros anywhere, "
+    "`kept` values and a bit for each of the N K weights",
+    cause="places or the map forgotten, bits for kept weights in place of all, bytes, or a float",
+)
+def test_bits(student, rng):
     for shape, bits, right in (((1, 8), 16, 72), ((3, 16), 8, 240), ((4096, 11008), 16, 405798912)):
         seen = expect_number(student.stored_bits(shape, bits), "stored_bits")
         assert isinstance(seen, int), f"stored_bits returned {seen}, not an int"
         assert seen == right, f"{shape} with {bits} bits takes {seen}, expected {right}"
+    for shape, kept, bits, right in (
+        ((1, 8), 4, 16, 72),
+        ((1, 8), 3, 16, 56),
+        ((3, 16), 0, 8, 48),
+        ((3, 5), 15, 4, 75),
+        ((4096, 11008), 4096 * 5504, 16, 405798912),
+    ):
+        seen = expect_number(student.bitmap_bits(shape, kept, bits), "bitmap_bits")
+        assert isinstance(seen, int), f"bitmap_bits returned {seen}, not an int"
+        assert seen == right, (
+            f"{shape}, {kept} of them not zero, with {bits} bits takes {seen}, expected {right}"
+        )
 
 
 # ---- exercise 5: block by block --------------------------------------------------------------
@@ -424,8 +477,9 @@ def test_products_and_bits(student, rng):
 def drive_blocks(student, states, texts, pattern, frozen):
     """Runs beside the student's code: two blocks with these parameters, pruned.
 
-    Returns (parameters of the new blocks, parameters of those that came in, hooks on the new ones,
-    names of parameters that train, modes), or None if no list of modules came back.
+    Returns (parameters of the new blocks, parameters of those that came in, hooks on both, modules
+    with a forward of their own among both, names of parameters that train, modes), or None if no
+    list of modules came back.
     """
     import torch
     from torch import nn
@@ -455,6 +509,7 @@ def drive_blocks(student, states, texts, pattern, frozen):
     blocks = []
     for state in states:
         block = Block().train(len(blocks) % 2 == 1)
+        block.inner.train(len(blocks) % 2 == 0)  # a part in another mode than its block
         block.load_state_dict(state)
         for name in frozen:
             block.get_parameter(name).requires_grad_(False)
@@ -469,9 +524,10 @@ def drive_blocks(student, states, texts, pattern, frozen):
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
     both = [m for b in [*blocks, *pruned] for m in b.modules()]
     hooks = sum(len(getattr(m, kind)) for m in both for kind in kinds)
+    replaced = sum("forward" in vars(m) for m in both)
     trains = [[k for k, v in b.named_parameters() if v.requires_grad] for b in pruned]
     modes = [[m.training for m in b.modules()] for b in pruned]
-    return after, before, hooks, trains, modes
+    return after, before, hooks, replaced, trains, modes
 
 
 LINEARS = ("first", "inner.up", "inner.down")
@@ -516,16 +572,19 @@ def true_norms(calls):
     return torch.cat(calls).norm(dim=0)
 
 
-def true_blocks(states, texts, pattern, norms_of=true_norms, dense=False):
+def true_blocks(states, texts, pattern, norms_of=true_norms, dense=False, in_turn=False):
     """(parameters of the pruned blocks, the least clearness), norms and runs in float64.
 
-    norms_of another rule, and dense: outputs of blocks that are not pruned, are usual mistakes.
+    norms_of another rule, dense: outputs of blocks that are not pruned, and in_turn: linears pruned
+    before those behind them are measured, are usual mistakes.
     """
     pruned, least = [], math.inf
     for state in states:
         new = dict(state)
         seen = [linear_inputs(state, x)[0] for x in texts]
         for name in LINEARS:
+            if in_turn:
+                seen = [linear_inputs(new, x)[0] for x in texts]
             norms = norms_of([call for inputs in seen for call in inputs[name]])
             weight = state[f"{name}.weight"]
             mask, clear = true_mask(weight.double().abs() * norms, pattern)
@@ -553,6 +612,9 @@ def mistaken_blocks(states, texts, pattern, rules=MISTAKES):
     if len({len(x) for x in texts}) == 1:
         chosen.pop("means over each text")
     made = {k: true_blocks(states, texts, pattern, rule)[0] for k, rule in chosen.items()}
+    made["linears pruned one after the other"] = true_blocks(states, texts, pattern, in_turn=True)[
+        0
+    ]
     if len(states) > 1:
         made["inputs of the dense model"] = true_blocks(states, texts, pattern, dense=True)[0]
     return made
@@ -585,11 +647,12 @@ def clear_case(rng, pattern, lengths=(5, 9), blocks=2):
 def pruned_blocks(student, states, texts, pattern, frozen=()):
     value = student.drive(drive_blocks, states, texts, pattern, list(frozen))
     assert value is not None, "prune_blocks must return a list of new blocks"
-    after, before, hooks, trains, modes = value
+    after, before, hooks, replaced, trains, modes = value
     assert len(after) == len(states), f"{len(after)} blocks came back, expected {len(states)}"
     for i, (seen, state) in enumerate(zip(before, states, strict=True)):
         moved = [k for k in state if not torch.equal(seen[k], state[k])]
         assert not moved, f"block {i} that came in has changed in {moved}: prune a copy"
+    assert not replaced, f"the forward of {replaced} modules is still replaced"
     return after, hooks, trains, modes
 
 
@@ -639,8 +702,9 @@ def test_the_second_block_sees_the_first_pruned(student, rng):
         expect_blocks(after, right, "75 %, three texts", (states, texts, 0.75))
 
 
-def drive_kinds(student, weight, bias, mixed, texts):
-    """Runs beside the student's code: a block that is a linear, then one that mixes tokens."""
+def drive_kinds(student, weight, bias, mixed, batched, texts):
+    """Runs beside the student's code: a block that is a linear, one that mixes tokens, and one
+    whose linear reads [1, T, D]."""
     import torch
     from torch import nn
 
@@ -652,25 +716,35 @@ def drive_kinds(student, weight, bias, mixed, texts):
         def forward(self, x):
             return x + self.linear(x - x.mean(0))
 
-    blocks = [nn.Linear(8, 8), Mixing()]
+    class Batched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 8, bias=False)
+
+        def forward(self, x):
+            return self.linear(x[None])[0]
+
+    blocks = [nn.Linear(8, 8), Mixing(), Batched()]
     with torch.no_grad():
         blocks[0].weight.copy_(weight)
         blocks[0].bias.copy_(bias)
         blocks[1].linear.weight.copy_(mixed)
-    first, second = student.prune_blocks(blocks, texts, 0.5)
-    return first.weight.detach(), second.linear.weight.detach()
+        blocks[2].linear.weight.copy_(batched)
+    first, second, third = student.prune_blocks(blocks, texts, 0.5)
+    return first.weight.detach(), second.linear.weight.detach(), third.linear.weight.detach()
 
 
 @exercise(
     "ex5",
     points=1,
     invariant="a block that is itself a linear is pruned; a block that mixes tokens reads one text "
-    "at a time",
-    cause="linears looked for inside a block only, or all texts joined to one",
+    "at a time; a linear may read [1, T, D]",
+    cause="linears looked for inside a block only, all texts joined to one, or inputs of unlike "
+    "length joined without making them [tokens, K] first",
 )
 def test_blocks_of_other_kinds(student, rng):
     while True:  # until rounding decides nothing, and joined texts something
-        w, mixed = torch.randn(2, 8, 8, generator=rng)
+        w, mixed, batched = torch.randn(3, 8, 8, generator=rng)
         bias, sizes = torch.randn(8, generator=rng), torch.logspace(-1, 1, 8)
         texts = [torch.randn(n, 8, generator=rng) * sizes + n * (n == 9) for n in (5, 9)]
         first, clear = true_mask(w.double().abs() * true_norms(texts).double(), 0.5)
@@ -679,19 +753,23 @@ def test_blocks_of_other_kinds(student, rng):
         joined = torch.cat(outputs) - torch.cat(outputs).mean(0)
         second, also_clear = true_mask(mixed.double().abs() * apart, 0.5)
         wrong, _ = true_mask(mixed.double().abs() * true_norms([joined]), 0.5)
-        if min(clear, also_clear) > 1 + 1e-4 and not second.equal(wrong):
+        outputs = [x + (x - x.mean(0)) @ (mixed * second).double().T for x in outputs]
+        third, clear_too = true_mask(batched.double().abs() * true_norms(outputs), 0.5)
+        if min(clear, also_clear, clear_too) > 1 + 1e-4 and not second.equal(wrong):
             break
-    value = student.drive(drive_kinds, w, bias, mixed, texts)
-    seen = expect_tuple(value, (torch.Tensor, torch.Tensor), "the weights of the new blocks")
+    value = student.drive(drive_kinds, w, bias, mixed, batched, texts)
+    seen = expect_tuple(value, (torch.Tensor,) * 3, "the weights of the new blocks")
     expect_same(seen[0], w.masked_fill(~first, 0.0), "the weight of a block that is a linear")
     expect_same(seen[1], mixed.masked_fill(~second, 0.0), "the linear of a block that mixes tokens")
+    expect_same(seen[2], batched.masked_fill(~third, 0.0), "the linear that reads [1, T, D]")
 
 
 @exercise(
     "ex5",
     points=2,
     invariant="blocks that came in stay; new ones carry no hooks, train what trained, keep modes",
-    cause="hooks left behind, no copy, requires_grad lost, or all blocks put into one mode",
+    cause="hooks or a replaced forward left behind, no copy, requires_grad lost, or a block or one "
+    "of its parts put into another mode",
 )
 def test_what_stays(student, rng):
     states, texts, right = clear_case(rng, (1, 4))
@@ -703,7 +781,9 @@ def test_what_stays(student, rng):
     for seen in trains:
         assert sorted(seen) == names, f"parameters that train are {sorted(seen)}, expected {names}"
     for i, seen in enumerate(modes):
-        assert seen == [i % 2 == 1] * len(seen), f"block {i} came back in another mode"
+        own = i % 2 == 1
+        right = [own, own, not own, not own, not own]  # the block, a linear, a part with two
+        assert seen == right, f"block {i} came back with train modes {seen}, expected {right}"
 
 
 # ---- exercise 6: units -----------------------------------------------------------------------
@@ -774,16 +854,17 @@ def test_best_units(student, rng):
     "ex6",
     points=1,
     invariant="the smaller layer puts out what the layer puts out with the other units at 0",
-    cause="rows of the reader removed, units of one column only, biases not cut, or another order "
-    "than that of keep",
+    cause="rows of the reader removed, columns of a writer, units of one column only, biases not "
+    "cut, or another order than that of keep",
 )
 def test_removed_is_zeroed(student, rng):
     up, bias, down = (torch.randn(s, generator=rng) for s in ((12, 4), (12,), (3, 12)))
     x = torch.randn(6, 4, generator=rng).double()
     square = torch.randn(12, 12, generator=rng)
-    value = student.remove_units([up], square, torch.tensor([1, 2]), 3)
-    _, reader = expect_tuple(value, (list, torch.Tensor), "remove_units")
+    value = student.remove_units([square], square, torch.tensor([1, 2]), 3)
+    writers, reader = expect_tuple(value, (list, torch.Tensor), "remove_units")
     expect_same(reader, square[:, 3:9], "the new columns of a square reader")
+    expect_same(writers[0], square[3:9], "the new rows of a square writer")
     for size, keep in (
         (1, [0, 5, 11]),
         (3, [2, 0]),
@@ -795,6 +876,9 @@ def test_removed_is_zeroed(student, rng):
         writers, reader = expect_tuple(value, (list, torch.Tensor), "remove_units")
         assert len(writers) == 2, f"{len(writers)} writers came back, expected 2"
         places = [size * u + i for u in keep for i in range(size)]
+        rows = expect_tensor(writers[0], "the new weight", torch.float32, (len(places), 4))
+        ascending = keep != sorted(keep) and up[sorted(places)].equal(rows)
+        assert not ascending, f"keep {keep}: the units came back in ascending order, not in keep's"
         expect_same(writers[0], up[places], "the new rows of the weight")
         expect_same(writers[1], bias[places], "the new bias")
         expect_same(reader, down[:, places], "the new columns of the reader")

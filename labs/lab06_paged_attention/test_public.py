@@ -437,9 +437,23 @@ def copy_faults(op, copies, expected, before, tables):
     return None
 
 
+def line_after(line, op, before, tables):
+    """(the line of free blocks after an operation, what is wrong or None).
+
+    A copy and the blocks behind it may be taken in either order.
+    """
+    old, now = ({b for table, *_ in known.values() for b in table} for known in (before, tables))
+    taken, first = sorted(now - old), sorted(line[: len(now - old)])
+    if taken != first:
+        return line, f"it took the blocks {taken}; those that have been free longest are {first}"
+    back = before[op[1]][0][::-1] if op[0] == "free" and op[1] in before else []
+    return line[len(taken) :] + [b for b in back if b not in now], None
+
+
 def judge_tables(blocks, size):
     def judge(walk, seen):
         model, memory, before, left, count = Tables(blocks, size), {}, {}, blocks, 0
+        line = list(range(blocks))  # free blocks, longest free first
         for i, (op, (kind, copies, tables, free)) in enumerate(zip(walk, seen, strict=True)):
             old = len(model.texts.get(op[1], []))
             want, expected = model.apply(op)
@@ -469,6 +483,9 @@ def judge_tables(blocks, size):
                     p = [x == y for x, y in zip(read, text, strict=True)].index(False)
                     block = tables[name][0][p // size]
                     return i, f"block {block} was written over while {name} reads it"
+            line, wrong = line_after(line, op, before, tables)
+            if wrong is not None:
+                return i, f"{wrong}; what raises must leave their order as it was, too"
             before, left = tables, free
         return None
 
@@ -717,7 +734,7 @@ def scattered(rng, length, size, heads, d, spare=2):
     order = torch.randperm(used + spare, generator=rng).tolist()
     k, v = (torch.full((used + spare, size, kv_heads, d), math.nan) for _ in range(2))
     keys, values = (torch.randn(length, kv_heads, d, generator=rng) for _ in range(2))
-    values = values + 4  # no cancellation
+    values = values.sigmoid() + 1  # no cancellation
     for p in range(length):
         k[order[p // size], p % size], v[order[p // size], p % size] = keys[p], values[p]
     return torch.randn(query_heads, d, generator=rng), k, v, [*order[:used], 999], keys, values
@@ -742,6 +759,23 @@ def attend(student, q, k, v, table, length):
     return expect_tensor(o, "paged_attention(...)", torch.float32, q.shape)
 
 
+def expect_attention(o, q, keys, values, what, rtol):
+    """As expect_close; where o is what a usual mistake gives, that is said."""
+    assert not o.isnan().any(), (
+        f"{what} is NaN: rows beyond the length, and blocks that are not needed, hold NaN here, "
+        "and NaN times 0 is NaN"
+    )
+    group, right = q.shape[0] // keys.shape[1], exact(q, keys, values)
+    turned = exact(q, keys.repeat(1, group, 1), values.repeat(1, group, 1))
+    for wrong, words in (
+        (exact(q * math.sqrt(q.shape[1]), keys, values), "without a division by sqrt(d)"),
+        (turned, "if query head h uses key head h % Hkv; it must be h // (H / Hkv)"),
+    ):
+        near = (o - wrong).abs().max() <= 1e-4 < 1e-2 < (wrong - right).abs().max()
+        assert not near, f"{what} is what comes out {words}"
+    expect_close(o, right, what=what, rtol=rtol)
+
+
 @exercise(
     "ex6",
     points=3,
@@ -755,7 +789,7 @@ def test_equal_to_contiguous(student, rng):
         o = attend(student, q, k, v, table, length)
         what = f"{length} keys in blocks of {size}, heads {heads[0]} and {heads[1]}: o"
         # scores stay below 30: 16 roundings of a score of that size move exp by less than 1e-4
-        expect_close(o, exact(q, keys, values), what=what, rtol=1e-4)
+        expect_attention(o, q, keys, values, what, 1e-4)
     o = student.drive(attend_to_views, q, k, v, table, length)
     expect_tensor(o, "paged_attention of pages that are views", torch.float32, q.shape)
     expect_close(o, exact(q, keys, values), what="pages that are views: o", rtol=1e-4)

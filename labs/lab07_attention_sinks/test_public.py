@@ -119,12 +119,16 @@ def test_share_by_hand(student, rng):
     "ex1",
     points=1,
     invariant="evenly spread, token 0 has 1, 1/2, 1/3, ... from query to query",
-    cause="1 / queries, t in place of t + 1 keys, or the queries before `first` counted",
+    cause="1 / queries, t in place of t + 1 keys, the queries before `first` counted, or no check",
 )
 def test_even_share(student, rng):
     for queries, first, right in ((3, 1, 5 / 12), (3, 0, 11 / 18), (1, 0, 1.0), (4, 3, 0.25)):
         seen = number(student.even_share(queries, first), f"even_share({queries}, {first})")
         expect_close(seen, right, what=f"even_share({queries}, {first})", rtol=1e-6)
+    for first in (3, -1):
+        expect_error(
+            ValueError, lambda f=first: student.even_share(3, f), f"even_share(3, {first})"
+        )
 
 
 # ---- exercise 2: the window ------------------------------------------------------------------
@@ -167,8 +171,11 @@ def steps_of(rng, chunks, layers, shape=(1, 2, 3), dtype=torch.float32):
     ]
 
 
-def check_window(student, size, steps):
-    """Every append, as it was at once; the rows of the driver are returned."""
+def check_window(student, size, steps, told=False):
+    """Every append, as it was at once; told: and what the cache says of itself.
+
+    The rows of the driver are returned.
+    """
     rows, *other = student.drive(drive_window, size, steps)
     assert list(other) == [0, 0], "a second cache, which was not used, is not empty"
     held, seen = {}, 0
@@ -185,18 +192,24 @@ def check_window(student, size, steps):
             torch.cat([a, b], 2)[:, :, -size:] for a, b in zip(old, (k, v), strict=True)
         )
         seen += k.shape[2] if layer == 0 else 0
+        if told:
+            check_told(what, after, seen, held)
         assert isinstance(given, tuple) and len(given) == 2, f"{what}: returned {type(given)}"
         for part, right, name in zip(given, held[layer], ("keys", "values"), strict=True):
             expect_tensor(part, f"{name} of {what}", right.dtype, tuple(right.shape))
             expect_close(part, right, what=f"{name} of {what}")
-        assert type(after[0]) is int and after[0] == seen, (
-            f"after {what} length is {after[0]!r}, but {seen} tokens have been seen"
-        )
-        weight = sum(x.numel() * x.element_size() for pair in held.values() for x in pair)
-        assert type(after[1]) is int and after[1] == weight, (
-            f"after {what} bytes() is {after[1]!r}, expected {weight}"
-        )
     return rows
+
+
+def check_told(what, after, seen, held):
+    """length and bytes() after an append, of a window that has seen so many tokens."""
+    assert type(after[0]) is int and after[0] == seen, (
+        f"after {what} length is {after[0]!r}, but {seen} tokens have been seen"
+    )
+    weight = sum(x.numel() * x.element_size() for pair in held.values() for x in pair)
+    assert type(after[1]) is int and after[1] == weight, (
+        f"after {what} bytes() is {after[1]!r}, expected {weight}"
+    )
 
 
 @exercise(
@@ -219,18 +232,20 @@ def test_the_last_tokens_are_kept(student, rng):
     cause="length of what is kept, counted once for each layer, or 4 bytes for every number",
 )
 def test_length_and_bytes(student, rng):
-    check_window(student, 4, steps_of(rng, [2, 1, 1, 1, 1], 3))
-    check_window(student, 4, steps_of(rng, [2, 1, 3], 2, dtype=torch.bfloat16))
+    check_window(student, 4, steps_of(rng, [2, 1, 1, 1, 1], 3), told=True)
+    check_window(student, 4, steps_of(rng, [2, 1, 3], 2, dtype=torch.bfloat16), told=True)
 
 
 @exercise(
     "ex2",
     points=1,
-    invariant="more than `size` tokens at once are a ValueError, and change nothing",
+    invariant="more than `size` tokens at once are a ValueError, and change nothing; so is a size "
+    "below 1",
     cause="cut without a word, or counted before it is checked",
 )
 def test_too_many_tokens(student, rng):
     check_window(student, 3, steps_of(rng, [2, 4, 3, 1], 1))
+    expect_error(ValueError, lambda: student.drive(drive_window, 0, []), "WindowCache(0)")
 
 
 # ---- exercise 3: recomputation and costs -----------------------------------------------------
@@ -366,8 +381,11 @@ def kept_after(kept, seen, new, size, pinned):
     return kept + list(range(seen, seen + new))
 
 
-def check_streaming(student, size, pinned, steps, theta=THETA):
-    """Every append, as it was at once; the rows of the driver are returned."""
+def check_streaming(student, size, pinned, steps, theta=THETA, told=False):
+    """Every append, as it was at once; told: and what the model is told before and after it.
+
+    The rows of the driver are returned.
+    """
     rows, raw, other = student.drive(drive_streaming, size, pinned, theta, steps)
     assert raw is True, f"keeps_raw_keys is {raw!r}, expected True"
     assert other == [0, []], f"a second cache, which was not used, has (length, tokens) {other}"
@@ -384,7 +402,7 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
             assert before == after, f"{what}: it raised, and changed something"
             continue
         assert kind == "ok", f"{what}: {kind}"
-        if layer == 0 and new == 1:
+        if told and layer == 0 and new == 1:
             place = len(numbers) - 1  # of its own key, among what is kept
             assert type(before[0]) is int and before[0] == place, (
                 f"before {what} next_position is {before[0]!r}, and its key then stands at {place}"
@@ -404,7 +422,7 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
         rough = 6 * 2.0**-9 * float(keys.abs().max())
         atol = rough if k.dtype == torch.bfloat16 else 1e-4
         expect_close(given[0], expected, what=f"keys of {what}", atol=atol)
-        if layer == 0:
+        if told and layer == 0:
             assert after[1:] == [len(numbers), numbers] and type(after[1]) is int, (
                 f"after {what} (length, tokens()) is {after[1:]}, expected "
                 f"[{len(numbers)}, {numbers}]"
@@ -415,7 +433,7 @@ def check_streaming(student, size, pinned, steps, theta=THETA):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="size 4, token 0 pinned: 0 1 2 3, then 0 2 3 4, then 0 3 4 5; keys turned by places "
     "0 1 2 3, values as they came",
     cause="turned keys kept and turned again, keys turned by the numbers of the text, pinned "
@@ -427,6 +445,27 @@ def test_sinks_stay_and_places_are_counted(student, rng):
     check_unchanged(check_streaming(student, 4, [0], steps))
     check_streaming(student, 5, [0, 1, 2], steps_of(rng, [3, 1, 1, 1, 1, 1], 2, shape=(1, 2, 4)))
     check_streaming(student, 3, [], steps_of(rng, [1] * 6, 1, shape=(2, 1, 4)))
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="next_position is where the next token's own key will stand; length and tokens() say "
+    "what is kept; the list is a new one",
+    cause="next_position one too far once the cache is full (before its key comes, one leaves), "
+    "taken from the text, length as what was seen, or the cache's own list handed out",
+)
+def test_what_the_model_is_told(student, rng):
+    numbers, later, length = student.drive(
+        drive_tokens, 3, THETA, steps_of(rng, [1] * 4, 1, shape=(1, 1, 4))
+    )
+    assert numbers == [0, 2, 3], f"size 3, token 0 pinned, four tokens: tokens() is {numbers}"
+    assert later == numbers and length == 3, (
+        f"the list that tokens() returned was emptied by its caller, and now the cache says "
+        f"tokens() {later}, length {length}: return a new list"
+    )
+    check_streaming(student, 4, [0], steps_of(rng, [1] * 8, 2, shape=(1, 1, 4)), told=True)
+    check_streaming(student, 3, [9], steps_of(rng, [2] + [1] * 3, 1, shape=(1, 1, 4)), told=True)
 
 
 @exercise(
@@ -448,20 +487,12 @@ def test_any_tokens_may_be_pinned(student, rng):
 @exercise(
     "ex4",
     points=1,
-    invariant="a chunk without place, and a size that pinned tokens fill, are ValueErrors; what "
-    "tokens() returned is a new list",
-    cause="old tokens dropped for a chunk, something changed before the check, no room for a "
-    "token that is not pinned, or the cache's own list handed out",
+    invariant="a chunk without place, and a size that pinned tokens fill, are ValueErrors, and "
+    "change nothing",
+    cause="old tokens dropped for a chunk, something changed before the check, or no room for a "
+    "token that is not pinned",
 )
 def test_what_finds_no_place(student, rng):
-    numbers, later, length = student.drive(
-        drive_tokens, 3, THETA, steps_of(rng, [1] * 4, 1, shape=(1, 1, 4))
-    )
-    assert numbers == [0, 2, 3], f"size 3, token 0 pinned, four tokens: tokens() is {numbers}"
-    assert later == numbers and length == 3, (
-        f"the list that tokens() returned was emptied by its caller, and now the cache says "
-        f"tokens() {later}, length {length}: return a new list"
-    )
     check_streaming(student, 4, [0], steps_of(rng, [2, 3, 2, 2, 1], 1, shape=(1, 1, 4)))
     for size, pinned in ((4, [0, 1, 2, 3]), (1, [7])):
         expect_error(
@@ -619,6 +650,8 @@ def test_large_scores_and_empty_rows(student, rng):
     expect_tensor(out, "sink_attention(...)", torch.float32, (1, 1, 1, 1))
     what = "output for the scores -1e4 (seen, v = 2) and masked (v = 8), b = -1e4"
     expect_close(out.flatten(), torch.ones(1), what=what, atol=1e-2)
+    out = student.sink_attention(q, k, v, mask & False, torch.tensor([3.0]))
+    expect_close(out.flatten(), torch.zeros(1), what="output of a row without a key")
 
 
 def drive_attention(student, q, k, v, mask, bias, up):

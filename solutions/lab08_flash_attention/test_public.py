@@ -25,7 +25,7 @@ from efflib.kernel_lab.cases import (
     written_out,
 )
 from efflib.kernel_lab.student_kernel import StudentKernel
-from efflib.kernel_lab.tiles import expect_tiled
+from efflib.kernel_lab.tiles import expect_few_alive, expect_tiled
 from efflib.lab import (
     exercise,
     expect_at_most,
@@ -139,12 +139,23 @@ def test_tiles(student, rng):
     for T, S, blocks in ((6, 8, (3, 4)), (7, 9, (3, 4)), (2, 3, (4, 8)), (3, 14, (2, 3))):
         expect_tiled(student, rng, T, S, 4, 0.3, blocks)
     expect_tiled(student, rng, 3, 8, 4, 0.5, (2, 4), low=80.0)  # scores of about -160
+    expect_tiled(student, rng, 3, 8, 4, 0.5, (2, 4), low=20_000.0)  # and of -40,000
 
 
 @exercise(
     "ex2",
-    points=2,
-    invariant="T = 5, S = 4, d = 2 in float16, blocks of 2: 156 bytes; with stored scores 232",
+    points=1,
+    invariant="what is alive at once does not grow with S",
+    cause="scores of a whole row are kept, or values wait until all scores are there",
+)
+def test_few_blocks_alive(student, rng):
+    expect_few_alive(student, rng, 4, 8)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="T = 5, S = 4, d = 2 in float16, blocks of 2: 156 bytes, stored 296, two walks 204",
     cause="T // block_m, lse forgotten, k or v counted once, scores counted twice, not 4 times",
 )
 def test_bytes(student, rng):
@@ -156,10 +167,15 @@ def test_bytes(student, rng):
         seen = student.attention_bytes(*call)
         assert type(seen) is int, f"attention_bytes{call} is of type {type(seen).__name__}, not int"
         assert seen == right, f"attention_bytes{call} is {seen}, expected {right}"
-    for call, right in (((5, 4, 2, 2), 232), ((100, 7, 16, 4), 4 * (3200 + 224 + 2800))):
+    for call, right in (((5, 4, 2, 2, 2), 296), ((100, 7, 16, 50, 4), 4 * (3200 + 448 + 2800))):
         seen = student.stored_bytes(*call)
         assert type(seen) is int, f"stored_bytes{call} is of type {type(seen).__name__}, not int"
         assert seen == right, f"stored_bytes{call} is {seen}, expected {right}"
+    for call, right in (((5, 4, 2, 2, 2), 204), ((100, 7, 16, 50, 4), 4 * (3200 + 672) + 400)):
+        seen = student.two_walks_bytes(*call)
+        kind = type(seen).__name__
+        assert type(seen) is int, f"two_walks_bytes{call} is of type {kind}, not int"
+        assert seen == right, f"two_walks_bytes{call} is {seen}, expected {right}"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -167,7 +183,7 @@ def test_bytes(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     seconds=60,
     invariant="row r of Y is the softmax of row r of X, also where N is less than BLOCK",
     cause="lanes behind N that count as 0 or -100, r * N for r * row_x, row_x for Y, no maximum",
@@ -175,7 +191,6 @@ def test_bytes(student, rng):
 def test_softmax_of_rows(student, rng):
     kernel = StudentKernel(student, "row_softmax", SOFTMAX)
     written_out(kernel)
-    kernel.compiled({"BLOCK": 32})
     cases = [(normal(rng, 3, 20), 32), (normal(rng, 2, 32), 32), (normal(rng, 2, 40), 64)]
     cases += [(300 + normal(rng, 2, 9).half(), 16), (normal(rng, 8, 60).half(), 64)]
     low = -59_000 + 100 * normal(rng, 2, 9)
@@ -220,19 +235,29 @@ def test_softmax_moves_little(student, rng):
     written_once(run, "Y", x.nbytes)
 
 
+@exercise(
+    "ex3",
+    points=1,
+    seconds=60,
+    invariant="Triton's compiler takes the kernel, for an A100",
+    cause="Python or PyTorch where only tl is known, or a shape that is no tl.constexpr",
+)
+def test_softmax_compiles(student, rng):
+    StudentKernel(student, "row_softmax", SOFTMAX).compiled({"BLOCK": 32})
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex4",
-    points=4,
+    points=3,
     seconds=60,
     invariant="o and lse are those of attention, for T and S that no block divides",
     cause="keys behind S that count, acc not corrected or divided in each step, lse in base 2",
 )
 def test_attend(student, rng):
     kernel = StudentKernel(student, "attend", ATTEND)
-    kernel.compiled({"D": 16, "BM": 16, "BN": 16})
     cases = [
         attention_case(rng, 1, 1, 16, 32, 16, (16, 16), torch.float32),
         attention_case(rng, 2, 2, 20, 37, 16, (16, 16), torch.float32, size=2, scale=0.4),
@@ -265,6 +290,17 @@ def test_attend_moves_little(student, rng):
     expect_traffic(run, case)
 
 
+@exercise(
+    "ex4",
+    points=1,
+    seconds=60,
+    invariant="Triton's compiler takes the kernel, for an A100 and tensors of float16",
+    cause="p in float32 meets v in float16, or a variable changes its dtype in the loop",
+)
+def test_attend_compiles(student, rng):
+    StudentKernel(student, "attend", ATTEND).compiled({"D": 16, "BM": 16, "BN": 16})
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -277,7 +313,6 @@ def test_attend_moves_little(student, rng):
 )
 def test_attend_causal(student, rng):
     kernel = StudentKernel(student, "attend_causal", CAUSAL)
-    kernel.compiled({"D": 16, "BM": 16, "BN": 16})
     cases = [
         attention_case(rng, 1, 1, 32, 32, 16, (16, 16), torch.float32, True),
         attention_case(rng, 4, 2, 20, 37, 16, (16, 16), torch.float32, True),
@@ -289,7 +324,7 @@ def test_attend_causal(student, rng):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     seconds=60,
     invariant="a block of keys is read and computed only if one of the block's queries sees it",
     cause="a mask but no end of the walk, an end at S, or one for queries beyond T",
@@ -301,6 +336,17 @@ def test_attend_causal_skips(student, rng):
         [run] = kernel.metered([case])
         expect_attention(run, case, True)
     expect_traffic(run, case, True)
+
+
+@exercise(
+    "ex5",
+    points=1,
+    seconds=60,
+    invariant="Triton's compiler takes the kernel, for an A100 and tensors of float16",
+    cause="p in float32 meets v in float16, or a variable changes its dtype in the loop",
+)
+def test_attend_causal_compiles(student, rng):
+    StudentKernel(student, "attend_causal", CAUSAL).compiled({"D": 16, "BM": 16, "BN": 16})
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -332,14 +378,13 @@ def test_choose(student, rng):
 
 @exercise(
     "ex7",
-    points=4,
+    points=3,
     seconds=60,
     invariant="split i attends to its own keys, all GROUP queries at once; without keys 0 and -inf",
     cause="splits that overlap or run beyond S, 0 / 0 without keys, or rows in another order",
 )
 def test_decode(student, rng):
     kernel = StudentKernel(student, "decode", DECODE)
-    kernel.compiled({"D": 16, "BG": 16, "BN": 16})
     cases = [
         decode_case(rng, 1, 1, 32, 16, 2, 16, 16),
         decode_case(rng, 2, 3, 40, 16, 3, 32, 16),
@@ -349,6 +394,17 @@ def test_decode(student, rng):
         a = case["args"]
         for name in ("K", "V"):
             read_once(run, name, a[name].nbytes)
+
+
+@exercise(
+    "ex7",
+    points=1,
+    seconds=60,
+    invariant="Triton's compiler takes the kernel, for an A100 and tensors of float16",
+    cause="p in float32 meets v in float16, or a variable changes its dtype in the loop",
+)
+def test_decode_compiles(student, rng):
+    StudentKernel(student, "decode", DECODE).compiled({"D": 16, "BG": 16, "BN": 16})
 
 
 @exercise(

@@ -10,11 +10,14 @@ import torch
 
 from efflib.lab import exercise, expect_close, expect_tensor
 from efflib.lab.chances import (
+    calls_of_loop,
+    calls_of_round,
     certain_rows,
     chance_of,
     distributions,
     expect_distribution,
     no_coin,
+    recorded,
     surely,
     table,
     ways,
@@ -128,7 +131,8 @@ def emitted_by(student, p, q, vocab, g):
         def run(coin, pick, proposed=proposed, rows_q=rows_q, rows_p=rows_p):
             return round_of(student, list(proposed), rows_q, rows_p, coin, pick)
 
-        found += [(reach * weight, tuple(tokens)) for weight, tokens in ways(run)]
+        seen = ways(run, vocab, calls_of_round(g))
+        found += [(reach * weight, tuple(tokens)) for weight, tokens in seen]
     return found
 
 
@@ -157,14 +161,19 @@ def test_a_round_loses_nothing(student, rng):
     "proposals",
 )
 def test_never_and_always(student, rng):
+    def rounds(proposed, q, p):
+        def run(coin, pick):
+            return round_of(student, proposed, q, p, coin, pick)
+
+        return ways(run, p.shape[1], calls_of_round(len(proposed)))
+
     p, q = torch.tensor([[0.0, 1.0, 0.0], [0.2, 0.3, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
-    for _, tokens in ways(lambda coin, pick: round_of(student, [0], q, p, coin, pick)):
+    for _, tokens in rounds([0], q, p):
         assert tokens == [1], f"the target never says 0, always 1; the round gave {tokens}"
     p = distributions(rng, 3, 4)
-    for _, tokens in ways(lambda coin, pick: round_of(student, [0, 0], p[:2], p, coin, pick)):
+    for _, tokens in rounds([0, 0], p[:2], p):
         assert tokens[:2] == [0, 0] and len(tokens) == 3, f"p = q: the round gave {tokens}"
-    none = torch.zeros(0, 4, dtype=torch.float64)
-    seen = ways(lambda coin, pick: round_of(student, [], none, p[:1], coin, pick))
+    seen = rounds([], torch.zeros(0, 4, dtype=torch.float64), p[:1])
     share = sum(weight for weight, tokens in seen if tokens == [0])
     expect_close(share, float(p[0, 0]), what="no proposals: the chance of token 0", atol=EXACT)
 
@@ -256,7 +265,8 @@ def test_passes_of_sure_models(student, rng):
         q = certain_rows(guesses, 2, 9)
         tokens, target, draft = written(student, p, q, [1, 0], 7, gamma, no_coin, surely)
         assert tokens == text, f"gamma {gamma}: wrote {tokens}, the target says {text}"
-        assert len(target.calls) == passes, f"gamma {gamma}: {len(target.calls)} passes"
+        seen = len(target.calls)
+        assert seen == passes, f"gamma {gamma}: {seen} passes of the target, expected {passes}"
         if guesses == text:
             proposed = 7 - passes
             assert len(draft.calls) == proposed, (
@@ -278,8 +288,15 @@ def test_the_loop_loses_nothing(student, rng):
         def run(coin, pick, p=p, q=q, prompt=prompt, new=new, gamma=gamma):
             return written(student, p, q, prompt, new, gamma, coin, pick)[0]
 
-        emitted = [(weight, tuple(tokens)) for weight, tokens in ways(run)]
+        seen = ways(run, vocab, calls_of_loop(new, gamma))
+        emitted = [(weight, tuple(tokens)) for weight, tokens in seen]
         expect_distribution(emitted, p, vocab, new, EXACT, f"gamma {gamma}, {new} tokens")
+
+
+def stands(read, text, guesses):
+    """Whether this is a beginning of the text, and behind it only what is guessed in this round."""
+    right = next((i for i, t in enumerate(read) if text[i] != t), len(read))
+    return read[right:] == guesses[right : len(read)]
 
 
 @exercise(
@@ -287,7 +304,8 @@ def test_the_loop_loses_nothing(student, rng):
     points=2,
     invariant="the prompt is read along with the first tokens; nothing that still stands is read "
     "again, and the last proposal not by the draft",
-    cause="the whole text read in each call, a cache cut too far, or a draft that reads ahead",
+    cause="the whole text read in each call, a cache cut too far or not at all, or a draft that "
+    "reads ahead",
 )
 def test_nothing_is_read_twice(student, rng):
     text, prompt = [1, 0, 1, 1, 0, 0, 1], [1, 0, 0]
@@ -298,7 +316,12 @@ def test_nothing_is_read_twice(student, rng):
         for model in (target, draft):
             name = f"gamma {gamma}: the {model.name}"
             assert model.calls[0][0] == 0, f"{name} began at {model.calls[0][0]}"
-            assert not any(again for _, _, again in model.calls), f"{name} read a token twice"
+            for (start, _, again), cache in zip(model.calls, model.texts, strict=True):
+                assert not again, f"{name} read the token at {start} twice"
+                assert stands(cache[3:], text, guesses), (
+                    f"{name} read on at {start} behind a token that was refused: in its cache "
+                    f"stands {cache[3:]}, the text is {text}. What was refused has to go (rollback)"
+                )
         first = model.calls[0][1]
         assert first == 3, f"gamma {gamma}: the draft's first call read {first} tokens, not 3"
         first = target.calls[0][1]
@@ -432,7 +455,8 @@ def test_a_walk_loses_nothing(student, rng):
             return walked(student, tokens, parents, rows, coin, pick)
 
         what = f"tokens {tokens}, parents {parents}"
-        expect_distribution(ways(run), p, vocab, 3, EXACT, what)
+        seen = ways(run, vocab, 2 * len(tokens) - 1)
+        expect_distribution(seen, p, vocab, 3, EXACT, what)
 
 
 @exercise(
@@ -451,12 +475,8 @@ def test_sure_walks(student, rng):
     assert value == ([0, 2, 3, 5], 2), f"the walk gave {value}, expected ([0, 2, 3, 5], 2)"
     value = student.walk([0], [-1], p[:1], no_coin, surely)
     assert value == ([0], 2), f"node 0 alone: {value}, expected ([0], 2)"
-    asked, row = [], torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 3)
-
-    def never(chance):
-        asked.append(float(chance))
-        return False
-
-    student.walk([2, 0, 3], [-1, 0, 0], row, never, lambda rest: int(rest.argmax()))
+    never, asked = recorded(lambda chance: False, 2)
+    row = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 3)
+    student.walk([2, 0, 3], [-1, 0, 0], row, never, surely)
     right = torch.tensor([0.1, 0.4 / 0.9])
     expect_close(torch.tensor(asked), right, what="coins of nodes 1 and 2, both refused", atol=1e-5)

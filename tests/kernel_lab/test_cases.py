@@ -16,7 +16,7 @@ from efflib.kernel_lab.cases import (
     read_once,
     values_first,
 )
-from efflib.kernel_lab.words import LENGTH, fault_words
+from efflib.kernel_lab.words import LENGTH, compiler_words, fault_words
 
 ROOT = Path(__file__).parents[2]
 CASE = attention_case(torch.Generator(), 1, 1, 16, 16, 16, (16, 16), torch.float32)
@@ -90,10 +90,10 @@ def test_advice_is_not_cut_off():
 
 
 def kernel_of(file: Path, name: str):
-    """A kernel of a notebook's percent file, as a cell defines it."""
+    """A kernel of a notebook's percent file, as its cell defines it, beside its helpers."""
     text = file.read_text()
-    start = text.index(f"@triton.jit\ndef {name}(")
-    cell = text[start : text.index("# %% check=", start)]
+    end = text.index("# %% check=", text.index(f"def {name}("))
+    cell = text[text.rindex("# %% solution=", 0, end) : end]
     source = f"import triton\nimport triton.language as tl\n{cell}"
     linecache.cache["<cell>"] = (len(source), None, source.splitlines(True), "<cell>")
     scope = {"__name__": "__main__"}
@@ -109,3 +109,10 @@ def test_a_notebooks_kernel_runs_in_a_process_of_its_own():
         assert on_gpu.timed(attend, (40,)) == "no GPU here: nothing is timed"
         with pytest.raises(RuntimeError, match="attend does not run on cuda: "):
             on_gpu.against_sdpa(attend, (40,))
+
+
+def test_a_single_element_of_a_tile_is_told():
+    fault = {"kind": "TypeError", "message": "'int' object is not iterable", "line": "y = x[0]"}
+    assert "in the line `y = x[0]`: a tile has no single elements" in fault_words("k", fault)
+    words = compiler_words("k", "y = x[0]\nunsupported tensor index: constexpr[0]")
+    assert "no single elements" in words

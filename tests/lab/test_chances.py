@@ -1,9 +1,20 @@
 """Every way that chance may answer, with its weight: against sums by hand."""
 
+import tracemalloc
+
 import pytest
 import torch
 
-from efflib.lab.chances import Model, chance_of, expect_distribution, table, ways
+from efflib.lab.chances import (
+    Model,
+    calls_of_loop,
+    calls_of_round,
+    chance_of,
+    expect_distribution,
+    recorded,
+    table,
+    ways,
+)
 
 
 def two_coins(coin, pick):
@@ -11,16 +22,51 @@ def two_coins(coin, pick):
 
 
 def test_every_way_comes_once_with_its_weight():
-    assert sorted(ways(two_coins)) == [(0.125, 0), (0.125, 2), (0.75, False)]
+    assert sorted(ways(two_coins, 3, 2)) == [(0.125, 0), (0.125, 2), (0.75, False)]
 
 
 def test_what_is_no_chance_is_named():
     with pytest.raises(AssertionError, match="coin was called with 1.5"):
-        ways(lambda coin, pick: coin(1.5))
+        ways(lambda coin, pick: coin(1.5), 2, 1)
+    with pytest.raises(AssertionError, match="coin was called with nan"):
+        ways(lambda coin, pick: coin(torch.nan), 2, 1)
+    with pytest.raises(AssertionError, match="a tensor of 2 numbers"):
+        ways(lambda coin, pick: coin(torch.ones(2)), 2, 1)
     with pytest.raises(AssertionError, match="which is no distribution"):
-        ways(lambda coin, pick: pick(torch.tensor([0.5, 0.6])))
-    with pytest.raises(AssertionError, match="200 times"):
-        ways(lambda coin, pick: [pick(torch.tensor([1.0])) for _ in range(300)])
+        ways(lambda coin, pick: pick(torch.tensor([0.5, 0.6])), 2, 1)
+
+
+def test_more_calls_than_a_run_can_use_end_it():
+    for call in (lambda coin, pick: pick(torch.tensor([1.0])), lambda coin, pick: coin(1.0)):
+        with pytest.raises(AssertionError, match="more than 7 times"):
+            ways(lambda coin, pick, call=call: [call(coin, pick) for _ in range(8)], 1, 7)
+    assert calls_of_round(2) == 5 and calls_of_loop(1, 4) == 1 and calls_of_loop(3, 1) == 9
+    coin, asked = recorded(lambda chance: chance > 0.5, 2)
+    assert coin(0.75) and not coin(torch.tensor(0.25)) and asked == [0.75, 0.25]
+    with pytest.raises(AssertionError, match="more than 2 times"):
+        coin(0.5)
+
+
+def test_a_pick_from_another_vocabulary_costs_nothing():
+    """The row comes from the student's code: for each of its tokens a script would be kept."""
+    large = torch.full((2**20,), 2.0**-20)
+    tracemalloc.start()
+    with pytest.raises(AssertionError, match="1048576 probabilities; there are 3 tokens"):
+        ways(lambda coin, pick: [pick(large) for _ in range(2)], 3, 5)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20, f"{most} bytes"
+
+
+def test_a_model_takes_no_more_than_the_text_has():
+    model = Model([1, 0], table(torch.Generator().manual_seed(0), 2, 2), "target", 5)
+    for start, tokens in ((0, [1] * 10**6), (0, [1] * 6)):
+        with pytest.raises(AssertionError, match="was given tokens up to position"):
+            model.read(start, tokens)
+    assert model.cache == [] and model.calls == []
+    with pytest.raises(AssertionError, match="the target was called 25 times"):
+        for _ in range(26):
+            model.read(0, [1])
 
 
 def test_a_model_is_distributed_as_itself_and_not_as_another():
@@ -35,7 +81,7 @@ def test_a_model_is_distributed_as_itself_and_not_as_another():
 
 def test_a_model_reads_on_from_its_cache():
     p = table(torch.Generator().manual_seed(0), 2, 2)
-    model = Model([1, 0], p, "target")
+    model = Model([1, 0], p, "target", 9)
     first = model.read(0, [1, 0, 1])
     assert torch.equal(first[1:], torch.stack([p[()], p[1,]]))
     assert torch.equal(model.read(2, [0]), p[0,][None])  # rolled back by one token

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from efflib.lab.student import LocalStudent, StudentError
-from efflib.lab.unchanged import ChangedArgument, call_unchanged
+from efflib.lab.unchanged import ChangedArgument, call_unchanged, same, snapshot
 
 NAN = float("nan")
 
@@ -93,3 +93,12 @@ def test_drivers_see_it_as_well():
     student = LocalStudent({"clamp_first": clamp_first})
     with pytest.raises(StudentError, match="clamp_first changed its argument x in place"):
         student.drive(drive, torch.tensor([-1.0]))
+
+
+def test_one_element_of_a_larger_tensor_is_compared_by_its_bytes():
+    """Its stride is 2, and to torch it lies in one piece."""
+    one = torch.stack([torch.tensor([7]), torch.tensor([8])], -1)[..., 0]
+    assert one.stride() == (2,) and same(snapshot(one), one)
+    before = snapshot(one)
+    one.add_(1)
+    assert not same(before, one)

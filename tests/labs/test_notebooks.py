@@ -10,6 +10,7 @@ import nbclient
 import nbformat
 import pytest
 
+from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
 from autograder.labs.source import build_source, lab_sources
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +41,19 @@ def test_there_is_a_lab():
     assert "lab01_quantization" in LABS
 
 
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """What students get, with no lab released: experiments run on the notebook's own functions."""
+    out = tmp_path_factory.mktemp("bundle")
+    write_tree(ROOT, chosen_labs(ROOT, (), ()), hidden_parts(ROOT, ()), out)
+    return out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", LABS)
-def test_the_solved_notebook_runs_headless(lab, tmp_path, monkeypatch):
+def test_the_solved_notebook_runs_headless_in_the_bundle(lab, bundle, tmp_path, monkeypatch):
     solved = build_source(ROOT, lab, tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(bundle))
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     if not os.environ.get("WHOLE_TEXT"):

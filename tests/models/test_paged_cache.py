@@ -6,7 +6,8 @@ import torch
 from efflib.attention.paged import paged_attention
 from efflib.models.cache import KVCache
 from efflib.models.llama import Llama, LlamaConfig, sdpa
-from efflib.models.paged_cache import PagedKVCache, reading_pages
+from efflib.models.paged_cache import PagedKVCache
+from efflib.models.pages import reading_pages
 from efflib.serving.blocks import OutOfBlocks
 
 CONFIG = LlamaConfig(50, 32, 48, 2, 4, 2, 16)

@@ -63,9 +63,11 @@ def test_a_stream_has_memory_on_the_left_and_perplexity_on_the_right():
     assert "15 tokens" in alt and "sinks has perplexity 3.0 to 5.0" in alt
 
 
-def test_the_opening_asks_at_its_place():
-    figure, alt = attention.opening([1.0, 1.0, 4.0, 6.0], 3, "what happened?", first=2)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["?"]
-    assert "on average 1.0 up to token 3 and 5.0 from there on" in alt
-    curve, place = figure.axes[0].get_lines()[:2]
+def test_curves_along_a_text_have_marks():
+    curves = {"window": [1.0, 1.0, 4.0, 6.0], "sink": [1.0, 1.0, 2.0, 2.0]}
+    figure, alt = attention.along(curves, {3: "full"}, "what happened?", 2, "times")
+    [ax] = figure.axes
+    assert [text.get_text() for text in ax.texts] == ["full"]
+    assert "window 1.0, then 5.0; sink 1.0, then 2.0" in alt and "full at token 3" in alt
+    curve, _, _, place = ax.get_lines()
     assert list(curve.get_xdata()) == [2, 3, 4, 5] and place.get_xdata()[0] == pytest.approx(3)

@@ -16,9 +16,10 @@ def test_online_steps_end_with_the_sum_of_the_row():
 
 
 def test_traffic():
-    figure, alt = kernels.traffic([512, 1024], {"B_m = 16": [1e6, 4e6]}, [2e6, 8e6], "head")
+    ways = {"stored": [8e6, 5e6], "one walk": [4e6, 1e6]}
+    figure, alt = kernels.traffic([16, 32], ways, "head")
     assert len(figure.axes[0].get_lines()) == 2
-    assert "stored 8 MB" in alt and "B_m = 16 4 MB" in alt
+    assert "with 16 and with 32" in alt and "stored 8 and 5 MB, one walk 4 and 1 MB" in alt
 
 
 @pytest.mark.parametrize(
@@ -60,5 +61,6 @@ def test_roofline():
 
 
 def test_stored_against_tiled():
-    figure, alt = kernels.stored_against_tiled([10, 20], [4e6, 8e6], [1e6, 2e6], "head")
-    assert len(figure.axes[0].patches) == 4 and "20 tokens 8 and 2" in alt
+    ways = {"stored": [4e6, 8e6], "one walk": [1e6, 2e6]}
+    figure, alt = kernels.stored_against_tiled([10, 20], ways, "head")
+    assert len(figure.axes[0].patches) == 4 and "20 tokens stored 8, one walk 2" in alt

@@ -24,6 +24,14 @@ def test_points_stand_at_their_share_and_perplexity():
     assert yours.get_marker() != zeros.get_marker()
 
 
+def test_a_sweep_has_a_line_for_each_way_and_one_for_the_dense_model():
+    fig = pruning.sweep([0.4, 0.7], {"a": [12.0, 150.0], "b": [11.5, 80.0]}, 10.0, "title")
+    lines = {line.get_label(): list(line.get_ydata()) for line in fig.axes[0].lines}
+    assert lines["a"] == [12.0, 150.0] and lines["b"] == [11.5, 80.0] and "dense" in lines
+    with pytest.raises(ValueError, match="2 perplexities"):
+        pruning.sweep([0.4, 0.7], {"a": [12.0]}, 10.0, "title")
+
+
 def test_the_opening_tells_no_number():
     (ax,) = pruning.opening({"a": 8.0, "b": 400.0, "c": 10.0}, "title").axes
     assert [bar.get_width() for bar in ax.patches] == [8, 16, 10]

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from efflib.serving.contiguous import POLICIES, Arena, piece
-from efflib.serving.traces import CHAT, Request, draw_trace
-from efflib.serving.waste import ContiguousMemory, PagedMemory, Usage, mean_share, replay
+from efflib.serving.waste import ContiguousMemory, PagedMemory
+from efflib.traffic.server import Usage, mean_share, replay
+from efflib.traffic.traces import CHAT, Request, draw_trace
 
 LONGEST = 24
 requests = st.builds(Request, st.integers(0, 9), st.integers(1, 10), st.integers(1, 14))

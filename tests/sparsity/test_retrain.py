@@ -1,11 +1,12 @@
 """A pruned model trains on and keeps its zeros."""
 
+import pytest
 import torch
 
 from efflib.models.llama import Llama, LlamaConfig
+from efflib.recovery import retrain
 from efflib.sequential import block_linears
 from efflib.sparsity.magnitude import prune_magnitude
-from efflib.sparsity.retrain import retrain
 
 
 def test_the_loss_falls_and_zeros_stay():
@@ -23,3 +24,8 @@ def test_the_loss_falls_and_zeros_stay():
         if name in inside:
             assert torch.equal(value == 0, before[name] == 0)
     assert list(trained.state_dict()) == list(before)
+
+
+def test_a_model_without_blocks_is_refused():
+    with pytest.raises(ValueError, match="no nn.ModuleList"):
+        retrain(torch.nn.Linear(4, 4), [torch.zeros(1, 3, dtype=torch.long)], 1e-3)

@@ -9,7 +9,8 @@ from transformers import LlamaForCausalLM
 from efflib.models.checkpoint import from_pretrained, save_pretrained
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.sparsity.importance import Importance, importance
-from efflib.sparsity.structured import Shape, highest, linear_flops, remove, shrink
+from efflib.sparsity.structured import highest, remove, shrink
+from efflib.units import Shape, first_order, linear_flops
 
 IDS = torch.randint(0, 50, (3, 12), generator=torch.Generator().manual_seed(1))
 KINDS = ["magnitude", "activation", "taylor"]
@@ -150,6 +151,13 @@ def test_taylor_is_the_derivative_by_a_factor_on_the_unit():
     for score, unit in units.items():
         torch.testing.assert_close(score, slope(unit), rtol=1e-4, atol=1e-8)
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_first_order_guess_of_units_is_the_taylor_score():
+    model = llama()
+    scores, guess = importance(model, "taylor", IDS), first_order(model, IDS)
+    assert torch.equal(guess["heads"], scores.heads)
+    assert torch.equal(guess["neurons"], scores.neurons)
 
 
 def test_magnitude_counts_every_weight_of_a_unit():

@@ -8,7 +8,7 @@ from efflib.models.checkpoint import save_pretrained
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.zoo.offset import with_offset
-from efflib.zoo.outliers import second_moment, with_outliers, with_unit_gains
+from efflib.zoo.outliers import merged_twins, second_moment, with_outliers, with_unit_gains
 
 GAINS = {0: 12.0, 2: 20.0}
 
@@ -159,3 +159,16 @@ def test_bad_input_is_named():
         with_outliers(model, ids, {1: 2.0}, extra=33)
     with pytest.raises(ValueError, match=r"input_layernorm has a bias"):
         with_outliers(with_offset(model, 1, 3.0), ids, {1: 2.0}, extra=8)
+
+
+def test_merged_twins_have_the_same_function_and_no_noise():
+    model, ids = tiny(), torch.randint(50, (3, 24), generator=torch.Generator().manual_seed(1))
+    wide = with_outliers(model, ids, GAINS, extra=8, seed=3)
+    merged = merged_twins(wide)
+    before = wide.model.layers[0].self_attn.q_proj.weight
+    after = merged.model.layers[0].self_attn.q_proj.weight
+    with torch.no_grad():
+        scale = wide(ids).abs().max()
+        assert (merged(ids) - wide(ids)).abs().max() <= 1e-4 * scale
+    assert (after == 0).all(0).sum() == len(GAINS) and not (before == 0).all(0).any()
+    assert (after != before).any(0).sum() == 2 * len(GAINS)

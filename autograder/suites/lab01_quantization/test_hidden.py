@@ -121,6 +121,11 @@ def expect_true_grid(student, lo, hi, bits, symmetric, what, dtype=None):
     return int(sure.sum())
 
 
+def drive_transposed_ends(student, lo, hi, bits):
+    """Runs beside the student's code: bounds that are not contiguous."""
+    return student.affine_parameters(lo.T, hi.T, bits=bits, symmetric=False)
+
+
 @exercise(
     "ex1",
     points=1.5,
@@ -137,6 +142,13 @@ def test_parameters_of_every_width(student, rng):
             assert sure > lo.numel() / 2, "the test drew too many ties"
     lo, hi = torch.tensor(-1.3), torch.tensor(2.9)  # a single group, without dimensions
     expect_true_grid(student, lo, hi, 4, False, "shape []")
+    lo = -torch.rand(3, 4, generator=rng)
+    value = student.drive(drive_transposed_ends, lo, lo + 1.5, 4)
+    scale, zero = expect_tuple(value, (torch.Tensor, torch.Tensor), "affine_parameters")
+    expect_tensor(scale, "scale of transposed bounds", torch.float32, (4, 3))
+    expect_tensor(zero, "zero of transposed bounds", torch.int32, (4, 3))
+    steps = torch.maximum(lo.double() + 1.5, torch.zeros(())) - lo.double()
+    expect_close(scale.double(), steps.T / 15, what="scale of transposed bounds", rtol=1.5 * SCALE)
 
 
 @exercise(
@@ -248,14 +260,17 @@ def drive_transposed(student, x, scale, zero, bits, symmetric):
 @exercise(
     "ex1",
     points=1.5,
-    invariant="codes are clamp(round(x / s) + z) with the scale of their own row",
-    cause="scale and zero not broadcast, or x assumed contiguous (view instead of reshape)",
+    invariant="codes are clamp(round(x / s) + z), with the scale of their own row and of any size",
+    cause="scale and zero not broadcast, x assumed contiguous (view instead of reshape), or "
+    "something added to the scale, which small scales do not survive",
 )
 def test_codes_of_every_width(student, rng):
-    for bits, symmetric in widths():
+    sizes = torch.tensor([1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e20])
+    for i, (bits, symmetric) in enumerate(widths()):
         qmin, qmax = codes_of(bits, symmetric)
-        x = torch.randn(9, 6, generator=rng) * (qmax - qmin)
-        scale = torch.rand(6, 1, generator=rng) + 0.5
+        size = sizes if i % 3 else sizes[i % 2].expand(6)  # a row each, or all small
+        x = torch.randn(9, 6, generator=rng) * (qmax - qmin) * size
+        scale = (torch.rand(6, 1, generator=rng) + 0.5) * size[:, None]
         zero = torch.randint(qmin, qmax + 1, (6, 1), generator=rng, dtype=torch.int32)
         zero = torch.zeros_like(zero) if symmetric else zero
         codes = student.drive(drive_transposed, x, scale, zero, bits, symmetric)
@@ -358,7 +373,8 @@ def test_bfloat16_and_shapes(student, rng):
     one = encode(student, torch.tensor(1.0), torch.tensor(0.25), zero, 8, False)
     assert one.item() == 7, f"the code of 1.0 is {one.item()}"
     assert decode(student, one, torch.tensor(0.25), zero).item() == 1.0, "1.0 did not come back"
-    encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
+    none = encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
+    decode(student, none, torch.tensor(0.25), zero)
     x = torch.randn(2, 3, 4, generator=rng)
     for shape in ((4,), (3, 1), (2, 1, 1)):
         scale = torch.rand(shape, generator=rng) * 0.1 + 0.3
@@ -426,8 +442,8 @@ def test_one_side_at_a_time(student, rng):
     "ex2",
     points=2.5,
     invariant="the result is exact up to the last sum that int32 holds: K = 33 025 products of "
-    "255 and 255",
-    cause="float32, which keeps 24 bits; or int16 for sums or zero points",
+    "255 and 255; single terms may be larger than that",
+    cause="float32, which keeps 24 bits; int16 for sums or zero points; or terms that are clamped",
 )
 def test_exact_up_to_the_last_bit(student, rng):
     k = 33_025
@@ -437,6 +453,9 @@ def test_exact_up_to_the_last_bit(student, rng):
         expect_product(student, codes, codes, *zeros, f"zero points {x_zero}, {w_zero}")
     drawn = drawn_codes(rng, 3, 4, k, 0, 255)
     expect_product(student, *drawn, "drawn codes")
+    drawn = drawn_codes(rng, 3, 4, 100_000, 95, 105)  # z_x z_w K and both sums times z: over 2^31
+    drawn[2:] = torch.tensor([108, 109, 110]), torch.tensor([255, 254, 253, 252])
+    expect_product(student, *drawn, "single terms beyond int32")
 
 
 @exercise(
@@ -475,7 +494,8 @@ def test_every_group_against_float64(student, rng):
     for bits, symmetric in ((1, False), (2, False), (3, True), (4, False), (8, True), (8, False)):
         w = torch.randn(5, 23, generator=rng) * torch.rand(5, 1, generator=rng) + 0.3
         for granularity in ("tensor", "channel", 1, 7, 23, 100):
-            expect_round_trip(student, w, bits, granularity, symmetric)
+            for size in (1.0, 1e-8, 1e4):
+                expect_round_trip(student, size * w, bits, granularity, symmetric)
 
 
 @exercise(
@@ -515,6 +535,9 @@ def test_sizes_by_counting(student, rng):
             assert total == expected, (
                 f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
             )
+    total = student.weight_bits((151_936, 8_191), bits=4, granularity=128, symmetric=False)
+    expected = 151_936 * (8_191 * 4 + 64 * 20)
+    assert total == expected, f"[151936, 8191], 4 bits, 128: {total}, not {expected}"
 
 
 def drive_transposed_weight(student, w, bits, granularity):
@@ -591,8 +614,9 @@ def test_packed_bytes(student, rng):
             results = expect_tuple(results, (object, object), "drive_packing")
             for packed, row in zip(results, codes, strict=True):
                 expect_packed(packed, row, bits)
-    cube = torch.randint(8, (3, 4, 5), generator=rng, dtype=torch.uint8)
-    expect_packed(student.pack_codes(cube, 3), cube, 3)
+    for shape in ((3, 4, 5), (4, 5), (1, 1), ()):
+        cube = torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8)
+        expect_packed(student.pack_codes(cube, 3), cube, 3)
     long = torch.randint(8, (20_001,), generator=rng, dtype=torch.uint8)
     expect_packed(student.pack_codes(long, 3), long, 3)
 
@@ -701,6 +725,8 @@ def test_iterations_one_by_one(student, rng):
     draws = (
         lambda: torch.randn(6, 5, generator=rng).exp(),
         lambda: 1e-4 * torch.randn(30, generator=rng),
+        lambda: 1e-8 * torch.randn(30, generator=rng),
+        lambda: 1e4 * torch.randn(30, generator=rng),
         lambda: 10 - torch.randn(2, 3, 5, generator=rng).exp(),
     )
     for draw in draws:
@@ -841,6 +867,18 @@ def drive_gradient(student, x, scale, zero, bits, symmetric, upstream):
     return y.detach(), x.grad
 
 
+def drive_transposed_gradient(student, x, scale, zero, bits, symmetric, upstream):
+    """Runs beside the student's code: as above for x.T, which is not contiguous."""
+    import torch
+
+    x = x.clone().requires_grad_(True)
+    y = student.fake_quantize(x.T, scale, zero, bits=bits, symmetric=symmetric)
+    if not isinstance(y, torch.Tensor) or not y.requires_grad:
+        return y, None
+    (y * upstream).sum().backward()
+    return y.detach(), x.grad
+
+
 def expect_fake(student, x, scale, zero, bits, symmetric, upstream):
     """Value and gradient against float64. Returns how many x lay inside and outside the grid."""
     y, grad = student.drive(drive_gradient, x, scale, zero, bits, symmetric, upstream)
@@ -892,7 +930,7 @@ def expect_straight_through(grad, x, scale, zero, bits, symmetric, upstream):
 def test_gradient_by_rows(student, rng):
     for bits, symmetric in ((2, False), (3, True), (4, False), (8, False)):
         qmin, qmax = codes_of(bits, symmetric)
-        scale = torch.logspace(-1, 1, 4)[:, None]
+        scale = torch.tensor([[1e-8], [0.1], [10.0], [1e4]])
         zero = torch.zeros(4, 1, dtype=torch.int32)
         if not symmetric:
             zero += torch.tensor([qmin, qmin + 1, qmax, qmax - 1], dtype=torch.int32)[:, None]
@@ -968,10 +1006,24 @@ def test_training_reaches_the_target(student, rng):
 @exercise(
     "ex5",
     points=1,
-    invariant="bfloat16 x: float32 values, bfloat16 gradient",
-    cause="arithmetic in bfloat16",
+    invariant="bfloat16 x: float32 values, bfloat16 gradient; any dimensions, scales along any of "
+    "them, views, single numbers and none",
+    cause="arithmetic in bfloat16, a fixed number of dimensions, or view on a transposed x",
 )
 def test_bfloat16(student, rng):
+    zero = torch.tensor(5, dtype=torch.int32)
+    for shape, size in (((), ()), ((0, 3), (3,)), ((2, 3, 4), (3, 1)), ((2, 3, 4), (2, 1, 1))):
+        x, upstream = torch.randn(shape, generator=rng), torch.ones(shape)
+        scale = torch.rand(size, generator=rng) * 0.1 + 0.2
+        expect_fake(student, x, scale, zero, 4, False, upstream)
+    x = 1e-7 * torch.randn(3, 4, generator=rng)
+    scale, upstream = 1e-8 * (torch.rand(4, 1, generator=rng) + 2), torch.ones(4, 3)
+    value = student.drive(drive_transposed_gradient, x, scale, zero, 4, False, upstream)
+    y, grad = expect_tuple(value, (torch.Tensor, torch.Tensor), "of a transposed x")
+    expect_tensor(y, "fake_quantize of a transposed x", torch.float32, (4, 3))
+    expect_tensor(grad, "the gradient of x", torch.float32, (3, 4))
+    expect_fake_values(y, x.T, scale, zero, 4, False)
+    expect_straight_through(grad.T, x.T, scale, zero, 4, False, upstream)
     upstream = torch.randn(2, 50, generator=rng)
     for bits, symmetric, z in ((4, False, 5), (8, False, 30), (8, True, 0)):
         zero = torch.tensor(z, dtype=torch.int32)

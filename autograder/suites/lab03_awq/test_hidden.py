@@ -139,9 +139,10 @@ def test_one_sided_and_small_groups(student, rng):
     cause="codes - zero in uint8, int8 for codes above 127, or the group size taken as fixed",
 )
 def test_values_of_any_codes(student, rng):
-    for n_groups, size in ((1, 6), (3, 5), (4, 1)):
+    for n_groups, size, step in ((1, 6, 1.0), (3, 5, 1e-8), (4, 1, 1e4)):
         codes = torch.randint(0, 256, (5, n_groups * size), generator=rng).to(torch.uint8)
-        scale = torch.rand(5, n_groups, generator=rng) + 0.1
+        codes[0, 0] = 255
+        scale = (torch.rand(5, n_groups, generator=rng) + 1) * step
         zero = torch.randint(0, 256, (5, n_groups), generator=rng, dtype=torch.int32)
         value = student.dequantize_groups(codes, scale, zero)
         expect_tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
@@ -191,8 +192,8 @@ def test_group_sizes(student, rng):
     cause="a mean over the first dimension only, sums in bfloat16, or abs after the mean",
 )
 def test_scores_against_float64(student, rng):
-    for shape in ((1, 9), (5, 9), (3, 4, 9), (2, 3, 2, 9)):
-        x = torch.randn(shape, generator=rng) - 0.3
+    for shape, size in (((1, 9), 1e-8), ((5, 9), 1.0), ((3, 4, 9), 1e4), ((2, 3, 2, 9), 1.0)):
+        x = size * (torch.randn(shape, generator=rng) - 0.3)
         score = expect_tensor(student.mean_magnitude(x), "mean_magnitude(x)", torch.float32, (9,))
         expected = x.double().abs().reshape(-1, 9).mean(0)
         expect_close(score, expected, what=f"scores of {list(shape)}", rtol=64 * FLOAT32)
@@ -211,6 +212,10 @@ def test_scores_against_float64(student, rng):
 )
 def test_ranks(student, rng):
     score = torch.randn(40, generator=rng)
+    for size in (1e-8, 1e4):
+        found = student.top_channels(size * score, 0.1).tolist()
+        best = sorted(score.topk(4).indices.tolist())
+        assert sorted(found) == best, f"scores of size {size:g}: {sorted(found)}, not {best}"
     for fraction, count in ((0.03, 1), (0.05, 2), (0.09, 4), (0.52, 21), (0.99, 40), (0.001, 1)):
         channels = expect_tensor(student.top_channels(score, fraction), "top_channels", torch.int64)
         assert channels.shape == (count,), f"fraction {fraction} of 40: {len(channels)} channels"
@@ -246,8 +251,10 @@ def test_kept_against_float64(student, rng):
         w = torch.randn(shape, generator=rng)
         channels = torch.randperm(shape[1], generator=rng)[:3]
         w[:, channels] *= 30
-        w_hat = keep(student, w, channels, bits, group_size)
-        expect_rounded(w_hat, w, bits, group_size, "a weight", kept=channels.tolist())
+        for size in (1.0, 1e-8, 1e4):
+            w_hat = keep(student, size * w, channels, bits, group_size)
+            what = f"a weight of size {size:g}"
+            expect_rounded(w_hat, size * w, bits, group_size, what, kept=channels.tolist())
 
 
 @exercise(
@@ -288,8 +295,9 @@ def random_scales(k, rng):
     cause="s on the rows, the division left out, or s applied within the group wrongly",
 )
 def test_random_scales_against_float64(student, rng):
-    for bits, group_size, shape in ((4, 8, (8, 8)), (3, 4, (5, 20)), (8, 10, (20, 10))):
-        w, s = torch.randn(shape, generator=rng), random_scales(shape[1], rng)
+    cases = ((4, 8, (8, 8), 1.0), (3, 4, (5, 20), 1e-8), (8, 10, (20, 10), 1e4))
+    for bits, group_size, shape, size in cases:
+        w, s = size * torch.randn(shape, generator=rng), random_scales(shape[1], rng)
         product = w.double() * s.double()
         expected, clear = true_rtn(product, bits, group_size)
         w_hat = scaled(student, w, s, bits, group_size)
@@ -342,6 +350,7 @@ def test_output_error_against_float64(student, rng):
     for shape in ((1, 12), (7, 12), (2, 5, 12)):
         for dtype in (torch.float32, torch.bfloat16):
             x = torch.randn(shape, generator=rng).to(dtype)
+            x = x * {(1, 12): 1e-8, (7, 12): 1.0, (2, 5, 12): 1e5}[shape]
             w = torch.randn(9, 12, generator=rng).to(dtype)
             w_hat = w.float() + 0.3 * torch.randn(9, 12, generator=rng)
             value = expect_number(student.output_error(x, w, w_hat), "output_error(...)")
@@ -391,22 +400,35 @@ def test_scales_that_are_none(student, rng):
     cause="a mean over the first dimension only, arithmetic in bfloat16, or w and w_hat mixed up",
 )
 def test_bias_against_float64(student, rng):
-    for shape, n in (((1, 6), 4), ((7, 12), 12), ((3, 4, 10), 5), ((2, 3, 2, 8), 3)):
+    for shape, n, size in (
+        ((1, 6), 4, 1e-8),
+        ((7, 12), 12, 1.0),
+        ((3, 4, 10), 5, 1e5),
+        ((2, 3, 2, 8), 3, 1.0),
+    ):
         for dtype in (torch.float32, torch.bfloat16):
-            x = (torch.randn(shape, generator=rng) + 0.5).to(dtype)
+            x = (size * (torch.randn(shape, generator=rng) + 0.5)).to(dtype)
             w = torch.randn(n, shape[-1], generator=rng).to(dtype)
             w_hat = w.float() + 0.3 * torch.randn(n, shape[-1], generator=rng)
             old = torch.randn(n, generator=rng).to(dtype)
             tokens, off = x.double().flatten(0, -2), w.double() - w_hat.double()
-            size = tokens.abs().mean(0) @ (w.double().abs() + w_hat.double().abs()).T
+            reach = tokens.abs().mean(0) @ (w.double().abs() + w_hat.double().abs()).T
             terms = len(tokens) + shape[-1] + 8  # of the sums in float32
             for bias in (None, old):
                 before = torch.zeros(n).double() if bias is None else bias.double()
                 b = student.corrected_bias(x, w, w_hat, bias)
                 expect_tensor(b, "corrected_bias(...)", torch.float32, (n,))
                 right = before + off @ tokens.mean(0)
-                bound = 2 * terms * FLOAT32 * (size + before.abs())
+                bound = 2 * terms * FLOAT32 * (reach + before.abs())
                 expect_at_most((b.double() - right).abs(), bound, "the error of the bias")
+    w, w_hat = torch.randn(3, 6, generator=rng), torch.randn(3, 6, generator=rng).bfloat16()
+    x = torch.randn(5, 6, generator=rng)
+    b = student.corrected_bias(x, w, w_hat, None)
+    expect_tensor(b, "corrected_bias(...)", torch.float32, (3,))
+    off, size = w.double() - w_hat.double(), w.double().abs() + w_hat.double().abs()
+    bound = 40 * FLOAT32 * (size @ x.double().abs().mean(0))
+    right = off @ x.double().mean(0)
+    expect_at_most((b.double() - right).abs(), bound, "w_hat alone in bfloat16: the error")
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -463,6 +485,13 @@ def test_candidates_against_float64(student, rng):
             expect_tensor(s, "candidate_scales(...)", torch.float32, (11,))
             # the float32 error of a^r is r ln(a) roundings, of the rest a few
             expect_close(s, true_candidate(x_mean, ratio), what="scales", rtol=64 * FLOAT32)
+    for size in (0.0, 1e-8, 1e5):  # an input that is dead altogether; small and large ones
+        x_mean = size * (torch.rand(6, generator=rng) + 0.1)
+        for ratio in (0.0, 0.3, 0.95):
+            s = student.candidate_scales(x_mean, ratio)
+            expect_tensor(s, "candidate_scales(...)", torch.float32, (6,))
+            expected, what = true_candidate(x_mean, ratio), f"scales of x_mean of size {size:g}"
+            expect_close(s, expected, what=what, rtol=64 * FLOAT32)
 
 
 @exercise(
@@ -708,8 +737,9 @@ def test_words_against_their_bits(student, rng):
     cause="a reshape to [-1, 8] across rows, or leading dimensions lost",
 )
 def test_ragged_lengths(student, rng):
-    for shape in ((1,), (2, 9), (3, 2, 7), (4, 16)):
+    for shape in ((1,), (2, 9), (3, 2, 7), (4, 16), (2, 17)):
         codes = torch.randint(0, 16, shape, generator=rng)
+        codes = 0 * codes if shape == (2, 17) else codes
         words = student.pack_int4(codes)
         expect_tensor(words, "pack_int4(...)", torch.int32, (*shape[:-1], -(-shape[-1] // 8)))
         used = shape[-1] % 8
@@ -753,7 +783,8 @@ def expect_product(y, x, w_hat, bias, unit, what):
     "ex5",
     points=3,
     invariant="x W_hat^T + b for the packed weight, for any dimensions of x, with and without b",
-    cause="zero points of one row used for all, W not transposed, or a bias that must be there",
+    cause="zero points of one row used for all, W not transposed, a bias that must be there, or a "
+    "decoded weight kept from an earlier call",
 )
 def test_products_against_float64(student, rng):
     for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, (1,))):
@@ -765,6 +796,12 @@ def test_products_against_float64(student, rng):
             expect_product(y, x, w_hat, bias, FLOAT32, f"weight [{n}, {n_groups * group_size}]")
             y = student.w4a16_linear(-2 * x, words, scale, zeros, bias)  # arguments of one shape
             expect_product(y, -2 * x, w_hat, bias, FLOAT32, "another x of that shape")
+        words, scale, zeros, w_hat = packed_case(n, n_groups, group_size, rng)
+        for size in (1.0, 1e-8, 1e4):
+            y = student.w4a16_linear(size * x, words, scale, zeros, None)
+            expect_tensor(y, "w4a16_linear(...)", torch.float32, (*lead, n))
+            what = f"another weight of that shape, x of size {size:g}"
+            expect_product(y, size * x, w_hat, None, FLOAT32, what)
 
 
 @exercise(
@@ -831,6 +868,10 @@ def test_bytes_by_counting(student, rng):
             )
             assert found == total / 8, f"{bits} bits, G = {group_size}: {found}, not {total / 8}"
     assert expect_number(student.weight_bytes([], 4, 32), "weight_bytes([])") == 0, "no weights"
+    large = [(8192, 28_672), (28_672, 8192), (151_936, 8192)]
+    found = expect_number(student.weight_bytes(80 * large, 4, 128), "weight_bytes(...)")
+    right = 80 * sum(n * (k * 4 + k // 128 * 20) for n, k in large) / 8
+    assert found == right, f"240 large matrices, 4 bits, G = 128: {found:.0f}, not {right:.0f}"
 
 
 def machine(rng):
@@ -885,8 +926,9 @@ def test_ridge_from_both_sides(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="where each sequence takes longer to read than to compute, the ridge is inf",
-    cause="a negative batch, or a division by 0 where both take equally long",
+    invariant="where each sequence takes longer to read than to compute, the ridge is inf; with "
+    "few weights it lies below 1",
+    cause="a negative batch, a division by 0 where both take equally long, or max(1, batch)",
 )
 def test_no_ridge(student, rng):
     for _ in range(5):
@@ -899,3 +941,6 @@ def test_no_ridge(student, rng):
             )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
+    for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs
+        b = expect_number(student.ridge_batch(weights, 1.0, 4.0, 2.0, 4.0), "ridge_batch")
+        assert b == weights, f"{weights:g} bytes of weights: the ridge is {b}, not {weights:g}"

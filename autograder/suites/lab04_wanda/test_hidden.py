@@ -37,14 +37,32 @@ def distinct(rng, *shape):
     return (values * (2 * torch.randint(2, (n,), generator=rng) - 1)).reshape(shape)
 
 
+def close_and_far(rng, *shape):
+    """(name, ranks, scores) of any size and distance: neighbours among float32, tiny, large."""
+    ranks = torch.rand(math.prod(shape), generator=rng).argsort()
+    steps = 1 + ranks * 2.0**-23  # one float32 apart
+    spread = 10.0 ** (ranks * (12.0 / len(ranks)) - 8)  # 1e-8 to 1e4
+    for name, s in (
+        ("one float32 apart", steps),
+        ("some 1e-8", 1e-8 * (1.0 + ranks)),
+        ("one float32 apart at 1e-8", 2.0**-27 * steps),
+        ("some 1e4", 1e4 * (1.0 + ranks / 256)),
+        ("from 1e-8 to 1e4", spread),
+        ("below 0", -2.0 + ranks * 2.0**-23),
+    ):
+        yield name, ranks.reshape(shape).float(), s.float().reshape(shape)
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex1",
     points=3,
-    invariant="those that go are the lowest int(n * sparsity) of the row or of the layer",
-    cause="a share that is rounded otherwise, columns, or an order that fits one shape only",
+    invariant="those that go are the lowest int(n * sparsity) of the row or of the layer, however "
+    "close, small or large the scores are",
+    cause="a share that is rounded otherwise, columns, an order that fits one shape only, or "
+    "scores that are rounded, shifted or scaled before they are compared",
 )
 def test_masks_against_sorting(student, rng):
     for shape in ((4, 7), (1, 11), (9, 1), (6, 20)):
@@ -58,6 +76,14 @@ def test_masks_against_sorting(student, rng):
             expect_same(layer, right, f"by layer, {sparsity}")
             right = lowest(s.abs(), int(shape[1] * sparsity))
             expect_same(student.magnitude_mask(s, sparsity, "row"), right, "magnitude")
+    for name, ranks, s in close_and_far(rng, 4, 12):
+        for scope, lists, n in (("row", ranks, 12), ("layer", ranks.reshape(1, -1), 48)):
+            right = lowest(lists, n // 2).reshape(4, 12)
+            expect_same(student.keep_share(s, 0.5, scope), right, f"scores {name}, by {scope}")
+            if name != "below 0":
+                sign = 1 - 2 * torch.randint(2, (4, 12), generator=rng)
+                mask = student.magnitude_mask(s * sign, 0.5, scope)
+                expect_same(mask, right, f"weights {name}, by {scope}")
 
 
 @exercise(
@@ -77,12 +103,21 @@ def test_equal_scores(student, rng):
                 kept = s.reshape(-1, n).masked_fill(~mask.reshape(-1, n), math.inf).amin(1)
                 lost = s.reshape(-1, n).masked_fill(mask.reshape(-1, n), -math.inf).amax(1)
                 assert (lost <= kept).all(), "a higher score went"
+                sign = 1 - 2 * torch.randint(2, s.shape, generator=rng)
+                mask = student.magnitude_mask(s * sign, sparsity, scope)
+                gone = (~expect_tensor(mask, "mask", torch.bool, s.shape).reshape(-1, n)).sum(1)
+                assert (gone == int(n * sparsity)).all(), f"{gone.tolist()} weights went"
+    for sparsity, stays in ((0, True), (0.9, True), (1, False), (1.0, False)):
+        for scope in ("row", "layer"):
+            for shape in ((1, 1), (1, 3)) if sparsity != 0.9 else ((1, 1),):
+                mask = student.magnitude_mask(torch.full(shape, -2.0), sparsity, scope)
+                expect_same(mask, torch.full(shape, stays), f"{list(shape)} at {sparsity}")
 
 
 def drive_views(student, w, sparsity, scope):
     """Runs beside the student's code: a weight that is not contiguous."""
     mask = student.magnitude_mask(w.T, sparsity, scope)
-    return mask, student.apply_mask(w.T, mask)
+    return mask, student.apply_mask(w.T, mask), student.keep_share(w.T, sparsity, scope)
 
 
 @exercise(
@@ -98,8 +133,11 @@ def test_bfloat16_and_views(student, rng):
             flat = case.T.abs().double() if scope == "row" else case.T.abs().double().reshape(1, -1)
             right = lowest(flat, int(flat.shape[1] * 0.5)).reshape(5, 12)
             value = student.drive(drive_views, case, 0.5, scope)
-            mask, new = expect_tuple(value, (torch.Tensor, torch.Tensor), "drive_views")
+            mask, new, signed = expect_tuple(value, (torch.Tensor,) * 3, "drive_views")
             expect_same(mask, right, f"the mask by {scope}")
+            flat = case.T.double() if scope == "row" else case.T.double().reshape(1, -1)
+            kept = lowest(flat, int(flat.shape[1] * 0.5)).reshape(5, 12)
+            expect_same(signed, kept, f"keep_share of a view by {scope}")
             expect_same(new, torch.where(right, case.T, 0.0), "the masked weight")
 
 
@@ -117,6 +155,19 @@ def test_what_a_mask_keeps(student, rng):
         bad = bad.masked_fill(~mask & (w < -1), -math.inf)
         new = student.apply_mask(bad, mask)
         expect_same(new, torch.where(mask, w.to(dtype), 0.0), "apply_mask")
+    special = torch.tensor([[math.nan, math.inf, -math.inf, -0.0, 1e-45, 3e38]])
+    for dtype in (torch.float32, torch.bfloat16):
+        kept = special.to(dtype)
+        for mask in (
+            torch.ones(1, 6).bool(),
+            torch.tensor([[True, True, True, True, False, False]]),
+        ):
+            new = student.apply_mask(kept, mask)
+            expect_same(
+                new, kept.masked_fill(~mask, 0.0), "inf, NaN and -0.0 where the mask is True"
+            )
+            negative = new.signbit()[0, 3].item()
+            assert negative, "-0.0 under True came back as 0.0"
     for all_of in (torch.ones(2, 3).bool(), torch.zeros(2, 3).bool()):
         w = torch.randn(2, 3, generator=rng)
         expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
@@ -142,31 +193,66 @@ def test_scores_against_layers(student, rng):
         expect_close(s, change, what="a score", rtol=(2 * tokens + 8) * FLOAT32)
 
 
+def drive_norms(student, x, w, norms):
+    """Runs beside the student's code: inputs and weights that are not contiguous."""
+    views = student.input_norms(x.transpose(0, 1)), student.scores(w.T, norms)
+    return *views, student.wanda_mask(w.T, norms, 0.5)
+
+
 @exercise(
     "ex2",
     points=3,
-    invariant="norms do not depend on how tokens are arranged, and are exact for long texts",
-    cause="the first dimension alone summed, the mean of norms of texts, or sums in bfloat16",
+    invariant="norms do not depend on how tokens are arranged, and are exact for long texts, tiny "
+    "and large inputs",
+    cause="the first dimension alone summed, the mean of norms of texts, squares or sums in "
+    "bfloat16, something added to the squares, or view on inputs that are not contiguous",
 )
 def test_norms_of_any_arrangement(student, rng):
     x = torch.randn(3, 4, 5, 6, generator=rng)
     right = x.double().reshape(-1, 6).norm(dim=0)
-    for case in (x, x.reshape(12, 5, 6), x.reshape(60, 6), x.transpose(0, 1)):
-        norms = expect_tensor(student.input_norms(case), "input_norms", torch.float32, (6,))
-        expect_close(norms, right, what="the norms", rtol=64 * FLOAT32)
+    for case in (x, x.reshape(12, 5, 6), x.reshape(60, 6)):
+        for factor in (1.0, 2.0**-27, 2.0**13):
+            norms = student.input_norms(case * factor)
+            norms = expect_tensor(norms, "input_norms", torch.float32, (6,))
+            expect_close(norms, factor * right, what="the norms", rtol=64 * FLOAT32)
+    w, sizes = torch.randn(6, 4, generator=rng), torch.rand(6, generator=rng)
+    value = student.drive(drive_norms, x, w, sizes)
+    norms, s, mask = expect_tuple(value, (torch.Tensor,) * 3, "views")
+    expect_close(norms, right, what="the norms of a view", rtol=64 * FLOAT32)
+    exact = w.T.abs().double() * sizes.double()
+    expect_close(s, exact, what="the scores of a view", rtol=4 * FLOAT32)
+    lost = exact.masked_fill(expect_tensor(mask, "mask", torch.bool, (4, 6)), 0.0).amax(1)
+    assert ((~mask).sum(1) == 3).all(), "the mask of a view"
+    kept = exact.masked_fill(~mask, math.inf).amin(1)
+    expect_at_most(lost, (1 + 8 * FLOAT32) * kept, "a score of a view that went")
+    for factor in (2.0**-27, 2.0**13):
+        s = student.scores(factor * w.T, factor * sizes)
+        expect_close(s, factor**2 * exact, what="tiny or large scores", rtol=4 * FLOAT32)
+    ones = torch.full((3000, 1), 1.0546875).bfloat16()
+    norms = expect_tensor(student.input_norms(ones), "input_norms", torch.float32, (1,))
+    expect_close(norms, ones.double().norm(dim=0), what="3000 equal tokens", rtol=3000 * FLOAT32)
     long = torch.randn(20000, 3, generator=rng).bfloat16()
     norms = expect_tensor(student.input_norms(long), "input_norms", torch.float32, (3,))
     expect_close(norms, long.double().norm(dim=0), what="20000 tokens", rtol=20000 * FLOAT32)
     silent = torch.zeros(4, 2)
     silent[:, 1] = 2.0
     expect_close(student.input_norms(silent), torch.tensor([0.0, 4.0]), what="a silent channel")
+    expect_close(student.input_norms(0 * silent), torch.zeros(2), what="silent channels alone")
+    one = student.input_norms(torch.tensor([[-3.0]]))
+    expect_close(one, torch.tensor([3.0]), what="one token of one channel")
+    s = student.scores(torch.tensor([[-2.0]]), one)
+    expect_close(s, torch.tensor([[6.0]]), what="the score of one weight")
+    s = student.scores(torch.tensor([[-2.0, 1.0]]), torch.tensor([0.0, 2e4]))
+    expect_close(s, torch.tensor([[0.0, 2e4]]), what="a score", rtol=4 * FLOAT32)
+    expect_close(student.scores(w.T, torch.zeros(6)), torch.zeros(4, 6), what="scores of silence")
 
 
 @exercise(
     "ex2",
     points=3,
     invariant="each row is compared alone: as many go in each, and a silent channel goes first",
-    cause="rows compared with each other, the magnitude's order, or norms that are not used",
+    cause="rows compared with each other, the magnitude's order, norms that are not used, a "
+    "threshold among equal scores, or scores rounded to the dtype of w before they are compared",
 )
 def test_rows_compared_alone(student, rng):
     for dtype in (torch.float32, torch.bfloat16):
@@ -182,6 +268,28 @@ def test_rows_compared_alone(student, rng):
     norms[5], w[:, 5] = 0.0, 1e6
     mask = expect_tensor(student.wanda_mask(w, norms, 1 / 8), "wanda_mask", torch.bool, (3, 8))
     assert not mask[:, 5].any() and int(mask.sum()) == 21, "the silent channel stayed"
+    for name, ranks, s in close_and_far(rng, 1, 16):  # w is 1: the norms alone decide
+        if name != "below 0":
+            for w in (torch.ones(5, 16), -torch.ones(5, 16).bfloat16()):
+                right = lowest(ranks, 8).expand(5, 16)
+                mask = student.wanda_mask(w, s[0], 0.5)
+                expect_same(mask, right, f"norms {name}, w {w.dtype}")
+    norms = torch.ones(8)
+    norms[torch.randperm(8, generator=rng)[:5]] = 0.0
+    for sizes in (norms, torch.zeros(8)):
+        for sparsity, zeros in ((0.25, 2), (0.5, 4), (1.0, 8), (1, 8), (0.0, 0), (0, 0)):
+            mask = student.wanda_mask(torch.randn(4, 8, generator=rng), sizes, sparsity)
+            mask = expect_tensor(mask, "wanda_mask", torch.bool, (4, 8))
+            assert ((~mask).sum(1) == zeros).all(), f"sparsity {sparsity} among equal scores"
+    for sparsity, stays in ((0.9, True), (1.0, False)):
+        mask = student.wanda_mask(torch.tensor([[-2.0]]), torch.ones(1), sparsity)
+        expect_same(mask, torch.tensor([[stays]]), "the mask of one weight")
+    for sparsity in (1.5, -0.5, math.nan):
+        expect_error(
+            ValueError,
+            lambda a=sparsity: student.wanda_mask(torch.ones(2, 4), torch.ones(4), a),
+            f"wanda_mask, sparsity {sparsity}",
+        )
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -190,8 +298,9 @@ def test_rows_compared_alone(student, rng):
 @exercise(
     "ex3",
     points=4,
-    invariant="the n highest of every m neighbours stay",
-    cause="zeros counted, groups across rows, or scores taken by their size",
+    invariant="the n highest of every m neighbours stay, however close, small or large they are",
+    cause="zeros counted, groups across rows, scores taken by their size, or rounded, shifted or "
+    "scaled before they are compared",
 )
 def test_groups_against_sorting(student, rng):
     for n, m in ((2, 4), (1, 4), (3, 4), (4, 8), (1, 2), (5, 6), (0, 3), (12, 12), (1, 1)):
@@ -199,6 +308,10 @@ def test_groups_against_sorting(student, rng):
         right = lowest(s.reshape(-1, m), m - n).reshape(5, 24)
         expect_same(student.nm_mask(s, n, m), right, f"{n}:{m}")
         expect_same(student.nm_mask(s.bfloat16(), n, m), right, f"{n}:{m} in bfloat16")
+    for name, ranks, s in close_and_far(rng, 3, 16):
+        for n, m in ((2, 4), (1, 4), (4, 8)):
+            right = lowest(ranks.reshape(-1, m), m - n).reshape(3, 16)
+            expect_same(student.nm_mask(s, n, m), right, f"{n}:{m} of scores {name}")
 
 
 def drive_groups(student, s, n, m):
@@ -231,10 +344,15 @@ def test_equal_scores_in_groups(student, rng):
     cause="means over groups, values below some size taken for zero, or negative ones",
 )
 def test_fits_just_or_not(student, rng):
+    for value, n, right in ((3.0, 0, False), (-0.0, 0, True), (3.0, 1, True)):
+        seen = student.fits(torch.tensor([[value]]), n, 1)
+        assert seen is right, f"one weight and {n}:1"
+        mask = student.nm_mask(torch.tensor([[value]]), n, 1)
+        expect_same(mask, torch.tensor([[n == 1]]), f"one score and {n}:1")
     for n, m in ((2, 4), (1, 4), (4, 8), (3, 6)):
         order = torch.rand(6, 24 // m, m, generator=rng).argsort(-1)
         w = torch.where(order < n, -torch.rand(order.shape, generator=rng) - 0.1, 0.0).flatten(1)
-        for case in (w, w.bfloat16(), torch.zeros(1, 24), w * 1e-30):
+        for case in (w, w.bfloat16(), torch.zeros(1, 24), -torch.zeros(1, 24), w * 1e-30, w * 1e4):
             assert student.fits(case, n, m) is True, f"a weight of {n}:{m} does not fit"
         row, group = (int(torch.randint(limit, (), generator=rng)) for limit in (6, 24 // m))
         place = int((order[row, group] == n).nonzero())
@@ -277,6 +395,11 @@ def drive_compress_view(student, w):
     return student.compress(w.T)
 
 
+def drive_multiply_view(student, values, places, x):
+    """Runs beside the student's code: inputs that are not contiguous."""
+    return student.multiply(values, places, x.transpose(0, 1))
+
+
 @exercise(
     "ex4",
     points=3,
@@ -290,7 +413,8 @@ def test_every_pair_of_places(student, rng):
         for g in range(8):
             w[i, 4 * g + a], w[i, 4 * g + b] = torch.randn(2, generator=rng)
     w[9, :16] = 0
-    for case in (w, w.bfloat16(), -w):
+    w[9, 16:] = -0.0
+    for case in (w, w.bfloat16(), -w, 1e-8 * w, 1e4 * w):
         values, places = stored(student, case)
         expect_close(rebuilt(values, places), case.double(), what="the weight")
         at = unpacked(places).reshape(10, -1, 2)[:6]
@@ -322,6 +446,16 @@ def test_products_of_any_storage(student, rng):
             expect_tensor(y, "multiply", torch.float32, (*dims, n))
             bound = (k + 8) * FLOAT32 * (x.double().abs() @ w.abs().T)
             expect_at_most((y - x.double() @ w.T).abs(), bound, "the error of a product")
+            for small, large in ((2.0**-27, 2.0**13), (2.0**13, 2.0**-27)):
+                y = student.multiply(case * small, packed(at), x * large)
+                off = (y / (small * large) - x.double() @ w.T).abs()
+                expect_at_most(off, bound, "the error with tiny and large numbers")
+    x = torch.randn(3, 2, 1032, generator=rng)
+    y = student.drive(drive_multiply_view, values, packed(at), x)
+    y = expect_tensor(y, "multiply", torch.float32, (2, 3, n))
+    exact, w = x.transpose(0, 1).double(), rebuilt(values, packed(at))
+    bound = (k + 8) * FLOAT32 * (exact.abs() @ w.abs().T)
+    expect_at_most((y - exact @ w.T).abs(), bound, "the error with a view")
 
 
 @exercise(
@@ -361,6 +495,9 @@ def test_limits_and_bits(student, rng):
     for n, k, bits in ((1, 8, 4), (5, 16, 8), (7, 64, 16), (100000, 80000, 32)):
         seen = student.stored_bits((n, k), bits)
         assert seen == n * k * (bits + 2) // 2, f"({n}, {k}) with {bits} bits"
+        for kept in (0, 1, n * k // 3, n * k):
+            seen = student.bitmap_bits((n, k), kept, bits)
+            assert seen == kept * bits + n * k, f"({n}, {k}), {kept} not zero, with {bits} bits"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -369,8 +506,9 @@ def test_limits_and_bits(student, rng):
 def drive_blocks(student, states, texts, pattern, frozen):
     """Runs beside the student's code: blocks with these parameters, pruned.
 
-    Returns (parameters of the new blocks, parameters of those that came in, hooks on the new ones,
-    names of parameters that train, modes), or None if no list of modules came back.
+    Returns (parameters of the new blocks, parameters of those that came in, hooks on both, modules
+    with a forward of their own among both, names of parameters that train, modes), or None if no
+    list of modules came back.
     """
     import torch
     from torch import nn
@@ -400,6 +538,7 @@ def drive_blocks(student, states, texts, pattern, frozen):
     blocks = []
     for state in states:
         block = Block().train(len(blocks) % 2 == 1)
+        block.inner.train(len(blocks) % 2 == 0)  # a part in another mode than its block
         block.load_state_dict(state)
         for name in frozen:
             block.get_parameter(name).requires_grad_(False)
@@ -414,9 +553,10 @@ def drive_blocks(student, states, texts, pattern, frozen):
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
     both = [m for b in [*blocks, *pruned] for m in b.modules()]
     hooks = sum(len(getattr(m, kind)) for m in both for kind in kinds)
+    replaced = sum("forward" in vars(m) for m in both)
     trains = [[k for k, v in b.named_parameters() if v.requires_grad] for b in pruned]
     modes = [[m.training for m in b.modules()] for b in pruned]
-    return after, before, hooks, trains, modes
+    return after, before, hooks, replaced, trains, modes
 
 
 LINEARS = ("first", "inner.up", "inner.down")
@@ -511,11 +651,12 @@ def clear_case(rng, pattern, lengths=(5, 9), blocks=2):
 def pruned_blocks(student, states, texts, pattern, frozen=()):
     value = student.drive(drive_blocks, states, texts, pattern, list(frozen))
     assert value is not None, "prune_blocks must return a list of new blocks"
-    after, before, hooks, trains, modes = value
+    after, before, hooks, replaced, trains, modes = value
     assert len(after) == len(states), f"{len(after)} blocks came back, expected {len(states)}"
     for i, (seen, state) in enumerate(zip(before, states, strict=True)):
         moved = [k for k in state if not torch.equal(seen[k], state[k])]
         assert not moved, f"block {i} that came in has changed in {moved}: prune a copy"
+    assert not replaced, f"the forward of {replaced} modules is still replaced"
     return after, hooks, trains, modes
 
 
@@ -533,7 +674,7 @@ def expect_blocks(after, right, what):
 
 @exercise(
     "ex5",
-    points=4,
+    points=2,
     invariant="every block is scored on what the pruned ones before it put out, over all texts",
     cause="inputs of the dense model, one text forgotten, or means of texts of unlike length",
 )
@@ -542,6 +683,82 @@ def test_three_blocks_against_float64(student, rng):
         states, texts, right = clear_case(rng, pattern, lengths=(3, 10, 6), blocks=3)
         after, *_ = pruned_blocks(student, states, texts, pattern)
         expect_blocks(after, right, f"pattern {pattern}")
+    states, texts, right = clear_case(rng, 0.5, lengths=(1, 6), blocks=3)
+    after, *_ = pruned_blocks(student, states, texts, 0.5)
+    expect_blocks(after, right, "a text of one token")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="everything or nothing may go: 0, 1, (0, 4), (4, 4); biases stay also then",
+    cause="biases of empty rows zeroed, a pair taken for whatever is no float, or a share of 0 or "
+    "1 left out",
+)
+def test_all_or_nothing(student, rng):
+    states = [block_state(rng) for _ in range(2)]
+    texts = [torch.randn(n, 8, generator=rng) for n in (1, 4)]
+    for pattern, empty in (
+        (1.0, True),
+        (1, True),
+        ((0, 4), True),
+        (0.0, False),
+        (0, False),
+        ((4, 4), False),
+    ):
+        right = [dict(state) for state in states]
+        for state in right:
+            state |= {f"{n}.weight": state[f"{n}.weight"] * (not empty) for n in LINEARS}
+        after, *_ = pruned_blocks(student, states, texts, pattern)
+        expect_blocks(after, right, f"pattern {pattern}")
+
+
+def drive_dimensions(student, weights, texts):
+    """Runs beside the student's code: linears that read three and four dimensions."""
+    import torch
+    from torch import nn
+
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.three, self.four = (nn.Linear(6, 6, bias=False) for _ in range(2))
+
+        def forward(self, x):
+            y = self.three(x[None])[0]
+            return y + self.four(y[:, None, None]).flatten(0, 2)
+
+    block = Wide().eval()
+    with torch.no_grad():
+        block.three.weight.copy_(weights[0])
+        block.four.weight.copy_(weights[1])
+    (pruned,) = student.prune_blocks([block], texts, 0.5)
+    return pruned.three.weight.detach(), pruned.four.weight.detach(), pruned.training
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="what a linear reads may have more than two dimensions, and texts of unlike length",
+    cause="inputs [1, T, K] of several texts joined without making them [tokens, K] first",
+)
+def test_inputs_of_any_dimensions(student, rng):
+    for lengths in ((5, 9), (1, 7, 2)):
+        while True:  # until rounding decides nothing
+            weights = torch.randn(2, 6, 6, generator=rng)
+            texts = [torch.randn(n, 6, generator=rng) for n in lengths]
+            inputs = torch.cat(texts).double()
+            right, clear = [], math.inf
+            for w, x in zip(weights, (inputs, inputs @ weights[0].double().T), strict=True):
+                mask, own = true_mask(w.double().abs() * x.norm(dim=0), 0.5)
+                right, clear = [*right, w.masked_fill(~mask, 0.0)], min(clear, own)
+            if clear > 1 + 1e-4:
+                break
+        for factor in (1.0, 2.0**-30, 2.0**14):  # no bias: the same masks
+            value = student.drive(drive_dimensions, weights, [factor * x for x in texts])
+            *seen, training = expect_tuple(value, (torch.Tensor, torch.Tensor, bool), "new block")
+            for own, weight in zip(seen, right, strict=True):
+                expect_same(own, weight, f"texts of {lengths} tokens")
+            assert not training, "a block in eval mode came back in train mode"
 
 
 @exercise(
@@ -557,8 +774,9 @@ def test_all_else_stays(student, rng):
     expect_blocks(after, right, "25 %")
     assert hooks == 0, "hooks are left"
     assert all(set(t) == set(states[0]) - set(frozen) for t in trains), "requires_grad has changed"
-    kept = [seen == [i % 2 == 1] * len(seen) for i, seen in enumerate(modes)]
-    assert all(kept), "modes have changed"
+    for i, seen in enumerate(modes):
+        own = i % 2 == 1  # the block and a linear; a part with two is in the other mode
+        assert seen == [own, own, not own, not own, not own], "modes have changed"
     again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)
     expect_blocks(again, true_blocks(states, texts[:1], 0.25)[0], "a second call, with one text")
 
@@ -622,7 +840,7 @@ def test_a_linear_that_is_called_twice(student, rng):
     cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
 )
 def test_scores_against_outputs(student, rng):
-    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6)):
+    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6), (1, 1, 1)):
         mix = torch.eye(k) + torch.randn(k, k, generator=rng) / k**0.5
         w, x = torch.randn(n, k, generator=rng), torch.randn(40, k, generator=rng) @ mix
         x = x.double()
@@ -633,6 +851,10 @@ def test_scores_against_outputs(student, rng):
             s = expect_tensor(s, "unit_scores", torch.float32, right.shape)
             # gram and sums in float32: of terms whose sizes are at most a few hundred times the sum
             expect_close(s, right, what=f"units of {size}", rtol=1e-3)
+            for factor in (2.0**-27, 2.0**13):
+                s = student.unit_scores(factor * w, factor**2 * gram, size)
+                s = expect_tensor(s, "unit_scores", torch.float32, right.shape)
+                expect_close(s, factor**2 * right, what="tiny or large units", rtol=1e-3)
 
 
 @exercise(
@@ -654,7 +876,8 @@ def test_traces_below_zero(student, rng):
     "ex6",
     points=2,
     invariant="best_units are the n highest in ascending order",
-    cause="scores sorted, the lowest taken, an order that is right by luck, or a threshold",
+    cause="scores sorted, the lowest taken, an order that is right by luck, a threshold, or scores "
+    "that are rounded, shifted or scaled before they are compared",
 )
 def test_units_in_order(student, rng):
     for total, n in ((9, 4), (20, 1), (20, 19), (6, 6)):
@@ -665,13 +888,26 @@ def test_units_in_order(student, rng):
         keep = expect_tensor(student.best_units(equal, n), "best_units", torch.int64, (n,))
         assert (keep.diff() > 0).all(), "units are not in ascending order"
         expect_same(equal[keep].sort().values, equal.sort().values[-n:], "scores of the best units")
+    keep = expect_tensor(student.best_units(torch.zeros(5), 3), "best_units", torch.int64, (3,))
+    assert (keep.diff() > 0).all(), "units are not in ascending order"
+    expect_same(student.best_units(torch.tensor([-1.0]), 1), torch.tensor([0]), "one unit")
+    for name, ranks, s in close_and_far(rng, 1, 24):
+        right = (ranks[0] >= 16).nonzero().flatten()
+        expect_same(student.best_units(s[0], 8), right, f"8 of 24 scores {name}")
+
+
+def drive_unit_views(student, w, gram, square, keep, size):
+    """Runs beside the student's code: weights that are not contiguous."""
+    new, columns = student.remove_units([square.T], square.T, keep, size)
+    return student.unit_scores(w.T, gram, size), new[0], columns
 
 
 @exercise(
     "ex6",
     points=2,
     invariant="what stays are the rows and columns of the kept units, in the order of keep",
-    cause="keep sorted, a slice of the wrong length, or writers of one kind only",
+    cause="keep sorted, a slice of the wrong length, writers of one kind only, columns of a square "
+    "writer, or view on weights that are not contiguous",
 )
 def test_any_order_of_units(student, rng):
     for size, units in ((1, 7), (2, 6), (5, 3)):
@@ -688,7 +924,21 @@ def test_any_order_of_units(student, rng):
             for seen, w in zip(new, writers, strict=True):
                 expect_same(seen, w[places], "a writer")
             expect_same(columns, reader[:, places], "the reader")
+        writers, reader = [writers[2].bfloat16()], reader[:1].bfloat16()
+        value = student.remove_units(writers, reader, keep[:1], size)
+        new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
+        first = slice(size * int(keep[0]), size * int(keep[0]) + size)
+        expect_same(new[0], writers[0][first], "a bfloat16 writer")
+        expect_same(columns, reader[:, first], "a bfloat16 reader of one output")
         square = torch.randn(k, k, generator=rng)
         value = student.remove_units([square], square, torch.tensor([units - 1]), size)
         new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
         expect_same(columns, square[:, k - size :], "a square reader")
+        expect_same(new[0], square[k - size :], "a square writer")
+        w, gram = torch.randn(k, 4, generator=rng), torch.eye(k)
+        value = student.drive(drive_unit_views, w, gram, square, torch.tensor([units - 1]), size)
+        s, rows, columns = expect_tuple(value, (torch.Tensor,) * 3, "views")
+        right = w.double().reshape(units, -1).norm(dim=1)  # inputs that are orthonormal
+        expect_close(s, right, what="the scores of a view", rtol=1e-5)
+        expect_same(rows, square.T[k - size :], "a writer that is a view")
+        expect_same(columns, square.T[:, k - size :], "a reader that is a view")

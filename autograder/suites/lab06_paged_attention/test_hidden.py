@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_error, expect_tensor
+from efflib.lab import exercise, expect_close, expect_error, expect_same, expect_tensor
 from efflib.lab.walks import expect_walks
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -39,10 +39,19 @@ def ints(values):
 def test_least_number_of_blocks(student, rng):
     cases = [(n, size) for size in (1, 2, 3, 7, 16) for n in range(2 * size + 2)]
     cases += [(draw(rng, 1, 10**6), draw(rng, 1, 300)) for _ in range(20)]
+    cases += [(2**24 + 1, 1), (10**9, 1), (10**9 - 1, 1), (10**9, 10**9), (1, 10**9)]
+    for size in (3, 16, 2**20, 10**6 + 3):  # float32 knows no neighbours of such numbers
+        most = (10**9 - 1) // size
+        cases += [(most * size + more, size) for more in (-1, 0, 1)]
     for tokens, size in cases:
         blocks = student.blocks_for(tokens, size)
         assert type(blocks) is int, f"blocks_for returned {type(blocks).__name__}"
         assert blocks * size >= tokens > (blocks - 1) * size, f"{tokens}, {size}: {blocks}"
+
+
+def slots_of_a_view(student, positions, table, size):
+    """Runs beside the student's code: on the way there a view becomes a tensor of its own."""
+    return student.slots_of(table, positions.T, size)
 
 
 @exercise(
@@ -66,13 +75,24 @@ def test_slots_against_counted_rows(student, rng):
     huge = student.slots_of([2**33], torch.tensor([2]), 3)
     expect_tensor(huge, "slots_of(...)", torch.int64, (1,))
     assert huge.tolist() == [3 * 2**33 + 2], "slots of a huge block"
+    size = 2**24 + 4  # in float32 its last row is the first of the next block
+    far = student.slots_of([5, 9], torch.tensor([size - 1, size, 0]), size)
+    expect_tensor(far, "slots_of(...)", torch.int64, (3,))
+    assert far.tolist() == [6 * size - 1, 9 * size, 5 * size], "slots of large positions"
+    long = torch.randperm(200, generator=rng).tolist()
+    far = student.slots_of(long, torch.tensor([70_000, 99_999]), 500)
+    expect_tensor(far, "slots_of(...)", torch.int64, (2,))
+    assert far.tolist() == [long[140] * 500, long[199] * 500 + 499], "slots of large positions"
+    turned = student.drive(slots_of_a_view, torch.arange(6).reshape(2, 3), [4, 0], 3)
+    expect_tensor(turned, "slots_of(...)", torch.int64, (3, 2))
+    assert turned.tolist() == [[12, 0], [13, 1], [14, 2]], "positions that are a view"
 
 
 @exercise(
     "ex1",
     points=3,
     invariant="ValueError on both sides of a table, wherever the bad position stands",
-    cause="only the first or the last position checked, or only the largest",
+    cause="only the first or the last position checked, only the largest, or one dimension only",
 )
 def test_bad_positions_anywhere(student, rng):
     for size, blocks in ((4, 2), (3, 1), (1, 5)):
@@ -81,16 +101,19 @@ def test_bad_positions_anywhere(student, rng):
         ends = student.slots_of(table, torch.tensor([top - 1, 0]), size)
         expect_tensor(ends, "slots_of(...)", torch.int64, (2,))
         assert ends.tolist() == [table[-1] * size + size - 1, table[0] * size], "the ends"
-        for bad in (-1, -top, top, top + 1, 10**6):
-            for at in range(3):
-                positions = torch.randint(top, (3,), generator=rng)
-                positions[at] = bad
-                expect_error(
-                    ValueError,
-                    lambda p=positions, t=table, s=size: student.slots_of(t, p, s),
-                    f"position {bad}",
-                )
-    expect_error(ValueError, lambda: student.slots_of([], torch.tensor([0]), 4), "no blocks")
+        for bad in (-1, -top, top, top + 1, 10**6, 2**40):
+            for shape in ((3,), (), (1,), (2, 2), (2, 1, 3)):
+                good = torch.randint(top, shape, generator=rng)
+                for at in range(good.numel()):
+                    positions = good.clone()
+                    positions.view(-1)[at] = bad
+                    expect_error(
+                        ValueError,
+                        lambda p=positions, t=table, s=size: student.slots_of(t, p, s),
+                        f"position {bad}",
+                    )
+    for none in (torch.tensor([0]), torch.tensor(0), torch.tensor([[-1]])):
+        expect_error(ValueError, lambda p=none: student.slots_of([], p, 4), "no blocks")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -114,6 +137,12 @@ def drive_pool(student, walks, size):
             rows.append((kind, value, pool.free(), [pool.count(b) for b in range(size)]))
         seen.append(rows)
     return seen
+
+
+def drive_large_pool(student, walk, size):
+    """Runs beside the student's code: what each operation returned."""
+    pool = student.BlockPool(size)
+    return [getattr(pool, name)(*args) for name, *args in walk]
 
 
 def random_pool_walk(rng, size, length):
@@ -182,6 +211,14 @@ def check_pool(student, walks, size):
 def test_long_walks_of_the_pool(student, rng):
     for size in (1, 2, 5, 12):
         check_pool(student, [random_pool_walk(rng, size, 60) for _ in range(15)], size)
+    many_blocks = 1300  # numbers that no byte holds
+    back = torch.randperm(many_blocks, generator=rng).tolist()
+    walk = [*[("take",)] * many_blocks, *(("release", b) for b in back), *[("take",)] * 40]
+    taken = student.drive(drive_large_pool, walk, many_blocks)
+    right = [*range(many_blocks), *[None] * many_blocks, *back[:40]]
+    assert taken == right and all(type(b) is type(r) for b, r in zip(taken, right, strict=True)), (
+        "a pool of many blocks: other blocks are taken"
+    )
 
 
 @exercise(
@@ -204,10 +241,10 @@ def test_errors_change_nothing(student, rng):
     "ex2",
     points=2,
     invariant="many owners: the block is free after exactly as many releases",
-    cause="a flag in place of a count, or counts that stop at two",
+    cause="a flag in place of a count, or counts that stop at two, or at what a byte holds",
 )
 def test_many_owners(student, rng):
-    for owners in (2, 3, 9):
+    for owners in (2, 3, 9, 11, 130, 300):
         walk = [("take",), *[("share", 0)] * (owners - 1), ("take",)]
         walk += [("release", 0)] * (owners - 1) + [("take",), ("release", 0), ("take",)]
         check_pool(student, [walk, walk[:-1]], 3)
@@ -223,7 +260,7 @@ def random_pieces(rng, size):
         length = min(draw(rng, 1, 6), size - at)
         if draw(rng, 0, 2):
             total = draw(rng, 1, length)
-            tokens = draw(rng, 1, total)
+            tokens = draw(rng, 0, total)
             pieces.append((at, at + length, tokens, total))
             rows += ["used"] * tokens + ["reserved"] * (total - tokens)
             rows += ["internal"] * (length - total)
@@ -247,6 +284,13 @@ def test_pieces_row_by_row(student, rng):
     for pieces in ends:  # the only gap that is long enough stands at an end
         seen = student.contiguous_usage(pieces, 18, 9)
         assert seen == (3, 1, 1, 0, 13), "a gap at an end"
+    for pieces in ([(2, 5, 0, 2)], [(2, 5, 0, 2), (7, 8, 1, 1)]):  # admitted, and no token yet
+        seen = student.contiguous_usage(pieces, 9, 4)
+        used = len(pieces) - 1
+        assert seen == (used, 2, 1, (0, 5)[used], (6, 0)[used]), "a piece without a token"
+    k = 10_000  # as large as a server's
+    seen = student.contiguous_usage([(7 * k, 9 * k, k, k + 5), (0, 5 * k, k, 2 * k)], 10 * k, 2 * k)
+    assert seen == (2 * k, k + 5, 4 * k - 5, 0, 3 * k), "large pieces"
     for _ in range(12):
         size = draw(rng, 1, 30)
         pieces, rows = random_pieces(rng, size)
@@ -272,7 +316,7 @@ def test_blocks_row_by_row(student, rng):
             requests, rows = [], []
             for _ in range(draw(rng, 0, 5)):
                 total = draw(rng, 1, 4 * size)
-                tokens = draw(rng, 1, total)
+                tokens = draw(rng, 0, total)
                 mine = ["used"] * tokens
                 while len(mine) % size:
                     mine.append("reserved" if len(mine) < total else "internal")
@@ -283,6 +327,10 @@ def test_blocks_row_by_row(student, rng):
             right += (0, spare * size)
             seen = student.paged_usage(requests, size, len(rows) // size + spare)
             assert seen == right and type(seen) is tuple and ints(seen), "the five kinds differ"
+    seen = student.paged_usage([(0, 1), (0, 40), (1, 1)], 16, 1254)
+    assert seen == (1, 0, 15, 0, 1253 * 16), "requests without a token"
+    seen = student.paged_usage([(2048, 2048), (2047, 2049)] * 300, 2048, 1000)
+    assert seen == (300 * 4095, 300, 0, 0, 400 * 2048), "many requests"
 
 
 @exercise(
@@ -387,7 +435,7 @@ class Reader:
 
     def holds(self, tables, free):
         """Whether every sequence reads what it wrote, and nothing is lost or used twice."""
-        if sorted(tables) != sorted(self.texts):
+        if set(tables) != set(self.texts):
             return False
         used = {}
         for name, (table, length) in tables.items():
@@ -406,9 +454,23 @@ class Reader:
         return one_each and type(free) is int and free + len(blocks) == self.blocks
 
 
+def moved(line, op, before, tables):
+    """The line of free blocks after an operation; None if those taken were not its first.
+
+    A copy and the blocks behind it may be taken in either order; what is released comes back from
+    the end of the table.
+    """
+    old, now = ({b for t, _ in known.values() for b in t} for known in (before, tables))
+    taken = now - old
+    if taken != set(line[: len(taken)]):
+        return None
+    back = before[op[1]][0][::-1] if op[0] == "free" and op[1] in before else []
+    return line[len(taken) :] + [b for b in back if b not in now]
+
+
 def judge_tables(blocks, size):
     def judge(walk, seen):
-        reader, before = Reader(blocks, size), {}
+        reader, before, line = Reader(blocks, size), {}, list(range(blocks))
         for i, (op, (kind, copies, tables, free)) in enumerate(zip(walk, seen, strict=True)):
             want, pairs = reader.expected(op)
             if kind != want or (want != "ok" and tables != before):
@@ -423,6 +485,9 @@ def judge_tables(blocks, size):
                 reader.write(op, copies, before, tables)
             if not reader.holds(tables, free):
                 return i, "a sequence does not read what it wrote, or a block is lost"
+            line = moved(line, op, before, tables)
+            if line is None:
+                return i, "other blocks were taken than those that have been free longest"
             before = tables
         return None
 
@@ -474,7 +539,7 @@ def test_long_walks_of_sequences(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="where blocks run out, MemoryError comes exactly then, and nothing has changed",
     cause="the block of the copy not counted, or counted where none is needed; a name that exists "
     "after its first append failed",
@@ -494,7 +559,52 @@ def test_when_blocks_run_out(student, rng):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1,
+    invariant="what raises leaves also the line of free blocks as it was: the next append gets the "
+    "blocks that it would have got",
+    cause="blocks taken and given back when the error comes, or names looked at too late",
+)
+def test_errors_leave_the_line(student, rng):
+    for size in (1, 4):
+        base = [("append", "A", 2 * size), ("append", "B", 2 * size), ("free", "A")]
+        base += [("append", "C", size), ("fork", "B", "D")]  # of 7 blocks 4 are free
+        for fails in (
+            [("append", "C", 5 * size)],
+            [("append", "E", 9 * size)],
+            [("append", "D", 4 * size + 1)],
+            [("fork", "B", "C")],
+            [("fork", "E", "A")],
+            [("fork", "B", "B")],
+            [("free", "A")],
+        ):
+            more = [("append", "ACE"[draw(rng, 0, 2)], size) for _ in range(4)]
+            check_tables(student, [[*base, *fails, *more], [*base, *fails * 2, *more]], 7, size)
+    # a copy that finds no block, while others are free for those who need none
+    walk = [("append", "A", 6), ("fork", "A", "B"), ("append", "B", 9), ("append", "A", 1)]
+    check_tables(student, [[*walk, ("append", "C", 4)], [("append", "B", 13), *walk]], 4, 4)
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="any string or int is a name, and a memory may be as large as a server's",
+    cause="the empty name or the number 0 taken for none, or a table that is cut short",
+)
+def test_names_and_sizes(student, rng):
+    for names in (("", "0", "A", "AA"), (0, 1, -1, 2**40)):
+        walks = [random_tables_walk(rng, 40, 5, names) for _ in range(6)]
+        first = [("append", names[0], 6), ("fork", names[0], names[1]), ("append", names[0], 1)]
+        walks.append([*first, ("fork", names[1], names[2]), ("free", names[0]), *first[:2]])
+        walks.append([("append", names[1], 1), ("fork", names[1], names[0]), ("free", names[1])])
+        check_tables(student, walks, 12, 4, names)
+    walk = [("append", "A", 2000), ("fork", "A", "B"), ("append", "B", 2001), ("append", "A", 8)]
+    walk += [("append", "C", 20_000), ("free", "A"), ("append", "C", 16_500), ("free", "B")]
+    check_tables(student, [walk], 1300, 16, "ABC")
+
+
+@exercise(
+    "ex4",
+    points=1,
     invariant="beams: many forks of a fork, of which each is dropped or goes on",
     cause="owners counted by tables of the first sequence only, or the last owner copied",
 )
@@ -586,7 +696,7 @@ def cached(texts, size, hash_block, rng):
 
 @exercise(
     "ex5",
-    points=4,
+    points=3,
     invariant="what is found is the longest known beginning without the last token; texts decide, "
     "not keys",
     cause="a hash trusted, tokens before the block not compared, a walk beyond a miss, or the last "
@@ -616,7 +726,76 @@ def test_found_beginnings(student, rng):
 
 @exercise(
     "ex5",
-    points=2,
+    points=1,
+    invariant="a text that differs in one token, in whichever block, is another text",
+    cause="the first and the last block compared only, tokens put into one string, or cut to bytes",
+)
+def test_other_texts_under_the_same_key(student, rng):
+    for size in (1, 2, 4):
+        text = many(rng, 5 * size, 0, 130_000)
+        real = mixed(draw(rng, 0, 99))
+        keys, key = [], 0
+        for i in range(5):
+            key = real(key, tuple(text[i * size : (i + 1) * size]))
+            keys.append(key)
+        for i in range(5):
+            for at in range((i + 1) * size):
+                found = {k: (7 - j, text[: (j + 1) * size]) for j, k in enumerate(keys)}
+                other = list(found[keys[i]][1])
+                other[at] += (1, 256, 2**16)[draw(rng, 0, 2)]
+                found[keys[i]] = (7 - i, other)
+                blocks = student.match([*text, 1], size, real, found)
+                assert blocks == [7 - j for j in range(i)], "a block of another text was used"
+    pairs = [([1, 11], [11, 1]), ([1, 2], [257, 2]), ([5, 7], [5, 7 + 2**16]), ([0, 1], [1, 0])]
+    pairs += [([12, 3], [1, 23]), ([3, 3], [3, 130_000]), ([0, 0], [0]), ([1, 0], [1, 0, 0])]
+    for one, other in pairs:
+        for known, right in ((one, [4]), (other, [])):
+            blocks = student.match([*one, 9], 2, lambda key, tokens: 6, {6: (4, known)})
+            assert blocks == right, "two texts taken for one, or one for two"
+
+
+def rolling(key, tokens):
+    """64 bits, as a server's."""
+    for token in tokens:
+        key = (key * 1_000_003 + token + 1) % 2**64
+    return key
+
+
+def drive_long_texts(student, text, known, keys):
+    """Runs beside the student's code: chains of a long text, and the blocks of its beginning."""
+
+    def hash_block(key, tokens):
+        for token in tokens:
+            key = (key * 1_000_003 + token + 1) % 2**64
+        return key
+
+    chains = [student.chain(text, size, hash_block) for size in (1, 16)]
+    found = {key: (i, text[: i + 1]) for i, key in enumerate(keys[:known])}
+    return *chains, student.match(text, 1, hash_block, found)
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="texts of thousands of blocks, token ids as large as a vocabulary",
+    cause="a recursion, which Python ends at a thousand, or keys in 32 or 63 bits",
+)
+def test_long_texts(student, rng):
+    text, known, right = many(rng, 16_000, 0, 150_000), 1100, []
+    for size in (1, 16):
+        keys, key = [], 0
+        for end in range(size, len(text) + 1, size):
+            key = rolling(key, tuple(text[end - size : end]))
+            keys.append(key)
+        right.append(keys)
+    *chains, found = student.drive(drive_long_texts, text, known, right[0])
+    assert chains == right, "other keys"
+    assert found == list(range(known)) and ints(found), "other blocks"
+
+
+@exercise(
+    "ex5",
+    points=1,
     invariant="block 0, prompts of one token, and a cache that knows nothing",
     cause="block 0 taken for not found, or a prompt shorter than a block",
 )
@@ -647,8 +826,10 @@ def test_small_cases_of_match(student, rng):
     cause="one of m, t and a not corrected; exponentials that overflow or vanish",
 )
 def test_absorb_in_any_cuts(student, rng):
-    for size, shift in ((1.0, 0.0), (3.0, 500.0), (3.0, -9e3), (2.0, 9e3)):
+    cases = ((1.0, 0.0, 0.0), (3.0, 500.0, 0.0), (3.0, -9e3, 0.0), (2.0, 9e3, 0.0))
+    for size, shift, apart in (*cases, (1.0, -9e3, 300.0), (2e3, 0.0, 0.0), (0.0, -1e4, 0.0)):
         scores = torch.randn(3, 20, generator=rng) * size + shift
+        scores += apart * torch.arange(3)[:, None]
         values = torch.rand(3, 20, 4, generator=rng) + 1  # no cancellation
         state = torch.full((3,), -math.inf), torch.zeros(3), torch.zeros(3, 4)
         at = 0
@@ -665,6 +846,13 @@ def test_absorb_in_any_cuts(student, rng):
             expect_close(state[1], t, what="t", rtol=200 * FLOAT32)
             right = (seen.softmax(-1)[:, None] @ values[:, :at].double()).squeeze(1)
             expect_close(state[2] / state[1][:, None], right, what="a / t", rtol=400 * FLOAT32)
+    for low in (-1e4, -1e-8, 0.0, 1e4):  # one head, one key, one number
+        for value in (1e-8, -3.0, 1e4):
+            first = torch.full((1,), -math.inf), torch.zeros(1), torch.zeros(1, 1)
+            state = student.absorb(first, torch.full((1, 1), low), torch.full((1, 1, 1), value))
+            right = (torch.full((1,), low), torch.ones(1), torch.full((1, 1), value))
+            for part, wanted, name in zip(state, right, "mta", strict=True):
+                expect_same(part, wanted, f"{name} after one key")
 
 
 def scattered(rng, length, size, heads, d, dtype=torch.float32):
@@ -674,11 +862,12 @@ def scattered(rng, length, size, heads, d, dtype=torch.float32):
     order = torch.randperm(used + 3, generator=rng).tolist()
     k, v = (torch.full((used + 3, size, kv_heads, d), math.nan, dtype=dtype) for _ in range(2))
     keys = torch.randn(length, kv_heads, d, generator=rng).to(dtype)
-    values = (torch.randn(length, kv_heads, d, generator=rng) + 4).to(dtype)
+    values = (torch.rand(length, kv_heads, d, generator=rng) + 1).to(dtype)  # no cancellation
     for p in range(length):
         k[order[p // size], p % size], v[order[p // size], p % size] = keys[p], values[p]
     q = torch.randn(query_heads, d, generator=rng).to(dtype)
-    return q, k, v, [*order[:used], 10**6], keys, values
+    beyond = (10**6, -1)[draw(rng, 0, 1)]  # no block, or one that Python takes for the last
+    return q, k, v, [*order[:used], beyond], keys, values
 
 
 def exact(q, keys, values):
@@ -691,7 +880,7 @@ def exact(q, keys, values):
 
 @exercise(
     "ex6",
-    points=4,
+    points=3,
     invariant="every block size, length and grouping of heads against float64",
     cause="the last block read whole, blocks in the order of their numbers, key heads repeated in "
     "the wrong order, or a scale of another d",
@@ -702,9 +891,97 @@ def test_blocks_of_every_size(student, rng):
             for heads in ((1, 1), (4, 2), (6, 2), (3, 3)):
                 d = (4, 16)[draw(rng, 0, 1)]
                 q, k, v, table, keys, values = scattered(rng, length, size, heads, d)
-                o = student.paged_attention(q, k, v, table, length)
-                expect_tensor(o, "paged_attention(...)", torch.float32, q.shape)
-                expect_close(o, exact(q, keys, values), what="o", rtol=1e-4)
+                check_attention(student, q, k, v, table, keys, values)
+    q, k, v, table, keys, values = scattered(rng, 300, 16, (32, 8), 128)  # as large as a model's
+    check_attention(student, q, k, v, table, keys, values)
+    for size in (1e-8, 1e4):
+        q, k, v, table, keys, values = scattered(rng, 11, 4, (4, 2), 8)
+        check_attention(student, q, k, v * size, table, keys, values * size)
+        check_attention(student, q / size, k * size, v, table, keys * size, values)
+        check_attention(student, q * 1e-8, k, v, table, keys, values)
+    for q, k, v, table, keys, values in (
+        scattered(rng, 1, 1, (1, 1), 1),
+        scattered(rng, 5, 2, (1, 1), 1),
+        scattered(rng, 9, 100, (2, 1), 4),
+    ):
+        check_attention(student, q, k, v, table, keys, values)
+
+
+def rounding_of(q, keys):
+    """By how much o may be off, relatively: scores are sums of d products, rounded in any order.
+
+    |error of a score| <= (d + 2) 2^-24 sum |q k| / sqrt(d), twice that in exponentials and their
+    sum, and the roundings of both sums besides.
+    """
+    group = q.shape[0] // keys.shape[1]
+    k = keys.double().abs().repeat_interleave(group, 1)
+    largest = float((k * q.double().abs()).sum(-1).max()) / math.sqrt(q.shape[1])
+    return FLOAT32 * (2 * (q.shape[1] + 2) * largest + 4 * keys.shape[0] + 64)
+
+
+def check_attention(student, q, k, v, table, keys, values):
+    o = student.paged_attention(q, k, v, table, len(keys))
+    expect_tensor(o, "paged_attention(...)", torch.float32, q.shape)
+    bound = rounding_of(q, keys)
+    expect_close(o, exact(q, keys, values), what="o", rtol=min(bound, 0.1))
+
+
+def with_scores(scores, size, group, rng):
+    """(q, k, v, table, keys, values) with just these scores [H, length], without a rounding.
+
+    d is 16, so that sqrt(d) is 4.  A head's query is 4 at a place of its own in its group, and the
+    key there is its score: whole quarters, whose products and sums float32 holds.
+    """
+    heads, length = scores.shape
+    q, k, v, table, keys, values = scattered(rng, length, size, (heads, heads // group), 16)
+    q, keys = torch.zeros_like(q), torch.zeros_like(keys)
+    for h in range(heads):
+        q[h, h % group] = 4.0
+        keys[:, h // group, h % group] = scores[h]
+    for p in range(length):
+        k[table[p // size], p % size] = keys[p]
+    return q, k, v, table, keys, values
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="scores from -10 000 to 10 000, rising or falling from block to block, and far apart "
+    "in the heads",
+    cause="m that begins at 0 or at -100, m of the first block or of all heads, a mask of -10 000, "
+    "a small number added to t, or a sum that is not corrected",
+)
+def test_large_scores(student, rng):
+    length, size = 11, 4
+    block = torch.arange(length) // size
+    for shift in (-9996.0, -9000.0, -300.0, -100.0, 0.0, 9000.0, 9990.0):
+        for step in (0.0, 1.0, 2.0, -2.0, 200.0, -200.0):
+            for apart in (0.0, 200.0):
+                small = torch.randint(-8, 9, (4, length), generator=rng) / 4
+                scores = small + shift + step * block + apart * torch.arange(4)[:, None]
+                scores = scores.clamp(-1e4, 1e4)
+                parts = with_scores(scores, size, 2, rng)
+                check_exactly(student, *parts)
+    for length in (1, 2, 3):  # few keys: nothing to hide behind
+        for low in (-1e4, -100.0, 0.0, 1e4):
+            scores = torch.randint(0, 5, (2, length), generator=rng) / 4 * (-1 if low > 0 else 1)
+            check_exactly(student, *with_scores(scores + low, 2, 1, rng))
+            check_exactly(student, *with_scores(torch.full((2, length), low), 1, 2, rng))  # ties
+
+
+def check_exactly(student, q, k, v, table, keys, values):
+    """Scores are exact: what is left are roundings of exponentials and of sums of a few terms."""
+    o = student.paged_attention(q, k, v, table, len(keys))
+    expect_tensor(o, "paged_attention(...)", torch.float32, q.shape)
+    rtol = FLOAT32 * (8 + 12 * (len(keys) - 1))
+    expect_close(o, exact(q, keys, values), what="o", rtol=rtol)
+
+
+def attend_twice(student, q, k, v, table, length, more):
+    """Runs beside the student's code: new rows are written into the same pages, as a cache does."""
+    first = student.paged_attention(q, k, v, table, length)
+    k[:], v[:] = more
+    return first, student.paged_attention(q, k, v, table, length)
 
 
 def attend_to_views(student, q, k, v, table, length):
@@ -715,9 +992,11 @@ def attend_to_views(student, q, k, v, table, length):
 
 @exercise(
     "ex6",
-    points=2,
-    invariant="bfloat16 pages, pages that are a view of more, and the same table twice",
-    cause="sums in bfloat16, a view of contiguous memory asked for, or a result kept from before",
+    points=1,
+    invariant="bfloat16 pages, pages that are a view of more, the same table or memory twice, q of "
+    "another dtype than the pages",
+    cause="sums in bfloat16, pages rounded to the dtype of q, a view of contiguous memory asked "
+    "for, or something kept from before",
 )
 def test_bfloat16_and_views(student, rng):
     q, k, v, table, keys, values = scattered(rng, 60, 8, (4, 2), 16, torch.bfloat16)
@@ -734,3 +1013,13 @@ def test_bfloat16_and_views(student, rng):
     o = student.drive(attend_to_views, q, k, v, table, 60)
     half = exact(q[:, ::2], keys[..., ::2], values[..., ::2])
     expect_close(expect_tensor(o, "o", torch.float32, (4, 8)), half, what="views", rtol=1e-4)
+    q, k, v, table, keys, values = scattered(rng, 20, 8, (4, 2), 16)
+    check_attention(student, q.bfloat16(), k, v, table, keys, values)
+    low = (k.bfloat16(), v.bfloat16(), table, keys.bfloat16(), values.bfloat16())
+    check_attention(student, q, *low)
+    _, k2, v2, other, keys2, values2 = scattered(rng, 20, 8, (4, 2), 16)
+    k2[table[:3]], v2[table[:3]] = k2[other[:3]], v2[other[:3]]
+    seen = student.drive(attend_twice, q, k, v, table, 20, (k2, v2))
+    for o, held, summed in zip(seen, (keys, keys2), (values, values2), strict=True):
+        expect_tensor(o, "o", torch.float32, q.shape)
+        expect_close(o, exact(q, held, summed), what="o", rtol=rounding_of(q, held))

@@ -4,14 +4,22 @@ Inputs are drawn for each submission.  Expected values are computed here, in flo
 """
 
 import math
+from functools import partial
 
 import torch
 
-from efflib.lab import exercise, expect_at_most, expect_close, expect_error, expect_tensor
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_same,
+    expect_tensor,
+)
 from efflib.models.rotary import rotate
 
 HALF = torch.bfloat16
-MAP = 2e-4  # probabilities: scores of order 10 are off by some hundred roundings of float32
+UNIT = 2.0**-24  # relative error of one float32 rounding
 
 
 def draw(rng, low, high):
@@ -22,10 +30,10 @@ def draw(rng, low, high):
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
-def exact_map(x, w_q, w_k, heads, theta):
-    """In float64: head by head, turned by angles written out."""
+def exact_scores(x, w_q, w_k, heads, theta):
+    """In float64: head by head, turned by angles written out; and a bound of float32's error."""
     x, w_q, w_k = (t.double() for t in (x, w_q, w_k))
-    T, d = x.shape[0], w_q.shape[0] // heads
+    (T, D), d = x.shape, w_q.shape[0] // heads
     group = heads // (w_k.shape[0] // d)
     angle = torch.arange(T)[:, None] * theta ** (-torch.arange(0, d, 2).double() / d)
 
@@ -33,13 +41,30 @@ def exact_map(x, w_q, w_k, heads, theta):
         a, b = y[:, : d // 2], y[:, d // 2 :]
         return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], 1)
 
-    rows = []
+    rows, off = [], 0.0
     for h in range(heads):
-        g = h // group
-        q, k = turned(x @ w_q[h * d : (h + 1) * d].T), turned(x @ w_k[g * d : (g + 1) * d].T)
-        s = (q @ k.T) / math.sqrt(d)
-        rows.append(s.masked_fill(torch.ones(T, T).triu(1) > 0, -math.inf).softmax(-1))
-    return torch.stack(rows)
+        of_q, of_k = w_q[h * d : (h + 1) * d], w_k[h // group * d : (h // group + 1) * d]
+        q, k = turned(x @ of_q.T), turned(x @ of_k.T)
+        rows.append((q @ k.T) / math.sqrt(d))
+        # products with D and d terms, the turn, and angles that are off by some roundings of T
+        size = (x.abs() @ of_q.abs().T).norm(dim=1).max() * (x.abs() @ of_k.abs().T).norm(
+            dim=1
+        ).max()
+        far = q.norm(dim=1).max() * k.norm(dim=1).max()
+        error = UNIT * ((2 * D + d + 8) * size + 8 * T * far) / math.sqrt(d)
+        off = max(off, float(error))
+    return torch.stack(rows), off
+
+
+def check_map(student, x, w_q, w_k, heads, theta, driver=None):
+    call = student.attention_map if driver is None else partial(student.drive, driver)
+    p = call(x, w_q, w_k, heads, theta)
+    expect_tensor(p, "attention_map(...)", torch.float32, (heads, len(x), len(x)))
+    scores, off = exact_scores(x, w_q, w_k, heads, theta)
+    right = scores.masked_fill(torch.ones(len(x), len(x)).triu(1) > 0, -math.inf).softmax(-1)
+    assert off < 0.05, "the test's own numbers are too large to compare"
+    # where every score is off by at most `off`, p is off by a factor of e^(2 off)
+    expect_close(p, right, what="p", atol=math.expm1(2 * off) + 2e-6)
 
 
 def a_layer(rng, T, D, heads, kv_heads, d):
@@ -49,15 +74,18 @@ def a_layer(rng, T, D, heads, kv_heads, d):
     return x, w_q, w_k
 
 
-def check_map(student, x, w_q, w_k, heads, theta):
-    p = student.attention_map(x, w_q, w_k, heads, theta)
-    expect_tensor(p, "attention_map(...)", torch.float32, (heads, len(x), len(x)))
-    expect_close(p, exact_map(x, w_q, w_k, heads, theta), what="p", atol=MAP)
+def drive_parameters(student, x, w_q, w_k, heads, theta):
+    """As in the model: weights that can be trained, and an x that is cut from a batch."""
+    import torch
+
+    w_q, w_k = (torch.nn.Parameter(w.T.contiguous().T) for w in (w_q, w_k))
+    with torch.no_grad():
+        return student.attention_map(x.T.contiguous().T, w_q, w_k, heads, theta)
 
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="maps of layers of every shape against a loop over heads",
     cause="heads mixed with tokens, shared keys in the wrong order, an angle of another theta, or "
     "something kept from the last call",
@@ -70,10 +98,31 @@ def test_maps_of_every_shape(student, rng):
     x, w_q, w_k = a_layer(rng, 9, 32, 2, 1, 8)
     check_map(student, x, w_q, w_k, 2, 100.0)
     check_map(student, x * 2, w_q, w_k, 2, 100.0)
-    check_map(student, *(t.bfloat16() for t in (x, w_q, w_k)), 2, 100.0)
-    check_map(student, x.bfloat16(), w_q, w_k, 2, 100.0)
-    wide = torch.randn(32, 9, generator=rng).T
-    check_map(student, wide, w_q[:, :], w_k, 2, 100.0)
+    check_map(student, *a_layer(rng, 300, 8, 2, 1, 4), 2, 1e4)
+    check_map(student, *a_layer(rng, 1, 1, 1, 1, 2), 1, 5e5)
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="float32 whatever the dtype of x and of the weights, weights that can be trained, "
+    "and scores of any size",
+    cause="the dtype of x passed on, only x or only the weights made float32, e^s without a shift, "
+    "or scores that are cut",
+)
+def test_maps_of_any_dtype_and_size(student, rng):
+    x, w_q, w_k = a_layer(rng, 9, 32, 4, 2, 8)
+    for of_x in (torch.float32, HALF, torch.float64):
+        for of_w in (torch.float32, HALF, torch.float64):
+            check_map(student, x.to(of_x), w_q.to(of_w), w_k.to(of_w), 4, 100.0)
+    check_map(student, x, w_q, w_k, 4, 100.0, drive_parameters)
+    check_map(student, x * 1e-4, w_q, w_k, 4, 100.0)
+    # the last pair of 16 hardly turns at all: scores 2500 + t / 2 in one head, their negatives in
+    # the other
+    x = torch.stack([torch.full((9,), 100.0), 100 + 0.02 * torch.arange(9)], 1)
+    w_q, w_k = torch.zeros(32, 2), torch.zeros(16, 2)
+    w_q[7, 0], w_q[16 + 7, 0], w_k[7, 1] = 1, -1, 1
+    check_map(student, x, w_q, w_k, 2, 1e8)
 
 
 def drive_view(student, p, token, first):
@@ -83,7 +132,7 @@ def drive_view(student, p, token, first):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="the share of every token from every query on, and a ValueError where there is none",
     cause="the queries before `first` counted, numbers below 0 taken from the end, IndexError, or "
     "view() of what is not contiguous",
@@ -106,38 +155,87 @@ def test_shares_of_every_token(student, rng):
     "ex1",
     points=2,
     invariant="even shares: (1 / (first + 1) + ... + 1 / queries) / (queries - first)",
-    cause="t in place of t + 1, or divided by the number of all queries",
+    cause="t in place of t + 1, divided by the number of all queries, or a logarithm in place of "
+    "the sum",
 )
 def test_even_shares_of_long_texts(student, rng):
-    for _ in range(8):
+    cases = [(1, 0), (200, 199), (1500, 1490), (30, 20)]
+    for _ in range(6):
         queries = draw(rng, 1, 3000)
-        first = draw(rng, 0, queries - 1)
+        cases.append((queries, draw(rng, 0, queries - 1)))
+    for queries, first in cases:
         seen = student.even_share(queries, first)
         assert type(seen) is float, f"even_share returned {type(seen).__name__}"
         right = math.fsum(1 / n for n in range(first + 1, queries + 1)) / (queries - first)
-        # a sum of up to 3000 numbers, one by one, may be off by as many roundings of float32
-        expect_close(seen, right, what="even_share", rtol=3000 * 2.0**-24)
+        # a sum of n numbers, one by one, may be off by as many roundings of float32
+        expect_close(seen, right, what="even_share", rtol=(queries - first + 3) * UNIT)
+    for queries, first in ((5, 5), (5, 9), (5, -1), (0, 0)):
+        expect_error(
+            ValueError, lambda q=queries, f=first: student.even_share(q, f), "no such query"
+        )
+
+
+# ---- what caches hold ------------------------------------------------------------------------
+
+
+def drive_alive(student, name, args, stream, layers):
+    """Bytes of all tensors that are alive behind a long stream, beyond those before it.
+
+    stream [tokens, 2, B, H, d]: a key and a value for each token, the same in all layers.
+    """
+    import gc
+
+    import torch
+
+    def weight():
+        found = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+        held = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in found}
+        return sum(held.values())
+
+    cache = getattr(student, name)(*args)
+    before = weight()
+    for pair in stream:
+        for layer in range(layers):
+            k, v = (x[:, :, None].clone() for x in pair)
+            given = cache.append(layer, k, v)
+    shapes = [list(x.shape) for x in given]
+    del given, k, v, pair
+    gc.collect()
+    return weight() - before, shapes
+
+
+def check_alive(student, name, args, size, rng):
+    """A long text, and no more than four times `size` tokens a layer; size at most 10."""
+    stream, layers = torch.randn(200, 2, 1, 2, 8, generator=rng), 2
+    alive, shapes = student.drive(drive_alive, name, args, stream, layers)
+    assert shapes == [[1, 2, size, 8]] * 2, "another number of tokens is returned"
+    expect_at_most(alive, 4 * size * layers * stream[0].numel() * 4, "bytes that are alive")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
-def steps_of(rng, chunks, layers, shape=(1, 2, 4), dtype=torch.float32):
+def steps_of(rng, chunks, layers, shape=(1, 2, 4), dtypes=(torch.float32,) * 2):
     """One append for each chunk and layer, with random keys and values."""
     B, H, d = shape
     return [
-        (layer, *(torch.randn(B, H, n, d, generator=rng).to(dtype) for _ in range(2)))
+        (layer, *(torch.randn(B, H, n, d, generator=rng).double().div(3).to(x) for x in dtypes))
         for n in chunks
         for layer in range(layers)
     ]
 
 
 def drive_window(student, size, steps):
-    """Appends beside the student's code; what each gave, as it is after the last."""
+    """Appends beside the student's code; what each gave, as it is after the last.
+
+    Keys and values arrive as a model gives them: tokens before heads in memory.
+    """
     cache, other = student.WindowCache(size), student.WindowCache(size + 1)
-    rows = []
-    for i, (layer, k, v) in enumerate(steps):
-        if i % 3 == 0 and k.shape[2] <= size:
+    rows, chunk = [], -1
+    for layer, k, v in steps:
+        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
+        chunk += layer == 0
+        if chunk % 3 == 0 and k.shape[2] <= size:
             other.append(layer, v, k)  # another cache, which is none of this one's business
         before = (cache.length, cache.bytes())
         try:
@@ -148,7 +246,8 @@ def drive_window(student, size, steps):
     return rows
 
 
-def check_window(student, size, steps):
+def check_window(student, size, steps, told=False):
+    """What is returned; told: and what the cache says of itself."""
     rows = student.drive(drive_window, size, steps)
     came, seen = {}, 0
     for (layer, k, v), (kind, given, before, after) in zip(steps, rows, strict=True):
@@ -164,46 +263,73 @@ def check_window(student, size, steps):
             right = torch.stack(kept[-size:], 2)
             expect_tensor(part, "append(...)", right.dtype, tuple(right.shape))
             assert torch.equal(part, right), "append returned something else"
-        held = [x for pair in came.values() for kept in pair for x in kept[-size:]]
-        weight = sum(x.numel() * x.element_size() for x in held)
-        assert type(after[0]) is int and type(after[1]) is int, "length and bytes() are ints"
-        assert tuple(after) == (seen, weight), "length or bytes()"
+        if told:
+            held = [x for pair in came.values() for kept in pair for x in kept[-size:]]
+            weight = sum(x.numel() * x.element_size() for x in held)
+            assert type(after[0]) is int and type(after[1]) is int, "length and bytes() are ints"
+            assert tuple(after) == (seen, weight), "length or bytes()"
 
 
 @exercise(
     "ex2",
-    points=5,
-    invariant="long streams of chunks, any number of layers: the last `size`, what was seen, bytes",
-    cause="a buffer that is written over, a count for each layer, an end cut in the wrong place",
+    points=3,
+    invariant="long streams of chunks, any number of layers: the last `size` of each, in order",
+    cause="a buffer that is written over, layers or caches that share something, an end cut in the "
+    "wrong place, or a view() of keys that are not contiguous",
 )
 def test_long_streams_through_a_window(student, rng):
     for size in (1, 2, 5, 9):
         chunks = [draw(rng, 1, size) for _ in range(draw(rng, 8, 16))]
         shape = (draw(rng, 1, 2), draw(rng, 1, 3), 2)
         check_window(student, size, steps_of(rng, chunks, draw(rng, 1, 4), shape))
+    check_window(student, 4, steps_of(rng, [3, 4, 1, 2, 2, 1], 4, (2, 3, 2)))
+    check_window(student, 100, steps_of(rng, [70, 70], 2, (1, 2, 2)))
 
 
 @exercise(
     "ex2",
     points=2,
-    invariant="errors in the middle change nothing",
-    cause="counted, or some layers changed, before the check",
+    invariant="errors in any layer change nothing, and the text goes on after them",
+    cause="counted, or some layers changed, before the check, or a check in one layer only",
 )
 def test_errors_of_a_window(student, rng):
-    for size in (1, 3):
-        chunks = [size + 1, 1, size, size + 2, 1, size + 1, 1]
-        check_window(student, size, steps_of(rng, chunks, 1))
+    for size, layers in ((1, 1), (3, 1), (2, 3)):
+        chunks = [1, size, size + 2, 1, size + 1, 1]
+        # what layer 0 refuses never comes to layers that have not begun
+        chunks = [size + 1, *chunks] if layers == 1 else chunks
+        check_window(student, size, steps_of(rng, chunks, layers))
+    for size in (0, -1):
+        expect_error(
+            ValueError, lambda s=size: student.drive(drive_window, s, []), "a size below 1"
+        )
 
 
 @exercise(
     "ex2",
     points=2,
-    invariant="bytes in any dtype",
-    cause="four bytes for every number, or one layer's for all",
+    invariant="length, and bytes in any dtype, also where keys and values have two",
+    cause="four bytes for every number, one layer's for all, or a count for each layer",
 )
-def test_bytes_of_any_dtype(student, rng):
-    for dtype in (torch.bfloat16, torch.float64, torch.float16):
-        check_window(student, 3, steps_of(rng, [2, 1, 1, 3], 2, dtype=dtype))
+def test_length_and_bytes_of_any_dtype(student, rng):
+    for dtypes in (
+        (HALF, HALF),
+        (torch.float64, torch.float64),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.int8),
+    ):
+        steps = steps_of(rng, [2, 1, 1, 3, 1], 3, dtypes=dtypes)
+        check_window(student, 3, steps, told=True)
+    check_window(student, 5, steps_of(rng, [draw(rng, 1, 5) for _ in range(9)], 2), told=True)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="after a long text no more is alive than four times `size` tokens a layer",
+    cause="the whole text kept, and only its end returned and counted",
+)
+def test_memory_of_a_window(student, rng):
+    check_alive(student, "WindowCache", [6], 6, rng)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -231,6 +357,22 @@ def test_windows_of_every_size(student, rng):
         expect_tensor(logits, "recomputed(...)", torch.float32, (tokens, 5))
         rows = [table[window[-1]] * len(window) for window in right]
         expect_close(logits, torch.stack(rows), what="logits")
+    ids, seen = torch.randint(10**6, (6,), generator=rng), []
+    logits = student.drive(drive_column, ids, 3, lambda window: seen.append(window.tolist()))
+    right = [[ids[max(0, t - 2) : t + 1].tolist()] for t in range(6)]
+    assert seen == right, "the model read other windows"
+    expect_same(logits, ids[:, None].to(HALF) + torch.arange(3), "logits in bfloat16")
+
+
+def drive_column(student, ids, size, note):
+    """A model that gives bfloat16, for ids that are a column of a batch."""
+    import torch
+
+    def forward(window):
+        note(window)
+        return window[..., None].to(torch.bfloat16) + torch.arange(3)
+
+    return student.recomputed(forward, torch.stack([ids, ids + 1], 1)[:, 0], size)
 
 
 def counted(way, tokens, size):
@@ -252,6 +394,7 @@ def counted(way, tokens, size):
 def test_costs_against_sums(student, rng):
     cases = [(n, size) for size in (1, 2, 3, 8) for n in range(11)]
     cases += [(draw(rng, 1, 400), draw(rng, 1, 400)) for _ in range(10)]
+    assert student.cost("dense", 5, 0) == (5, 15), "dense reading has no size"
     for way in ("dense", "window", "recompute"):
         for tokens, size in cases:
             seen = student.cost(way, tokens, size)
@@ -266,18 +409,21 @@ def test_costs_against_sums(student, rng):
     cause="a loop over tokens, a float on the way, or an unknown way that gets a number",
 )
 def test_exact_for_any_number(student, rng):
-    n, size = 10**15 + draw(rng, 1, 10**6), draw(rng, 1000, 10**6)
-    seen = n * size - size * (size - 1) // 2
-    full = sum(m * (m + 1) // 2 for m in range(1, size + 1)) + (n - size) * size * (size + 1) // 2
-    for way, right in (
-        ("dense", (n, n * (n + 1) // 2)),
-        ("window", (n, seen)),
-        ("recompute", (seen, full)),
-    ):
-        # more than 64 bits do not travel: the rest of a division does
-        forwarded, scores = student.drive(drive_cost, way, n, size)
-        assert forwarded == [right[0] % (2**61 - 1), right[0] // 2**40 % 2**60], way
-        assert scores == [right[1] % (2**61 - 1), right[1] // 2**40 % 2**60], way
+    n = 10**15 + draw(rng, 1, 10**6)
+    for size in (draw(rng, 1000, 10**6), 10**9 + draw(rng, 0, 1000), n - 1, n, n + 7):
+        short = min(n, size)
+        seen = short * (short + 1) // 2 + (n - short) * short
+        # the sum of m (m + 1) / 2 for m up to L is the number of ways to take 3 of L + 2
+        full = math.comb(short + 2, 3) + (n - short) * (short * (short + 1) // 2)
+        for way, right in (
+            ("dense", (n, n * (n + 1) // 2)),
+            ("window", (n, seen)),
+            ("recompute", (seen, full)),
+        ):
+            # more than 64 bits do not travel: the rest of a division does
+            forwarded, scores = student.drive(drive_cost, way, n, size)
+            assert forwarded == [right[0] % (2**61 - 1), right[0] // 2**40 % 2**60], way
+            assert scores == [right[1] % (2**61 - 1), right[1] // 2**40 % 2**60], way
     for way in ("sinks", "Dense", "", "recomputed"):
         expect_error(ValueError, lambda w=way: student.cost(w, 5, 3), f"the way {way!r}")
 
@@ -290,13 +436,19 @@ def drive_cost(student, way, tokens, size):
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
-def drive_streaming(student, size, pinned, theta, steps):
-    """Appends, with what the model would ask before and after each."""
+def drive_streaming(student, size, pinned, kind, theta, steps):
+    """Appends, with what the model would ask before and after each.
+
+    pinned: a list, which becomes what `kind` says. Keys arrive as a model gives them.
+    """
+    pinned = {"list": list, "set": set, "tuple": tuple, "keys": dict.fromkeys}[kind](pinned)
     cache, other = (student.StreamingCache(size, pinned, theta) for _ in range(2))
-    rows = []
-    for i, (layer, k, v) in enumerate(steps):
-        if i % 4 == 0 and k.shape[2] == 1:
-            other.append(layer, v, k)
+    rows, chunk = [], -1
+    for layer, k, v in steps:
+        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
+        chunk += layer == 0
+        if chunk % 3 == 0 and k.shape[2] == 1:
+            other.append(layer, v, k)  # another cache, which is none of this one's business
         before = [cache.next_position, cache.length, cache.tokens()]
         try:
             given, kind = cache.append(layer, k, v), "ok"
@@ -306,17 +458,27 @@ def drive_streaming(student, size, pinned, theta, steps):
     return rows
 
 
-def check_streaming(student, size, pinned, steps, theta=100.0):
-    """Each layer on its own: who is kept, where each stands, and what the model is told."""
-    rows = student.drive(drive_streaming, size, pinned, theta, steps)
+def turn_error(keys, size):
+    """How far keys [B, H, n, d] that are turned in their own dtype may be from the exact ones."""
+    most = float(keys.double().abs().max())
+    if keys.dtype in (HALF, torch.float16):
+        # cosine, product and sum are rounded to 2^-9 of at most 2 max |k|
+        return 6 * 2.0**-9 * most
+    # angles of places up to size are off by some roundings of them, in float32 or finer
+    return 8 * (size + 2) * UNIT * most
+
+
+def check_streaming(student, size, pinned, steps, theta=100.0, kind="list", told=False):
+    """Each layer on its own: who is kept and where each stands; told: what the model is told."""
+    rows = student.drive(drive_streaming, size, list(pinned), kind, theta, steps)
     kept, came = {}, {}
-    for (layer, k, v), (kind, given, before, after) in zip(steps, rows, strict=True):
+    for (layer, k, v), (how, given, before, after) in zip(steps, rows, strict=True):
         new, old = k.shape[2], kept.setdefault(layer, [])
         lists = came.setdefault(layer, ([], []))
         if new > 1 and len(old) + new > size:
-            assert (kind, before) == ("ValueError", after), "a chunk without place"
+            assert (how, before) == ("ValueError", after), "a chunk without place"
             continue
-        assert kind == "ok", f"append: {kind}"
+        assert how == "ok", f"append: {how}"
         if len(old) + new > size:
             old.remove(next(t for t in old if t not in pinned))
         old.extend(range(len(lists[0]), len(lists[0]) + new))
@@ -328,23 +490,23 @@ def check_streaming(student, size, pinned, steps, theta=100.0):
         expect_tensor(given[1], "values", v.dtype, tuple(values.shape))
         assert torch.equal(given[1], values), "values"
         turned = rotate(keys.double(), torch.arange(len(old)), theta)
-        # in bfloat16 cosine, product and sum are rounded to 2^-9 of at most 2 max |k|
-        rough = 6 * 2.0**-9 * float(keys.abs().max())
-        expect_close(given[0], turned, what="keys", atol=rough if k.dtype == HALF else 1e-4)
-        if layer == 0:
-            assert after[1:] == [len(old), old], "length or tokens()"
+        expect_close(given[0], turned, what="keys", atol=turn_error(keys, size))
+        # at place 0 the cosine is 1 and the sine 0 in every dtype
+        expect_close(given[0][:, :, 0], keys[:, :, 0], what="the key at place 0")
+        if told:
+            first = kept[0]
+            assert after[1:] == [len(first), first], "length or tokens()"
             assert all(type(t) is int for t in after[2]), "tokens() has other things than ints"
-            place = len(old) if len(old) < size else size - 1
+            place = min(len(first), size - 1)
             assert type(after[0]) is int and after[0] == place, "next_position"
-            assert new > 1 or before[0] == len(old) - 1, "next_position before"
 
 
 @exercise(
     "ex4",
-    points=5,
+    points=3,
     invariant="long streams with any pinned tokens: who stays, where keys stand, values",
     cause="a pinned token that leaves, a key turned twice, layers that differ, numbers of the text "
-    "for places, or another dtype than came",
+    "for places, or something that two caches share",
 )
 def test_long_streams_with_pinned_tokens(student, rng):
     for size in (2, 3, 5, 9):
@@ -353,50 +515,94 @@ def test_long_streams_with_pinned_tokens(student, rng):
             shape = (draw(rng, 1, 2), draw(rng, 1, 2), 4)
             steps = steps_of(rng, [1] * draw(rng, 16, 24), draw(rng, 1, 3), shape)
             check_streaming(student, size, pinned, steps, theta=(10.0, 1e4)[draw(rng, 0, 1)])
-    check_streaming(student, 4, [0], steps_of(rng, [1] * 9, 2, (1, 2, 4), HALF))
+    check_streaming(student, 4, [0], steps_of(rng, [2] + [1] * 9, 3, (2, 2, 4)), theta=1e6)
+    check_streaming(student, 300, [0, 1], steps_of(rng, [290] + [1] * 12, 1, (1, 1, 4)), 1e4)
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="keys and values of any dtype and size come back in their own",
+    cause="float32 on the way, the keys' dtype given to values, or the other way round",
+)
+def test_dtypes_of_keys_and_values(student, rng):
+    for dtypes in (
+        (HALF, HALF),
+        (torch.float64, torch.float64),
+        (HALF, torch.float32),
+        (torch.float32, torch.float16),
+        (torch.float32, torch.float64),
+    ):
+        check_streaming(student, 4, [0], steps_of(rng, [1] * 7, 2, (1, 2, 4), dtypes))
+    for scale in (1e-8, 3e4):
+        steps = steps_of(rng, [1] * 7, 1, (1, 2, 4))
+        check_streaming(student, 4, [0], [(layer, k * scale, v * scale) for layer, k, v in steps])
 
 
 @exercise(
     "ex4",
     points=2,
-    invariant="chunks at every filling: all find place, or a ValueError and no change",
-    cause="one place too many or too few, or a layer that was changed before the check",
+    invariant="chunks at every filling, in every layer: all find place, or a ValueError and no "
+    "change; and what layer 0 has is told, also between layers",
+    cause="one place too many or too few, a layer that was changed before the check, a check in "
+    "layer 0 only, next_position off by one, or the last layer's tokens told",
 )
 def test_chunks_at_every_filling(student, rng):
-    for size in (3, 6):
+    for size, layers in ((3, 2), (5, 1)):
         for filled in range(size + 1):
             for chunk in range(2, size + 2):
-                steps = steps_of(rng, [1] * filled + [chunk, 1, 1], 1, (1, 1, 2))
-                check_streaming(student, size, [0, 3][: size - 1], steps)
+                # what layer 0 refuses never comes to layers that have not begun
+                some = layers if filled else 1
+                steps = steps_of(rng, [1] * filled + [chunk, 1, 1], some, (1, 1, 2))
+                check_streaming(student, size, [0, 3][: size - 1], steps, told=True)
+    check_streaming(student, 4, [1, 40], steps_of(rng, [2] + [1] * 50, 3, (1, 1, 2)), told=True)
 
 
 @exercise(
     "ex4",
-    points=2,
-    invariant="pinned as a range, a tuple or a list, doubled or not; never all places",
-    cause="the length of a list in place of a set's, a range that is used up, or size - 1 refused",
+    points=1,
+    invariant="pinned as a range, a set, a tuple, the keys of a dict; doubled or not; tokens that "
+    "never come; never all places",
+    cause="the length of a list in place of a set's, a range that is used up, size - 1 refused, an "
+    "order taken for granted, or room for every token up to the largest",
 )
 def test_pinned_of_any_kind(student, rng):
-    steps = steps_of(rng, [1] * 9, 1, (1, 1, 2))
-    for size, pinned in ((3, (1, 0)), (2, [4]), (3, [2, 2, 2]), (1, [])):
-        check_streaming(student, size, pinned, steps)
-    rows = student.drive(drive_range, 4, 3, 100.0, steps)
-    assert rows == [0, 1, 2, 8], f"range(3) pinned, nine tokens: {rows}"
-    for size, pinned in ((2, (5, 9)), (1, [3]), (2, [0, 1, 2])):
+    steps = steps_of(rng, [1] * 12, 1, (1, 1, 2))
+    for size, pinned, kind in (
+        (3, (1, 0), "tuple"),
+        (3, (9, 5), "set"),
+        (4, (7, 2, 3), "keys"),
+        (2, [4], "list"),
+        (3, [2, 2, 2], "list"),
+        (1, [], "set"),
+        (3, (10**12, 1), "set"),
+    ):
+        check_streaming(student, size, pinned, steps, kind=kind, told=True)
+    assert student.drive(drive_range, 4, 3, steps[:9]) == [0, 1, 2, 8], "range(3), nine tokens"
+    for size, pinned in ((2, (5, 9)), (1, [3]), (2, [0, 1, 2]), (0, [])):
         expect_error(
             ValueError,
-            lambda s=size, p=pinned: student.drive(drive_range, s, p, 100.0, []),
+            lambda s=size, p=pinned: student.drive(drive_streaming, s, p, "tuple", 100.0, []),
             "no place is left",
         )
 
 
-def drive_range(student, size, pinned, theta, steps):
-    """Tokens that are kept at the end; a number of pinned ones is a range."""
-    pinned = range(pinned) if isinstance(pinned, int) else pinned
-    cache = student.StreamingCache(size, pinned, theta)
+def drive_range(student, size, pinned, steps):
+    """Tokens that are kept at the end, with the first ones pinned as a range."""
+    cache = student.StreamingCache(size, range(pinned), 100.0)
     for layer, k, v in steps:
         cache.append(layer, k, v)
     return cache.tokens()
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="after a long text no more is alive than four times `size` tokens a layer",
+    cause="all keys kept, and those that are seen picked anew for every token",
+)
+def test_memory_of_a_stream(student, rng):
+    check_alive(student, "StreamingCache", [6, [3, 1], 100.0], 6, rng)
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -404,7 +610,7 @@ def drive_range(student, size, pinned, theta, steps):
 
 @exercise(
     "ex5",
-    points=4,
+    points=3,
     invariant="losses of any texts, every step counted, in float32 and bfloat16",
     cause="off by one token, a mean over texts, a softmax in bfloat16, or one step too many",
 )
@@ -424,6 +630,38 @@ def test_losses_of_any_texts(student, rng):
         p = logits[:-1].double().log_softmax(-1)  # [T - 1, B, V]
         right = -p.gather(2, ids[:, 1:].T[..., None])[..., 0].T
         expect_close(losses, right, what="losses", atol=1e-5)
+
+
+def drive_slice(student, step, ids):
+    """Texts that are cut from a longer batch."""
+    import torch
+
+    return student.stream_losses(step, torch.cat([ids, ids], 1)[:, : ids.shape[1]])
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="losses of logits that lie far apart, of large vocabularies, of texts that are cut "
+    "from a batch",
+    cause="the logarithm of a softmax that is 0, exponentials without a shift, or ids that are "
+    "flattened by view()",
+)
+def test_losses_of_far_logits(student, rng):
+    for size in (1e-6, 200.0, 1e4):
+        logits = (torch.rand(2, 9, generator=rng) - 0.5) * size
+        logits[:, 0], logits[:, 1] = size, -size
+        ids = torch.tensor([[3, 0, 1, 4], [5, 1, 0, 6]])
+        losses = student.drive(drive_slice, lambda token, x=logits: x[:, None], ids)
+        expect_tensor(losses, "stream_losses(...)", torch.float32, (2, 3))
+        p = logits.double().log_softmax(-1)
+        expect_close(losses, -p.gather(1, ids[:, 1:]), what="losses", atol=8 * UNIT * (size + 4))
+    ids = torch.tensor([[7, 49_999, 31_000]])
+    logits = torch.randn(2, 1, 1, 50_000, generator=rng)
+    rows = iter(logits)
+    losses = student.stream_losses(lambda token: next(rows), ids)
+    right = -logits[:, 0, 0].double().log_softmax(-1)[[0, 1], ids[0, 1:]]
+    expect_close(losses[0], right, what="losses", atol=1e-5)
 
 
 @exercise(
@@ -449,6 +687,11 @@ def test_ratios_against_float64(student, rng):
         for seen, k in zip(value, (0, -2, 2), strict=True):
             # sums of T numbers below 16 in float32, and an error that is a difference of them
             expect_close(seen, math.exp(middle + k * error), what="ratio or spread", rtol=1e-4)
+    # losses of 300 and more, of which e^loss is no float32: halves are exact
+    a = 300 + torch.randint(20, (3, 4), generator=rng) / 2
+    ratio, low, high = student.compare(a + torch.tensor([[0.5], [1.0], [1.5]]), a)
+    for seen, power in ((ratio, 1.0), (low, 1 - 3**-0.5), (high, 1 + 3**-0.5)):
+        expect_close(seen, math.exp(power), what="ratio or spread of large losses", rtol=1e-5)
 
 
 @exercise(
@@ -506,11 +749,16 @@ def test_softmax_of_every_shape(student, rng):
     p = student.sink_softmax(scores, bias)
     expect_tensor(p, "sink_softmax(...)", torch.float64, (1, 2, 3, 4))
     expect_close(p, exact_sink(scores, bias), what="p of float64", atol=1e-12)
+    scores, bias = scores.clamp(-3, 3).bfloat16(), bias.clamp(-3, 3).bfloat16()
+    p = student.sink_softmax(scores, bias)
+    expect_tensor(p, "sink_softmax(...)", HALF, (1, 2, 3, 4))
+    # exponents up to 7, shifted or not, and a few results, each rounded to 2^-9 of itself
+    expect_close(p, exact_sink(scores, bias), what="p of bfloat16", atol=16 * 2.0**-9)
 
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="rows without a key are 0, whatever the bias; a bias of -inf is the plain softmax",
     cause="NaN from -inf - -inf, a small number in the denominator, or a mask of a finite number",
 )
@@ -532,8 +780,12 @@ def test_empty_rows_and_no_bias(student, rng):
     expect_tensor(out, "sink_attention(...)", torch.float32, (1, 1, 1, 1))
     what = "output for the scores -1e4 (seen, v = 2) and masked (v = 8), b = -1e4"
     expect_close(out.flatten(), torch.ones(1), what=what, atol=1e-2)
-    p = student.sink_softmax(scores[1:], torch.full((2,), -math.inf))
-    expect_close(p, scores[1:].softmax(-1), what="p without bias", atol=1e-6)
+    for bias in ((-math.inf, -math.inf), (-math.inf, 1.0), (2.0, -math.inf)):
+        p = student.sink_softmax(scores[1:], torch.tensor(bias))
+        plain, own = scores[1:].double().softmax(-1), exact_sink(scores[1:], torch.tensor(bias))
+        for h in range(2):
+            right = plain[:, h] if bias[h] == -math.inf else own[:, h]
+            expect_close(p[:, h], right, what="p where a head has no bias", atol=1e-6)
 
 
 def drive_softmax(student, scores, bias, up):
@@ -545,16 +797,22 @@ def drive_softmax(student, scores, bias, up):
 
 
 def drive_attention(student, q, k, v, mask, bias, up):
-    """Output of sink_attention, and the gradients of (output * up).sum()."""
+    """Output of sink_attention, and the gradients of (output * up).sum().
+
+    q, k and v arrive as a model gives them, tokens before heads in memory, and a mask that is cut.
+    """
+    import torch
+
     inputs = [x.clone().requires_grad_() for x in (q, k, v, bias)]
-    out = student.sink_attention(*inputs[:3], mask, inputs[3])
+    cut = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs[:3]]
+    out = student.sink_attention(*cut, torch.cat([mask, mask], 1)[:, : mask.shape[1]], inputs[3])
     (out * up).sum().backward()
     return out.detach(), [x.grad for x in inputs]
 
 
 @exercise(
     "ex6",
-    points=4,
+    points=3,
     invariant="gradients of scores and bias, and attention over heads in groups with any mask",
     cause="the bias out of the graph, key heads in the wrong order, a scale of another "
     "d, a mask that is taken for causal, or NaN in the gradient of a row without a key",
@@ -576,15 +834,57 @@ def test_gradients_and_groups(student, rng):
         q, up = (torch.randn(B, H, T, d, generator=rng) for _ in range(2))
         k, v = (torch.randn(B, Hkv, S, d, generator=rng) for _ in range(2))
         mask = torch.rand(T, S, generator=rng) < 0.6
-        bias = torch.randn(H, generator=rng)
-        out, grads = student.drive(drive_attention, q, k, v, mask, bias, up)
-        inputs = [x.double().clone().requires_grad_() for x in (q, k, v, bias)]
-        wide = [x.repeat_interleave(H // Hkv, 1) for x in inputs[1:3]]
-        e = (inputs[0] @ wide[0].transpose(-1, -2) / math.sqrt(d)).exp() * mask
-        right = e / (inputs[3].exp()[None, :, None, None] + e.sum(-1, keepdim=True)) @ wide[1]
-        (right * up).sum().backward()
-        expect_tensor(out, "sink_attention(...)", torch.float32, (B, H, T, d))
-        expect_close(out, right.detach(), what="output", atol=1e-4)
-        for grad, x in zip(grads, inputs, strict=True):
-            assert grad is not None, "a gradient is missing"
-            expect_close(grad, x.grad, what="gradient", atol=1e-3)
+        check_attention(student, q, k, v, mask, torch.randn(H, generator=rng), up)
+
+
+def exact_attention(q, k, v, mask, bias):
+    """In float64, shifted by the largest of what is seen and of b."""
+    wide = [x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v)]
+    scores = q @ wide[0].transpose(-1, -2) / math.sqrt(q.shape[-1])
+    b = bias[None, :, None, None]
+    top = torch.maximum(scores.masked_fill(~mask, -math.inf).amax(-1, keepdim=True), b).detach()
+    e = torch.where(mask, (torch.where(mask, scores, top) - top).exp(), 0.0)
+    return e / ((b - top).exp() + e.sum(-1, keepdim=True)) @ wide[1]
+
+
+def check_attention(student, q, k, v, mask, bias, up, off=(1e-4, 1e-3)):
+    """Output and gradients; off: how far float32 may be from them."""
+    out, grads = student.drive(drive_attention, q, k, v, mask, bias, up)
+    inputs = [x.double().clone().requires_grad_() for x in (q, k, v, bias)]
+    right = exact_attention(*inputs[:3], mask, inputs[3])
+    (right * up).sum().backward()
+    expect_tensor(out, "sink_attention(...)", q.dtype, tuple(q.shape))
+    expect_close(out, right.detach(), what="output", atol=off[0])
+    for grad, x in zip(grads, inputs, strict=True):
+        assert grad is not None, "a gradient is missing"
+        expect_close(grad, x.grad, what="gradient", atol=off[1])
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="attention in rows without a key, with scores and biases of 1e4, in float64, and for "
+    "q, k and v that are cut from one product: numbers, and so are the gradients",
+    cause="NaN from a row of -inf, e^s without a shift, float32 in place of float64, or a view() "
+    "of what is not contiguous",
+)
+def test_attention_at_its_limits(student, rng):
+    q, up = (torch.randn(2, 4, 3, 4, generator=rng) for _ in range(2))
+    k, v = (torch.randn(2, 2, 5, 4, generator=rng) for _ in range(2))
+    bias = torch.randn(4, generator=rng)
+    mask = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 0, 1, 0], [0, 0, 0, 0, 1]]) > 0
+    check_attention(student, q, k, v, mask, bias, up)
+    check_attention(student, q, k, v, torch.zeros(3, 5) > 0, bias, up)
+    doubles = [x.double() for x in (q, k, v)]
+    check_attention(student, *doubles, mask, bias.double(), up.double(), (1e-11, 1e-10))
+    # scores of 1e4 and 9999.2 seen, 5e3 masked, biases on both sides of them; all exact in float32
+    q = torch.full((1, 2, 1, 1), 100.0)
+    k = torch.tensor([100.0, 100 - 2**-7, 50.0, -100.0]).view(1, 1, 4, 1)
+    v = torch.tensor([1.0, 2.0, 4.0, 8.0]).view(1, 1, 4, 1)
+    seen, up = torch.tensor([[1, 1, 0, 1]]) > 0, torch.ones(1, 2, 1, 1)
+    # a logarithm of 1e4 may be rounded twice, shares are off by twice that, and meet v and q or k
+    share = 4 * UNIT * 1e4
+    for pair in ((1e4, -1e4), (0.0, 9999.5), (-1e4, 0.0)):
+        for turned in (q, -q):
+            off = (share * 8, share * 8 * 100)
+            check_attention(student, turned, k, v, seen, torch.tensor(pair), up, off)

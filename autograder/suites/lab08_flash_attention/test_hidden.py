@@ -6,7 +6,7 @@ efflib.kernel_lab.attention; where one is tighter, its derivation stands beside 
 
 import torch
 
-from efflib.kernel_lab.attention import exact, launch, scores_off
+from efflib.kernel_lab.attention import launch, scores_off
 from efflib.kernel_lab.cases import (
     ATTEND,
     CAUSAL,
@@ -15,18 +15,23 @@ from efflib.kernel_lab.cases import (
     attention_case,
     decode_case,
     expect_attention,
+    expect_mean,
     expect_parts,
     expect_softmax,
+    expect_steered,
     expect_traffic,
     far_apart,
+    hard_scores,
+    long_mean,
     normal,
     read_once,
     softmax_launch,
+    steered,
     written_once,
     written_out,
 )
 from efflib.kernel_lab.student_kernel import StudentKernel
-from efflib.kernel_lab.tiles import expect_tiled
+from efflib.kernel_lab.tiles import expect_few_alive, expect_tiled
 from efflib.lab import exercise, expect_close, expect_error, expect_tensor
 
 INF = torch.inf
@@ -70,6 +75,24 @@ def expect_same_attention(o, lse, s, v, what):
     expect_close(lse, right, what=f"lse, {what}", atol=FLOAT + 2.0**-23 * float(steps))
 
 
+def as_views(student, state, s, v):
+    """Driver: online_update and finish on tensors that do not lie in one piece."""
+    import torch
+
+    def view(x):
+        return x.mT.contiguous().mT if x.dim() == 2 else torch.stack([x, x], -1)[:, 0]
+
+    state = student.online_update(*map(view, state), view(s), view(v))
+    return student.finish(*map(view, state))
+
+
+def merged_views(student, *parts):
+    """Driver: merge, on tensors that do not lie in one piece."""
+    import torch
+
+    return student.merge(*(torch.stack([x, x], 1)[:, 0] for x in parts))
+
+
 @exercise(
     "ex1",
     points=3,
@@ -88,6 +111,38 @@ def test_any_pieces(student, rng):
         for sizes in ((12,), (4, 4, 4), (1,) * 12, (1, 7, 4)):
             o, lse = walked(student, s, v, sizes)
             expect_same_attention(o, lse, s, v, name)
+    for size in (1e-8, 1e4):  # of values, and of scores
+        s, v = size * normal(rng, 3, 12), size * normal(rng, 12, 3)
+        o, lse = walked(student, s, v, (5, 7))
+        expect_same_attention(o / size, lse, s, v / size, f"numbers of {size:g}")
+    s, v = normal(rng, 1, 1), normal(rng, 1, 1)  # one key is all there is
+    expect_same_attention(*walked(student, s, v, (1,)), s, v, "one key")
+    s, v = normal(rng, 3, 7), normal(rng, 7, 2)
+    state = torch.full((3,), -INF), torch.zeros(3), torch.zeros(3, 2)
+    expect_same_attention(*student.drive(as_views, state, s, v), s, v, "views")
+
+
+def merged_exactly(o_a, lse_a, o_b, lse_b):
+    """(o, lse) in float64 of these very numbers."""
+    lse = torch.logaddexp(lse_a.double(), lse_b.double())
+    weights = (lse_a.double() - lse).exp()[:, None], (lse_b.double() - lse).exp()[:, None]
+    return weights[0] * o_a.double() + weights[1] * o_b.double(), lse
+
+
+def expect_merge(student, rng, level, far):
+    """Two parts, one of which weighs more by so much, both ways round; values of three sizes."""
+    for size in (1e-8, 1.0, 1e4):
+        lse_a, lse_b = (level + normal(rng, 4) / 8 for _ in range(2))
+        lse_a[:2] += far
+        lse_b[2:] += far
+        parts = size * normal(rng, 4, 3), lse_a, size * normal(rng, 4, 3), lse_b
+        o, lse = student.merge(*parts)
+        right, whole = merged_exactly(*parts)
+        # an exponent is the difference of two numbers, each rounded, and rounded again in base 2
+        off = 4 * scores_off(torch.cat([lse_a, lse_b]))
+        bound = (FLOAT + off) * max(float(parts[0].abs().max()), float(parts[2].abs().max()))
+        expect_close(o, right, what=f"o of parts {far:g} apart", atol=bound)
+        expect_close(lse, whole, what=f"lse of parts {far:g} apart", atol=FLOAT + off)
 
 
 @exercise(
@@ -97,6 +152,15 @@ def test_any_pieces(student, rng):
     cause="a mean, weights from one side, lse of the larger part, or NaN where both are empty",
 )
 def test_merges(student, rng):
+    for far in (0.3, 2.0, 5.0, 9.0, 14.0, 60.0):  # how much more one part weighs than the other
+        for level in (0.0, -20_000.0, 20_000.0):
+            expect_merge(student, rng, level, far)
+    parts = normal(rng, 1, 1), normal(rng, 1), normal(rng, 1, 1), normal(rng, 1)
+    expect_close(student.merge(*parts)[0], merged_exactly(*parts)[0], what="one o", atol=5e-5)
+    parts = normal(rng, 3, 2), normal(rng, 3), normal(rng, 3, 2), normal(rng, 3)
+    o, lse = student.drive(merged_views, *parts)
+    expect_close(o, merged_exactly(*parts)[0], what="o of views", atol=5e-5)
+    expect_close(lse, merged_exactly(*parts)[1], what="lse of views", atol=5e-5)
     for size in (1.0, 200.0):
         s, v = size * normal(rng, 4, 15), normal(rng, 15, 3)
         s[1, :5], s[2, 5:], s[3] = -INF, -INF, -INF
@@ -129,12 +193,23 @@ def test_merges(student, rng):
     cause="a last block lost or padded, blocks exchanged, scale fixed, state kept between blocks",
 )
 def test_random_tiles(student, rng):
-    for T, S, blocks in ((1, 1, (4, 4)), (5, 1, (2, 3)), (1, 9, (4, 2)), (9, 5, (1, 5))):
+    for T, S, blocks in (
+        (1, 1, (4, 4)),
+        (5, 1, (2, 3)),
+        (1, 9, (4, 2)),
+        (9, 5, (1, 5)),
+        (3, 5, (2, 1)),
+    ):
         expect_tiled(student, rng, T, S, 3, 0.7, blocks)
     for _ in range(6):
         T, S = draw(rng, 1, 24), draw(rng, 1, 24)
         blocks = draw(rng, 1, 9), draw(rng, 1, 9)
         expect_tiled(student, rng, T, S, draw(rng, 1, 6), draw(rng, 1, 9) / 4, blocks)
+    expect_tiled(student, rng, 40, 300, 64, 0.125, (16, 16))  # sizes of a head
+    for scale in (1e-8, 1e-3):
+        expect_tiled(student, rng, 3, 7, 4, scale, (2, 3))
+    expect_tiled(student, rng, 3, 9, 4, 0.5, (2, 4), low=-20_000.0)  # scores of 40,000
+    expect_few_alive(student, rng, 1, 3)
 
 
 @exercise(
@@ -144,16 +219,28 @@ def test_random_tiles(student, rng):
     cause="one itemsize fixed, lse in itemsize bytes, a division that rounds down",
 )
 def test_random_bytes(student, rng):
-    for _ in range(20):
-        T, S, d = draw(rng, 1, 9000), draw(rng, 1, 9000), draw(rng, 1, 256)
-        block, size = draw(rng, 1, 300), (1, 2, 4)[draw(rng, 0, 2)]
+    sizes = [(1, 1, 1, 1), (1, 9000, 256, 300), (9000, 1, 128, 1)]
+    while len(sizes) < 20:
+        sizes.append((draw(rng, 1, 9000), draw(rng, 1, 9000), draw(rng, 1, 256), draw(rng, 1, 300)))
+    for i, (T, S, d, block) in enumerate(sizes):
+        size = (1, 2, 4, 8)[i % 4]
         walks = len(range(0, T, block))
         right = (T + T + walks * (S + S)) * d * size + T * 4
         assert student.attention_bytes(T, S, d, block, size) == right, "attention_bytes"
-        right = (T + T + S + S) * d * size + T * S * size * 4
-        assert student.stored_bytes(T, S, d, size) == right, "stored_bytes"
-    big = student.stored_bytes(2**30, 2**30, 128, 2)
-    assert type(big) is int and big == 2**40 + 2**63, "large numbers"
+        right = (T + T + walks * (S + S)) * d * size + T * S * size * 4
+        assert student.stored_bytes(T, S, d, block, size) == right, "stored_bytes"
+        right = (T + T + walks * (S + S + S)) * d * size + T * 4
+        assert student.two_walks_bytes(T, S, d, block, size) == right, "two_walks_bytes"
+    n, d = 2**30 + 1, 128  # one query more than blocks hold
+    whole = 2 * n * d + 2 * (2**20 + 1) * n * d
+    call = (n, n, d, 1024, 2)
+    for name, right in (
+        ("attention_bytes", 2 * whole + 4 * n),
+        ("stored_bytes", 2 * (whole + 4 * n * n)),
+        ("two_walks_bytes", 2 * (whole + (2**20 + 1) * n * d) + 4 * n),
+    ):
+        seen = getattr(student, name)(*call)
+        assert type(seen) is int and seen == right, f"{name} of large numbers"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -168,15 +255,21 @@ def test_random_bytes(student, rng):
 )
 def test_rows_of_all_kinds(student, rng):
     kernel = StudentKernel(student, "row_softmax", SOFTMAX)
-    kernel.compiled({"BLOCK": 32})
     masked = normal(rng, 2, 30)
     masked[0, 3:20], masked[1, 0] = -INF, -INF
     cases = [normal(rng, 2, n) for n in (1, 2, 33, 63, 64)] + [normal(rng, 3, 20)]  # far apart
     cases += [60_000 * normal(rng, 2, 40).clamp(-1, 1), torch.full((2, 50), -59_999.0), masked]
     cases += [(5 * normal(rng, 12, 40)).half(), torch.zeros(2, 61).half(), masked.half()]
     written_out(kernel)
-    runs = kernel.metered([softmax_launch(x, 64, 2**30 if len(x) == 3 else 0) for x in cases])
-    for run, x in zip(runs, cases, strict=True):
+    cases += [1e-8 * normal(rng, 2, 17), 60_000 * normal(rng, 2, 40).clamp(-1, 1).half()]
+    alone = torch.full((2, 33), -INF)
+    alone[0, 32], alone[1, 0] = -60_000.0, 60_000.0  # all the others are masked
+    cases += [alone, alone.half()]
+    launches = [softmax_launch(x, 64, 2**30 if len(x) == 3 else 0) for x in cases]
+    sizes = ((1, 1), (1, 2), (3, 4), (100, 128), (1000, 1024), (1025, 2048))
+    cases += [normal(rng, 2, n) for n, _ in sizes]
+    launches += [softmax_launch(x, b) for x, (_, b) in zip(cases[-6:], sizes, strict=True)]
+    for run, x in zip(kernel.metered(launches), cases, strict=True):
         expect_softmax(run, x)
         read_once(run, "X", x.nbytes)
         written_once(run, "Y", x.nbytes)
@@ -207,18 +300,19 @@ def test_attend_random(student, rng):
         q, k, v = (normal(rng, 2, n, 16) / 2 for n in (20, 40, 40))
         cases.append(launch(q, k, v, (32, 16), scale))
     cases.append(launch(q.half(), k.half(), v.half(), (16, 16), 0.3))  # 0.3 q has other roundings
+    for size in (1e-8, 1e4):  # of values
+        cases.append(launch(q, k, size * v, (32, 16)))
+    cases.append(launch(q.half(), k.half(), (1e4 * v).half(), (32, 16)))
+    cases.append(launch(1e-4 * q, 1e-4 * k, v, (32, 16)))  # all scores are about 1e-8
     case = attention_case(rng, 3, 3, 17, 20, 16, (32, 16), HALF)
-    cases.append(far_apart(case, "Q", "K", "V", "Out"))
+    cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
+    for H, T, S, d, blocks, dtype in (
+        (1, 20, 37, 64, (16, 32), HALF), (1, 5, 20, 128, (16, 16), SINGLE),
+        (1, 130, 150, 64, (128, 128), HALF), (17, 1, 1, 16, (16, 16), SINGLE),
+    ):  # fmt: skip
+        cases.append(attention_case(rng, H, H, T, S, d, blocks, dtype))
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         expect_attention(run, case)
-
-
-def steered(rng, scores, dtype):
-    """A launch of one query whose scores are these numbers [S]; blocks of 16."""
-    q, k = torch.zeros(1, 1, 16), torch.zeros(1, len(scores), 16)
-    q[..., 0], k[0, :, 0] = 1.0, scores
-    v = normal(rng, 1, len(scores), 16)
-    return launch(q.to(dtype), k.to(dtype), v.to(dtype), (16, 16), 1.0)
 
 
 @exercise(
@@ -230,21 +324,13 @@ def steered(rng, scores, dtype):
 )
 def test_attend_hard_scores(student, rng):
     kernel = StudentKernel(student, "attend", ATTEND)
-    rising, falling = torch.arange(40.0), 40 - torch.arange(40.0)
-    low, mixed = torch.full((37,), -300.0) + torch.arange(37), torch.tensor([-200.0] * 16 + [150.0])
-    cases = [steered(rng, s, SINGLE) for s in (rising, falling, low, mixed)]
+    cases = [steered(rng, s, SINGLE) for s in hard_scores().values()]
+    cases += [steered(rng, s, HALF) for s in hard_scores().values()]
     for run, case in zip(kernel.metered(cases), cases, strict=True):
-        a = case["args"]
-        o, lse = exact(a["Q"], a["K"], a["V"], 1.0, False)
-        expect_close(run["outputs"]["Out"].double(), o, what="o", atol=1e-4)
-        expect_close(run["outputs"]["LSE"].double(), lse, what="lse", atol=1e-4)
-    # all scores 0: every p is 1 in float16, so only the last rounding of o is left, 2^-11 of it
-    v = 1 + torch.rand(1, 640, 16, generator=rng)
-    even = launch(torch.zeros(1, 1, 16).half(), torch.zeros(1, 640, 16).half(), v.half(), (16, 16))
+        expect_steered(run, case)
+    even = long_mean(rng, 640)
     [run] = kernel.metered([even])
-    right = v.half().double().mean(1, keepdim=True)
-    expect_close(run["outputs"]["Out"].double(), right, what="a mean", rtol=2.0**-11 * 1.1)
-    expect_close(run["outputs"]["LSE"], torch.tensor([[640.0]]).log(), what="lse", atol=1e-5)
+    expect_mean(run, even)
 
 
 @exercise(
@@ -272,7 +358,7 @@ def test_attend_costs(student, rng):
 
 @exercise(
     "ex5",
-    points=5,
+    points=4,
     seconds=60,
     invariant="more queries than keys and fewer, groups of 1 to 4, any blocks, both dtypes",
     cause="S - T forgotten or reversed, h % HKV, NaN in empty rows, the diagonal, h in int32",
@@ -292,14 +378,44 @@ def test_causal_random(student, rng):
     q, k, v = normal(rng, 2, 20, 16), normal(rng, 2, 30, 16), normal(rng, 2, 30, 16)
     cases.append(launch(q, k, v, (16, 16), 0.6, True))
     case = attention_case(rng, 3, 3, 17, 20, 16, (32, 16), HALF, True)
-    cases.append(far_apart(case, "Q", "K", "V", "Out"))
+    cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
+    case = attention_case(rng, 6, 3, 3, 20, 16, (16, 16), SINGLE, True)
+    cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
+    for H, HKV, T, S, d, blocks, dtype in (
+        (16, 2, 1, 20, 16, (16, 16), SINGLE), (8, 1, 3, 3, 16, (16, 16), HALF),
+        (1, 1, 20, 37, 64, (16, 32), HALF), (1, 1, 5, 20, 128, (16, 16), SINGLE),
+        (2, 1, 5, 161, 16, (16, 16), SINGLE), (1, 1, 161, 5, 16, (32, 16), HALF),
+        (1, 1, 130, 150, 64, (128, 128), HALF),
+    ):  # fmt: skip
+        cases.append(attention_case(rng, H, HKV, T, S, d, blocks, dtype, True))
+    for size in (1e-8, 1e4):  # of values
+        cases.append(launch(q, k, size * v, (16, 16), causal=True))
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         expect_attention(run, case, True)
 
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
+    seconds=60,
+    invariant="scores that rise, are huge or very negative, and long sums, are right to rounding",
+    cause="m that starts not low enough, keys that are off at -1000, acc in float16, a window",
+)
+def test_causal_hard_scores(student, rng):
+    kernel = StudentKernel(student, "attend_causal", CAUSAL)
+    hard = hard_scores().values()
+    cases = [steered(rng, s, dtype, causal=True) for dtype in (SINGLE, HALF) for s in hard]
+    cases += [steered(rng, s, SINGLE, (16, 16), True, 20) for s in hard]
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_steered(run, case, True)
+    even = long_mean(rng, 640, causal=True)
+    [run] = kernel.metered([even])
+    expect_mean(run, even)
+
+
+@exercise(
+    "ex5",
+    points=2,
     seconds=60,
     invariant="K and V are read up to the last key that a block of queries sees; least FLOPs",
     cause="no end of the walk, one block too many, or blocks of queries that read for nothing",
@@ -329,24 +445,26 @@ def best(T, S, d, most):
     for m in (16, 32, 64, 128, 256, 512):
         for n in (16, 32, 64, 128, 256, 512):
             if m * d + m * d + n * d + n * d + m * n <= most:
-                pairs.append((len(range(0, T, m)) * S, -n, m))
+                pairs.append((len(range(0, T, m)) * S, m, -n))
     if not pairs:
         return None
-    _, n, m = min(pairs)
+    _, m, n = min(pairs)
     return m, -n
 
 
 @exercise(
     "ex6",
     points=4,
-    invariant="the fewest bytes among all pairs that fit; ties by block_n, then by block_m",
+    invariant="the fewest bytes of all that fit, then the smallest block_m, the largest block_n",
     cause="a rule of thumb instead of all pairs, a limit off by one, or ties in another order",
 )
 def test_choices(student, rng):
     calls = [(20, 9, 16, 10_000), (512, 512, 16, 2**20), (1, 1, 64, 2**20), (300, 10, 32, 2**15)]
     while len(calls) < 60:
-        T, d = draw(rng, 1, 3000), 16 * draw(rng, 1, 8)
+        T, d = draw(rng, 1, 3000), draw(rng, 1, 256)
         calls.append((T, draw(rng, 1, 3000), d, draw(rng, 80 * d, 900 * d)))
+    calls += [(n, n, d, most) for n in (10**6, 10**9 + 1) for d in (1, 40, 72, 128, 576)
+              for most in (2**14, 2**16, 2**40)]  # fmt: skip
     edge = 2 * 64 * 32 + 2 * 32 * 32 + 64 * 32
     calls += [(4096, 4096, 32, edge), (4096, 4096, 32, edge - 1)]
     for call in calls:
@@ -364,10 +482,10 @@ def test_choices(student, rng):
     cause="None returned, or < instead of <=",
 )
 def test_too_little(student, rng):
-    for d in (16, 64, 128):
+    for d in (1, 16, 40, 64, 72, 128, 576):
         least = 64 * d + 256
         assert student.choose_blocks(64, 64, d, least) == (16, 16), "it just fits"
-        for most in (least - 1, 0):
+        for most in (least - 1, 0, -1):
             call = (64, 64, d, most)
             expect_error(ValueError, lambda c=call: student.choose_blocks(*c), "too little memory")
 
@@ -377,7 +495,7 @@ def test_too_little(student, rng):
 
 @exercise(
     "ex7",
-    points=5,
+    points=3,
     seconds=60,
     invariant="any groups, splits and lengths: each split its own keys, every key read once in all",
     cause="a program for each query head, the next split's keys, 0 / 0 without keys, rounded parts",
@@ -398,6 +516,16 @@ def test_splits(student, rng):
     cases.append(rising)
     cases[0]["args"]["scale"], cases[2]["args"]["scale"] = 1.7, 0.3
     cases[3] = far_apart(cases[3], "Q", "K", "V")
+    for HKV, group, S, d, splits, per_split, BN, dtype, BG in (
+        (2, 20, 20, 16, 2, 16, 16, SINGLE, 32), (1, 40, 16, 16, 1, 16, 16, HALF, 64),
+        (1, 8, 40, 64, 2, 32, 32, HALF, 16), (1, 3, 20, 128, 2, 16, 16, SINGLE, 16),
+        (1, 2, 170, 16, 12, 16, 16, SINGLE, 16),
+    ):  # fmt: skip
+        cases.append(decode_case(rng, HKV, group, S, d, splits, per_split, BN, dtype, BG))
+    for size in (1e-8, 1e4):
+        case = decode_case(rng, 1, 2, 40, 16, 2, 32, 16)
+        case["args"]["V"] *= size
+        cases.append(case)
     even = decode_case(rng, 1, 2, 32, 16, 2, 16, 16, HALF)
     even["args"]["Q"].zero_()  # every p is 1: o is a mean of 16 values of float16, exact in float32
     cases.append(even)
@@ -409,6 +537,49 @@ def test_splits(student, rng):
             written_once(run, name, case["args"][name].nbytes)
     means = even["args"]["V"].double().view(2, 16, 16).mean(1).repeat_interleave(2, 0)
     expect_close(run["outputs"]["Part"].double(), means, what="a mean", atol=FLOAT)
+
+
+@exercise(
+    "ex7",
+    points=2,
+    seconds=60,
+    invariant="scores that rise, are huge or very negative, and long sums, are right to rounding",
+    cause="m that starts not low enough, keys that are off at -1000, or sums in float16",
+)
+def test_splits_hard_scores(student, rng):
+    kernel, cases = StudentKernel(student, "decode", DECODE), []
+    for dtype in (SINGLE, HALF):
+        for scores in hard_scores().values():
+            case = decode_case(rng, 1, 2, len(scores), 16, 2, 32, 16, dtype)
+            case["args"]["Q"].zero_()[..., 0] = 1.0
+            case["args"]["K"].zero_()[0, :, 0] = scores
+            case["args"]["scale"] = 1.0
+            cases.append(case)
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_parts(run, case, scores_off(case["args"]["K"]))
+    even = decode_case(rng, 1, 2, 640, 16, 1, 640, 16, HALF)
+    even["args"]["Q"].zero_()
+    even["args"]["V"] = (1 + torch.rand(1, 640, 16, generator=rng)).half()
+    [run] = kernel.metered([even])
+    mean = even["args"]["V"].double().mean(1).expand(2, -1)  # float32: 40 sums of up to 1280
+    expect_close(run["outputs"]["Part"].double(), mean, what="a mean", rtol=40 * 2.0**-24)
+
+
+def parts_as_views(student, o, lse):
+    """Driver: merge_parts on tensors that do not lie in one piece."""
+    import torch
+
+    return student.merge_parts(*(torch.stack([x, x], 1)[:, 0] for x in (o, lse)))
+
+
+def expect_parts_merged(pair, o, lse):
+    """Against the parts' own numbers in float64; see `expect_merge` for the bound."""
+    whole = lse.double().logsumexp(0)
+    right = ((lse.double() - whole).exp()[..., None] * o.double()).sum(0)
+    off = 4 * scores_off(lse)
+    bound = (FLOAT + off) * float(o.abs().max())
+    expect_close(pair[0], right, what="o of these parts", atol=bound)
+    expect_close(pair[1], whole, what="lse of these parts", atol=FLOAT + off)
 
 
 @exercise(
@@ -433,6 +604,17 @@ def test_many_parts(student, rng):
         bound = 2e-5 * max(1.0, size / 10)  # each lse is rounded to float32
         expect_close(o, p @ v.flatten(0, 1), what="o", atol=bound)
         expect_close(whole, total, what="lse", atol=bound)
+    for far in (2.0, 5.0, 9.0, 14.0, 60.0):
+        for level in (0.0, -20_000.0, 20_000.0):
+            for size in (1e-8, 1.0, 1e4):
+                o, lse = size * normal(rng, 3, 4, 2), level + normal(rng, 3, 4) / 8
+                lse[0, :2] += far
+                lse[2, 1:3] -= far
+                expect_parts_merged(student.merge_parts(o, lse), o, lse)
+    o, lse = normal(rng, 20, 3, 64), normal(rng, 20, 3)
+    expect_parts_merged(student.drive(parts_as_views, o, lse), o, lse)
+    o, lse = student.merge_parts(normal(rng, 1, 1, 1), normal(rng, 1, 1))
+    expect_tensor(o, "o of a single number", torch.float32, (1, 1))
     o, lse = student.merge_parts(normal(rng, 2, 1, 3), normal(rng, 2, 1))
     expect_tensor(o, "o of a single row", torch.float32, (1, 3))
     expect_tensor(lse, "lse of a single row", torch.float32, (1,))

@@ -9,12 +9,15 @@ import math
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_tensor
+from efflib.lab import exercise, expect_close, expect_same, expect_tensor
 from efflib.lab.chances import (
+    calls_of_loop,
+    calls_of_round,
     chance_of,
     distributions,
     expect_distribution,
     no_coin,
+    recorded,
     surely,
     table,
     ways,
@@ -29,12 +32,22 @@ def draw(rng, low, high):
     return int(torch.randint(low, high + 1, (1,), generator=rng))
 
 
+def drive_strided(student, name, tensors, *rest):
+    """Runs beside the student's code, where alone a view stays one: every second element of wider
+    rows."""
+    import torch
+
+    wide = [torch.cat([t, t.new_zeros(*t.shape[:-1], 1)], -1) for t in tensors]
+    views = [torch.stack([t, t], -1)[..., :-1, 0] for t in wide]
+    return getattr(student, name)(*views, *rest)
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex1",
-    points=5,
+    points=4,
     invariant="proposals up to the first that differs from the target's choice, and that choice",
     cause="agreements behind a wrong guess counted, rows off by one, or the own token forgotten",
 )
@@ -52,7 +65,7 @@ def test_all_small_rounds(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="many proposals, negative and infinite logits, bfloat16; equal logits: the first",
     cause="another rule for equal logits, logits rounded before they are compared, a limit on g, "
     "or something kept from the last call",
@@ -82,6 +95,48 @@ def test_long_and_strange_rounds(student, rng):
         assert tokens.tolist() == right, "equal logits"
 
 
+@exercise(
+    "ex1",
+    points=2,
+    invariant="vocabularies and rounds of any size, in every float dtype; logits that differ by "
+    "little, near 0 and far from it; views",
+    cause="ids in the dtype of the logits, a limit on g or on ids, logits changed before they are "
+    "compared (softmax), or a layout that is taken for granted",
+)
+def test_sizes_and_magnitudes(student, rng):
+    for vocab, own, dtype in (
+        (2048, [1501, 2047, 1501], torch.bfloat16),
+        (2049, [2047, 2045, 0], torch.float16),
+        (130_000, [129_999, 40_001], torch.bfloat16),
+        (300, [255, 256] + [(7 * i) % 300 for i in range(299)], torch.float32),
+        (1, [0, 0, 0], torch.float64),
+    ):
+        own = torch.tensor(own)
+        logits = torch.zeros(len(own), vocab, dtype=dtype)
+        logits[torch.arange(len(own)), own] = 1.0
+        tokens = student.verify_greedy(own[:-1].clone(), logits)
+        expect_same(tokens, own, "verify_greedy(...), everything right")
+        if vocab > 1:
+            wrong = own[:-1].clone()
+            wrong[-1] = (wrong[-1] + 1) % vocab
+            tokens = student.verify_greedy(wrong, logits)
+            expect_same(tokens, own[:-1], "verify_greedy(...), the last one wrong")
+    for low, high, dtype in (
+        (0.0, 1e-9, torch.float32),
+        (-1e-8, 0.0, torch.float32),
+        (2e4, 20000.002, torch.float32),
+        (-1e-30, 1e-30, torch.float32),
+        (-6e4, 6e4, torch.float16),
+    ):
+        logits = torch.tensor([[low, high, low], [low, low, high]], dtype=dtype)
+        tokens = student.verify_greedy(torch.tensor([1]), logits)
+        expect_same(tokens, torch.tensor([1, 2]), "verify_greedy(...), close or large logits")
+    own = torch.randint(0, 9, (5,), generator=rng)
+    logits = torch.rand(5, 9, generator=rng).scatter(1, own[:, None], 2.0)
+    tokens = student.drive(drive_strided, "verify_greedy", [own[:-1].clone(), logits])
+    expect_same(tokens, own, "verify_greedy(...), of views")
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -101,9 +156,21 @@ def test_residuals(student, rng):
             assert bool((r[p <= q] == 0).all()), "where p <= q the residual is 0"
         for row in (p, torch.eye(3, dtype=dtype)[1]):
             expect_close(student.residual(row, row), row, what="residual of equal rows", atol=bound)
-    near = torch.tensor([0.5, 0.5 - 2e-6, 2e-6], dtype=torch.float64)
-    r = student.residual(near, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
-    expect_close(r, torch.tensor([0.0, 0.0, 1.0]), what="rows that nearly agree", atol=1e-9)
+        above = torch.nextafter(p, torch.full_like(p, 2))  # by rounding: nothing is missing
+        expect_close(student.residual(p, above), p, what="nothing missing", atol=bound)
+        one = torch.ones(1, dtype=dtype)
+        expect_same(student.residual(one, one), one, "residual of one token")
+        p, q = (distributions(rng, 2048).to(dtype) for _ in range(2))
+        r = student.drive(drive_strided, "residual", [p, q])
+        rest = (p.double() - q.double()).clamp(min=0)
+        expect_close(r, rest / rest.sum(), what="residual of views", atol=bound)
+        half = torch.tensor([0.5, 0.5, 0.0], dtype=dtype)
+        # powers of two: exact in both dtypes, however the missing part is computed
+        for less in (11, 12, 19, 21, 24, *((30, 36) if dtype == torch.float64 else ())):
+            near = half + torch.tensor([0.0, -(2.0**-less), 2.0**-less], dtype=dtype)
+            r = student.residual(near, half)
+            right = torch.tensor([0.0, 0.0, 1.0], dtype=dtype)
+            expect_close(r, right, what="rows that nearly agree", atol=bound)
 
 
 def emitted_by(student, p, q, vocab, g):
@@ -118,15 +185,23 @@ def emitted_by(student, p, q, vocab, g):
 
         def run(coin, pick, proposed=proposed, rows_q=rows_q, rows_p=rows_p):
             tokens = student.verify(torch.tensor(proposed), rows_q, rows_p, coin, pick)
-            return tuple(expect_tensor(tokens, "verify", torch.int64).tolist())
+            expect_tensor(tokens, "verify", torch.int64)
+            assert tokens.ndim == 1 and len(tokens) <= g + 1, "more than g + 1 tokens"
+            return tuple(tokens.tolist())
 
-        found += [(reach * weight, tokens) for weight, tokens in ways(run)]
+        seen = ways(run, vocab, calls_of_round(g))
+        right = 1.0  # that a round keeps the first i proposals: no exact rule keeps more
+        for i, token in enumerate(proposed, start=1):
+            right *= min(1.0, float(rows_p[i - 1, token] / rows_q[i - 1, token]))
+            kept = sum(weight for weight, tokens in seen if tokens[:i] == proposed[:i])
+            expect_close(kept, right, what="the chance that a proposal is kept", atol=EXACT)
+        found += [(reach * weight, tokens) for weight, tokens in seen]
     return found
 
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="over every path, for good, bad and certain drafts: the target's own distribution",
     cause="a rejection that draws from p or q or the residual of another row, a coin of another "
     "chance, the proposals behind a refused one looked at, or no bonus",
@@ -140,6 +215,40 @@ def test_rounds_of_all_drafts(student, rng):
             emitted = emitted_by(student, p, q, vocab, g)
             expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round")
         assert all(len(tokens) == g + 1 for _, tokens in emitted), "q = p: all are kept, and one"
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="chances near 0 and near 1, rounds of many proposals, large vocabularies, views",
+    cause="a proposal refused or kept without its coin, a limit on g or on ids, or a layout that "
+    "is taken for granted",
+)
+def test_small_chances_and_long_rounds(student, rng):
+    for row_p, row_q in (
+        ([0.497, 0.5025, 0.0005], [0.5, 0.0, 0.5]),
+        ([1e-7, 0.0, 1 - 1e-7], [1.0, 0.0, 0.0]),
+        ([1 - 1e-6, 1e-6, 0.0], [1.0, 0.0, 0.0]),
+        ([0.5, 0.5, 0.0], [1e-7, 1 - 1e-7, 0.0]),
+    ):
+        first, behind = torch.tensor([row_p, [0.25, 0.25, 0.5]], dtype=torch.float64)
+        p = {(): first, **{(t,): behind for t in range(3)}}
+        q = {(): torch.tensor(row_q, dtype=torch.float64)}
+        emitted = emitted_by(student, p, q, 3, 1)
+        expect_distribution(emitted, p, 3, 2, EXACT, "small and large chances")
+    for vocab, g, n in ((2048, 6, 6), (2048, 6, 5), (300, 70, 70), (300, 70, 69), (40_000, 2, 1)):
+        own = torch.randint(0, vocab, (g + 1,), generator=rng)
+        own[0] = vocab - 1
+        proposed = own[:-1].clone()
+        if n < g:
+            proposed[n] = (proposed[n] + 1) % vocab
+        p, q = (torch.nn.functional.one_hot(t, vocab).float() for t in (own, proposed))
+        coin, _ = recorded(no_coin, g)
+        tokens = student.drive(drive_strided, "verify", [proposed, q, p], coin, surely)
+        expect_same(tokens, own[: n + 1], "verify(...) of sure models")
+    none, one = torch.zeros(0, dtype=torch.int64), torch.ones(1, 1)
+    tokens = student.verify(none, torch.zeros(0, 1), one, no_coin, surely)
+    expect_same(tokens, torch.tensor([0]), "verify(...), one token in all")
 
 
 def drive_rounds(student, proposed, q, p, uniform):
@@ -164,7 +273,7 @@ def drive_rounds(student, proposed, q, p, uniform):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="2000 rounds of the course's own pair: the first token is distributed as p",
     cause="what passes for small vocabularies only, or a residual that is lost in float32",
 )
@@ -220,6 +329,14 @@ def test_rates(student, rng):
         expect_close(student.acceptance_rate(p, p), 1.0, what="the rate of equal rows", atol=1e-9)
     one = torch.eye(3)
     assert student.acceptance_rate(one[0], one[1]) == 0, "nothing in common"
+    p, q = (distributions(rng, 2048).float() for _ in range(2))
+    right = math.fsum(min(a, b) for a, b in zip(p.tolist(), q.tolist(), strict=True))
+    rate = student.drive(drive_strided, "acceptance_rate", [p, q])
+    # 2048 positive float32 numbers, added in whatever order
+    expect_close(rate, right, what="the rate of float32 rows", atol=2048 * 2.0**-24)
+    p = torch.tensor([1 - 1e-8, 1e-8], dtype=torch.float64)
+    q = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    expect_close(student.acceptance_rate(p, q), 1e-8, what="a small rate", rtol=1e-6)
 
 
 @exercise(
@@ -234,6 +351,9 @@ def test_expected_by_counting(student, rng):
             mean = sum((k + 1) * a**k * (1 - a) for k in range(gamma)) + (gamma + 1) * a**gamma
             seen = student.expected_tokens(a, gamma)
             expect_close(float(seen), mean, what="expected tokens", rtol=1e-9)
+    for a, gamma, right in ((1.0, 1000, 1001), (0.5, 200, 2), (1e-8, 3, 1 + 1e-8), (0.0, 99, 1)):
+        seen = float(student.expected_tokens(a, gamma))
+        expect_close(seen, float(right), what="expected tokens", rtol=1e-12)
 
 
 @exercise(
@@ -253,8 +373,26 @@ def test_best_lengths(student, rng):
         for g in (0, most):
             seen = student.speedup(a, g, c, w)
             expect_close(float(seen), speeds[g], what="speed-up", rtol=1e-9)
-    assert student.best_gamma(0.0, 0.0, 0.0, 9) == 0, "equal: the smallest"
-    assert student.best_gamma(1.0, 0.1, 0.0, 40) == 40, "everything accepted: the longest"
+    for (a, c, w, most), right in (
+        ((0.0, 0.0, 0.0, 9), 0),  # all equal: the smallest
+        ((1.0, 0.1, 0.0, 40), 40),  # everything accepted: the longest
+        ((1.0, 0.25, 0.0, 300), 300),
+        ((0.5, 0.001, 0.0, 30), 8),  # ahead of 9 by 3e-5
+        ((0.5, 0.5, 0.0, 9), 0),  # 1 and 1.5 / 1.5, both without rounding
+        ((0.5, 0.25, 0.25, 9), 0),
+        ((0.5, 0.0, 0.0, 30), 30),  # ahead of 29 by 1e-9
+        ((0.5, 1e-8, 1e-8, 60), 24),  # 2^-25 (1 - 48e-8) against 2e-8 (2 - 2^-24)
+        ((1.0, 1e4, 0.0, 5), 0),
+        ((1.0, 1.0, 1.0, 0), 0),
+    ):
+        assert student.best_gamma(a, c, w, most) == right, "another gamma is best"
+    for gamma in (0, 1, 300):
+        seen = (student.speedup(a, gamma, 0.25, 0.25) for a in (0.0, 1.0))
+        for speed, tokens in zip(seen, (1, gamma + 1), strict=True):
+            expect_close(float(speed), tokens / (1 + gamma / 2), what="speed-up", rtol=1e-12)
+    for c, w in ((1e-8, 0.0), (0.0, 1e-8), (1e4, 0.0), (0.0, 1e4), (3.0, 2.0)):
+        seen = student.speedup(0.5, 3, c, w)
+        expect_close(float(seen), 1.875 / (1 + 3 * (c + w)), what="speed-up", rtol=1e-12)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -262,7 +400,7 @@ def test_best_lengths(student, rng):
 
 @exercise(
     "ex4",
-    points=5,
+    points=4,
     invariant="over every path, what is written is the target's own text, whatever the draft",
     cause="rows off by one, a cache that is not rolled back, or verify given rows of another round",
 )
@@ -276,40 +414,70 @@ def test_all_that_may_be_written(student, rng):
             def run(coin, pick, p=p, q=q, prompt=prompt, new=new, gamma=gamma):
                 return tuple(written(student, p, q, prompt, new, gamma, coin, pick)[0])
 
-            expect_distribution(ways(run), p, vocab, new, EXACT, "the loop")
+            seen = ways(run, vocab, calls_of_loop(new, gamma))
+            expect_distribution(seen, p, vocab, new, EXACT, "the loop")
+
+
+def expect_calls(student, text, guesses, prompt, gamma, vocab=3):
+    """One run of two sure models: the text, and every call, by the card's rules."""
+    p, q = certain_path(text, guesses, vocab)
+    new = len(text)
+    tokens, target, draft = written(student, p, q, prompt, new, gamma, no_coin, surely)
+    assert tokens == text, "another text"
+    asked, guessed = [], []  # (start, number of tokens) of both models' calls
+    done, first, begin, has = 0, len(prompt), 0, 0  # begin, has: what both have read and is right
+    while done < new:
+        here, g = first + done, min(gamma, new - done - 1)
+        right = next((i for i in range(g) if guesses[done + i] != text[done + i]), g)
+        for i in range(g):
+            guessed.append((has, here + i - has))
+            has = here + i
+        asked.append((begin, here + g - begin))
+        done += right + 1
+        begin = first + done - 1
+        has = min(has, begin)
+    assert [call[:2] for call in target.calls] == asked, "the target's calls"
+    assert len(draft.calls) == len(guessed), "the number of the draft's calls"
+    assert [call[:2] for call in draft.calls] == guessed, "what the draft's calls read"
 
 
 @exercise(
     "ex4",
-    points=4,
+    points=3,
     invariant="every call begins where the cache ends to be right, reads what is lacking, and no "
     "call is made that is of no use",
     cause="tokens read twice, a draft that reads its last proposal, proposals that cannot be used, "
     "or a pass too many at the end",
 )
 def test_calls_are_counted(student, rng):
-    for _ in range(8):
-        new, gamma = draw(rng, 1, 9), draw(rng, 1, 5)
+    sizes = [(1, 1, 1), (1, 5, 1), (2, 1, 3), (9, 1, 1), (9, 2, 2), (9, 9, 1), (5, 3, 4)]
+    for new, gamma, length in sizes:
         text = [draw(rng, 0, 2) for _ in range(new)]
-        guesses = [t if draw(rng, 0, 2) else (t + 1) % 3 for t in text]
-        prompt = [draw(rng, 0, 2) for _ in range(draw(rng, 1, 4))]
-        p, q = certain_path(text, guesses)
-        tokens, target, draft = written(student, p, q, prompt, new, gamma, no_coin, surely)
-        assert tokens == text, "another text"
-        rounds, done, first = [], 0, len(prompt)
-        drafted = 0
-        while done < new:
-            g = min(gamma, new - done - 1)
-            right = next((i for i in range(g) if guesses[done + i] != text[done + i]), g)
-            rounds.append((first + done - (done > 0), g + 1 if done else first + g))
-            drafted += g
-            done += right + 1
-        starts = [(0 if i == 0 else start, n) for i, (start, n) in enumerate(rounds)]
-        assert [(s, n) for s, n, _ in target.calls] == starts, "the target's calls"
-        assert len(draft.calls) == drafted, "the number of the draft's calls"
-        assert not any(again for _, _, again in draft.calls), "the draft read a token twice"
-        most = sum(n for _, n, _ in draft.calls)
-        assert most <= first + new + drafted, "the draft read too much"
+        prompt = [draw(rng, 0, 2) for _ in range(length)]
+        for wrong in (set(), {0}, {1, 2}, {gamma}, {gamma - 1}, {draw(rng, 0, new)}):
+            guesses = [(t + 1) % 3 if i in wrong else t for i, t in enumerate(text)]
+            expect_calls(student, text, guesses, prompt, gamma)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="long texts and prompts, many tokens, drafts that are never right: every round "
+    "follows the same rules",
+    cause="a limit on rounds, on gamma or on the prompt, proposals given up behind refusals, or a "
+    "token that is taken for the end of the text",
+)
+def test_long_runs(student, rng):
+    for new, gamma, length, right in (
+        *((12, 2, 1, False), (30, 1, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
+        *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 150, True)),
+    ):
+        text = [(1 + 7 * i) % 11 for i in range(new)]
+        guesses = text if right else [(t + 1) % 11 for t in text]
+        prompt = [(3 * i) % 11 for i in range(length)]
+        expect_calls(student, text, guesses, prompt, gamma, 11)
+    text = [2047, 1024, 0, 255, 256, 257, 1501]
+    expect_calls(student, text, [*text[:3], 3, *text[4:]], [2046, 300], 3, 2048)
 
 
 def certain_path(text, guesses, vocab=3):
@@ -332,6 +500,9 @@ def certain_path(text, guesses, vocab=3):
 
 # ---- exercise 5 ------------------------------------------------------------------------------
 
+# (place, length, longest) of endings of a text of 300 tokens that stood before
+LONG = ((0, 2, 2), (0, 40, 40), (0, 40, 9), (11, 9, 9), (290, 10, 12), (100, 20, 30), (3, 1, 3))
+
 
 @exercise(
     "ex5",
@@ -349,6 +520,15 @@ def test_lookups(student, rng):
     ones = [0, 1, 11, 111]  # tokens are numbers and no letters
     cases += [([ones[t] for t in text], gamma, longest) for text, gamma, longest in cases]
     cases += [([111, 0, 11, 0, 1], 3, 2), ([11, 0, 1], 2, 1)]
+    large = [1500 + (37 * i) % 547 for i in range(300)]  # ids from 1500 to 2046, all different
+    cases += [(large + large[k : k + m], 99, most) for k, m, most in LONG]
+    for n in (5, 9, 17, 33, 70):  # n tokens stood at the beginning, n - 1 of them stood later
+        tail = large[:n]
+        cases += [(tail + [3, 4] + tail[1:] + [5, 6] + tail, 2, most) for most in (n, n - 1, 99)]
+    cases += [([2047 - t for t in large[:57]] + [3, 3], 9, 9), (large[:60] + large[1:50], 5, 9)]
+    cases += [([100, 100, 5, 1001, 5, 100], 3, 1), ([100, 5, 1001, 100, 5], 3, 2)]
+    cases += [([130_000, 256, 0, 151_935, 130_000], 9, 1), ([1, 256, 2, 0, 1], 2, 1)]
+    cases += [([7, 8] * 20, 1000, 50), ([1], 0, 1), ([1, 1], 1, 1), ([1, 1], 0, 1)]
     for text, gamma, longest in cases:
         right = []
         for n in range(longest, 0, -1):
@@ -390,8 +570,17 @@ def test_rounds_of_certain_proposals(student, rng):
                     break
             return (*proposed[:kept], pick(last))
 
-        emitted = ways(run)
+        emitted = ways(run, vocab, calls_of_round(g))
         expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round of certain proposals")
+    for proposed, vocab in (
+        *(([300], 2048), ([2047, 0, 256, 2047], 2048), ([4499, 256], 4500), ([0, 0], 1)),
+        *(([], 1), ([], 300), (list(range(300)), 300)),
+    ):
+        proposed = torch.tensor(proposed, dtype=torch.int64)
+        right = torch.zeros(len(proposed), vocab).scatter(1, proposed[:, None], 1.0)
+        expect_same(student.certain(proposed, vocab), right, "certain(...)")
+        views = student.drive(drive_strided, "certain", [proposed], vocab)
+        expect_same(views, right, "certain(...) of a view")
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -415,13 +604,15 @@ def random_tree(rng, nodes, vocab):
     cause="only the parent seen, siblings seen, the text left out, or chains of some depth only",
 )
 def test_masks_of_random_trees(student, rng):
-    shapes = [random_tree(rng, n, 4)[1] for n in (1, 2, 7, 15)]
-    shapes += [list(range(-1, 8)), [-1] + [0] * 6]
-    for parents in shapes:
-        past = draw(rng, 0, 5)
+    shapes = [(random_tree(rng, n, 4)[1], draw(rng, 0, 5)) for n in (1, 2, 7, 15)]
+    shapes += [(list(range(-1, 8)), 0), ([-1] + [0] * 6, 1), ([-1, 0, 1, 0, 3, 2, 1], 2)]
+    shapes += [(list(range(-1, 69)), 100), ([-1] + [0] * 69, 3), ([-1, 0, 0, 1, 2], 300), ([-1], 0)]
+    for parents, past in shapes:
         mask = student.tree_mask(parents, past)
         expect_tensor(mask, "tree_mask", torch.bool, (len(parents), past + len(parents)))
         deep = student.depths(parents)
+        whole = isinstance(deep, list) and all(type(d) is int for d in deep)
+        assert whole and len(deep) == len(parents), "depths is no list of an int for each node"
         for node in range(len(parents)):
             path, at = set(), node
             while at >= 0:
@@ -432,15 +623,42 @@ def test_masks_of_random_trees(student, rng):
             assert deep[node] == len(path) - 1, "another depth"
 
 
+def drive_walk(student, tokens, parents, p, coin, pick):
+    """Runs beside the student's code: p is a view of wider rows."""
+    import torch
+
+    wide = torch.cat([p, p.new_zeros(len(p), 3)], 1)
+    return student.walk(tokens, parents, wide[:, :-3], coin, pick)
+
+
+def expect_walks(student, tokens, parents, rows, vocab):
+    """[(probability, tokens)] of every walk; each node is reached with the target's own chance."""
+
+    def run(coin, pick):
+        path, token = student.walk(tokens, parents, rows, coin, pick)
+        assert path[0] == 0 and type(token) is int, "a path from node 0, and an int"
+        good = all(parents[b] == a for a, b in itertools.pairwise(path))
+        assert good, "no path of the tree"
+        return path, token
+
+    seen, chances = ways(run, vocab, 2 * len(tokens) - 1), [1.0]
+    for node, parent in enumerate(parents[1:], start=1):
+        chances.append(chances[parent] * float(rows[parent, tokens[node]]))
+        reached = sum(weight for weight, (path, _) in seen if node in path)
+        expect_close(reached, chances[node], what="the chance that a node is reached", atol=EXACT)
+    return [(weight, (*(tokens[n] for n in path[1:]), token)) for weight, (path, token) in seen]
+
+
 @exercise(
     "ex6",
-    points=4,
+    points=3,
     invariant="over every path, walks on random trees are distributed as the target's own",
     cause="a second child judged by p as it was, what is left not renormalised, or a refused child "
     "picked",
 )
 def test_walks_on_random_trees(student, rng):
     trees = [([0, 0, 1, 2, 0, 1, 2], [-1, 0, 0, 0, 1, 1, 1], 3)]  # siblings, whatever is drawn
+    trees += [([0, 1, 0, 2], [-1, 0, 1, 0], 3)]  # a child behind the child of another
     trees += [(*random_tree(rng, n, vocab), vocab) for n, vocab in ((5, 3), (6, 2), (4, 4), (7, 3))]
     for tokens, parents, vocab in trees:
         texts = [()]
@@ -451,36 +669,63 @@ def test_walks_on_random_trees(student, rng):
             continue
         p = {text: 0.9 * row + 0.1 / vocab for text, row in table(rng, vocab, depth).items()}
         rows = torch.stack([p[text] for text in texts])
-
-        def run(coin, pick, tokens=tokens, parents=parents, rows=rows):
-            path, token = student.walk(tokens, parents, rows, coin, pick)
-            assert path[0] == 0 and type(token) is int, "a path from node 0, and an int"
-            good = all(parents[b] == a for a, b in itertools.pairwise(path))
-            assert good, "no path of the tree"
-            return (*(tokens[node] for node in path[1:]), token)
-
-        expect_distribution(ways(run), p, vocab, depth, EXACT, "a walk")
+        emitted = expect_walks(student, tokens, parents, rows, vocab)
+        expect_distribution(emitted, p, vocab, depth, EXACT, "a walk")
 
 
 @exercise(
     "ex6",
     points=2,
+    invariant="stars of many children, deep chains, unlikely children, large ids: every child of "
+    "the node is judged",
+    cause="a limit on children, on depth or on ids, unlikely children skipped, or a search that "
+    "ends where other nodes stand between",
+)
+def test_large_trees(student, rng):
+    star = [-1] + [0] * 8
+    row = [0.03, 0.4, 0.001, 0.1, 0.2, 0.069, 0.1, 0.05, 1e-7, 0.05]
+    row = torch.tensor(row, dtype=torch.float64)
+    rows = torch.stack([row / row.sum()] * 9)
+    for tokens in ([9, 0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 2, 0]):
+        expect_walks(student, tokens, star, rows, 10)
+    # siblings far apart, and each with a child of its own between
+    parents, tokens = [-1, 0, 1, 0, 3, 0, 5, 0, 7], [0, 1, 1, 2, 2, 3, 3, 0, 0]
+    expect_walks(student, tokens, parents, distributions(rng, 9, 4), 4)
+    sure = torch.eye(2048)
+    for wide, deep, ids in ((8, 1, 0), (1, 8, 1501), (70, 2, 1024), (2, 40, 0)):
+        parents, tokens, at = [-1], [2047], 0
+        says = []  # behind each node: the token of the last child of the last
+        for _ in range(deep):
+            children = range(len(parents), len(parents) + wide)
+            says += [(at, ids + wide - 1)]
+            parents += [at] * wide
+            tokens += [ids + i for i in range(wide)]
+            at = children[-1]
+        rows = sure[[dict([*says, (at, 2046)]).get(node, 7) for node in range(len(parents))]]
+        coin, _ = recorded(no_coin, len(parents))
+        value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
+        assert value == ([0, *(a for a, _ in says[1:]), at], 2046), "another walk"
+    # powers of two: what is left is exact, however it is divided
+    small = torch.tensor([[0.5, 0.5 - 2.0**-20, 2.0**-20, 0.0]] * 4, dtype=torch.float64)
+    expect_walks(student, [0, 0, 1, 2], [-1, 0, 0, 0], small, 4)
+    value = student.walk([0], [-1], torch.ones(1, 1), no_coin, surely)
+    assert value == ([0], 0), "a vocabulary of one token"
+
+
+@exercise(
+    "ex6",
+    points=1,
     invariant="children are judged in the order of their numbers, by coins of what is left",
     cause="another order, all children judged although one was kept, or a coin for node 0",
 )
 def test_the_coins_of_a_walk(student, rng):
     p = torch.tensor([[0.1, 0.2, 0.3, 0.4]] * 5, dtype=torch.float64)
     tokens, parents = [0, 1, 3, 0, 2], [-1, 0, 0, 0, 1]
-    asked = []
-
-    def never(chance):
-        asked.append(float(chance))
-        return False
-
-    path, _ = student.walk(tokens, parents, p, never, lambda row: int(row.argmax()))
+    never, asked = recorded(lambda chance: False, 3)
+    path, _ = student.walk(tokens, parents, p, never, surely)
     assert path == [0], "all were refused"
     right = torch.tensor([0.2, 0.4 / 0.8, 0.1 / 0.4], dtype=torch.float64)
     expect_close(torch.tensor(asked, dtype=torch.float64), right, what="the coins", atol=1e-9)
-    asked.clear()
-    path, token = student.walk(tokens, parents, p, lambda c: not asked.append(c), lambda row: 1)
+    always, asked = recorded(lambda chance: True, 2)
+    path, token = student.walk(tokens, parents, p, always, lambda row: 1)
     assert path == [0, 1, 4] and token == 1 and len(asked) == 2, "each first child was kept"

@@ -7,6 +7,7 @@ import math
 from statistics import NormalDist
 
 import torch
+import torch.nn.functional as F
 
 from efflib.lab import (
     exercise,
@@ -43,40 +44,96 @@ def drive_layer(student, w, a, b, x, options):
         def forward(self, x):
             return x @ self.factor.T
 
-    layer = student.LoRALinear(Base(), **options).eval()
+    layer = student.LoRALinear(Base(), **options)
     layer.a.data, layer.b.data = a, b
+    x = x.requires_grad_()
     y = layer(x)
-    y.float().square().sum().backward()
+    y.sum().backward()
     grads = [n for n, p in layer.named_parameters() if p.grad is not None]
-    return y.detach(), layer.a.grad, layer.b.grad, sorted(grads)
+    return y.detach(), layer.a.grad, layer.b.grad, x.grad, sorted(grads)
 
 
 @exercise(
     "ex1",
     points=3,
-    invariant="y = base(x) + s x A^T B^T, and the gradient reaches a and b alone",
-    cause="A or B transposed, a scale that fits one rank only, or a base that must be an nn.Linear",
+    invariant="y = base(x) + s x A^T B^T for numbers of all sizes; the gradient reaches a, b, x, "
+    "and no parameter of the base",
+    cause="A or B transposed, a scale that fits one rank only, a base that must be an nn.Linear, "
+    "torch.no_grad() around the base, or an alpha that is made a whole number",
 )
 def test_the_formula(student, rng):
-    for r, stabilized in ((1, False), (3, False), (5, True), (16, True)):
-        n, k, alpha = draw(rng, 1, 9), draw(rng, 1, 9), 1.0 + draw(rng, 1, 20)
-        w, x = torch.randn(n, k, generator=rng), torch.randn(2, 4, k, generator=rng)
+    kinds = (torch.Tensor,) * 4 + (list,)
+    for r, stabilized, large in ((1, False, 1), (3, False, 1e-8), (5, True, 1e4), (16, True, 1)):
+        n, k, alpha = draw(rng, 1, 9), draw(rng, 1, 9), 0.5 + draw(rng, 1, 20)
+        w, x = torch.randn(n, k, generator=rng), large * torch.randn(2, 4, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
         options = {"r": r, "alpha": alpha, "rank_stabilized": stabilized}
         value = student.drive(drive_layer, w, a, b, x, options)
-        y, da, db, grads = expect_tuple(value, (torch.Tensor,) * 3 + (list,), "a layer")
+        y, da, db, dx, grads = expect_tuple(value, kinds, "a layer")
         expect_tensor(y, "the output", torch.float32, (2, 4, n))
         scale = alpha / (math.sqrt(r) if stabilized else r)
-        exact_a, exact_b = a.double().requires_grad_(), b.double().requires_grad_()
-        right = x.double() @ w.double().T + scale * (x.double() @ exact_a.T @ exact_b.T)
-        right.square().sum().backward()
-        size = x.double().abs() @ (w.double().abs() + scale * b.abs().double() @ a.abs().double()).T
-        bound = (4 * (k + r) + 8) * FLOAT32
-        expect_at_most((y.double() - right.detach()).abs(), bound * size, "the error of y")
-        for seen, true, what in ((da, exact_a.grad, "a"), (db, exact_b.grad, "b")):
-            largest = true.abs().max().item()
-            expect_close(seen, true, what=f"the gradient of {what}", atol=1e-4 * largest)
+
+        def exact(w, a, b, x, scale=scale):
+            leaves = [t.double().requires_grad_() for t in (a, b, x)]
+            a, b, x = leaves
+            y = x @ w.double().T + scale * (x @ a.T @ b.T)
+            y.sum().backward()
+            return y.detach(), *(t.grad for t in leaves)
+
+        # the same with all signs positive: what each rounding is a part of
+        for seen, right, size, what in zip(
+            (y, da, db, dx),
+            exact(w, a, b, x),
+            exact(w.abs(), a.abs(), b.abs(), x.abs()),
+            ("y", "the gradient of a", "the gradient of b", "the gradient of x"),
+            strict=True,
+        ):
+            bound = (4 * (k + r + n) + 40) * FLOAT32 * size
+            expect_at_most((seen.double() - right).abs(), bound, f"the error of {what}")
         assert grads == ["a", "b"], "gradients reached the base"
+
+
+def drive_shapes(student, w, a, b, x):
+    """Runs beside the student's code: inputs that are views, and what a layer leaves of them."""
+    from torch import nn
+
+    class Same(nn.Module):
+        in_features, out_features = w.shape[1], w.shape[1]
+
+        def forward(self, x):
+            return x
+
+    base = nn.Linear(w.shape[1], w.shape[0], bias=False)
+    base.weight.data = w
+    layer = student.LoRALinear(base, len(a), float(len(a)))
+    layer.a.data, layer.b.data = a, b
+    outputs = [layer(v).detach() for v in (x.mT, x[0, :, 0], x.mT[:0])]
+    given = x.mT.clone()
+    layer = student.LoRALinear(Same(), len(a), 1.0, dropout=0.5)
+    layer.b.data.fill_(1.0)
+    layer(given)
+    return outputs, given
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="x may be a view, of one dimension, or without a row; it stays as it was, so does "
+    "what the base put out",
+    cause="view in place of reshape, y += update where the base puts out x itself, or dropout in "
+    "place",
+)
+def test_views_and_what_stays(student, rng):
+    w, a = torch.randn(3, 6, generator=rng), torch.randn(2, 6, generator=rng)
+    b, x = torch.randn(3, 2, generator=rng), torch.randn(2, 6, 5, generator=rng)
+    outputs, given = student.drive(drive_shapes, w, a, b, x)
+    whole = w.double() + b.double() @ a.double()
+    size = w.double().abs() + b.double().abs() @ a.double().abs()
+    for y, v in zip(outputs, (x.mT, x[0, :, 0], x.mT[:0]), strict=True):
+        expect_tensor(y, "the output for a view", torch.float32, (*v.shape[:-1], 3))
+        error = (y.double() - v.double() @ whole.T).abs()
+        expect_at_most(error, 48 * FLOAT32 * (v.double().abs() @ size.T), "the error for a view")
+    expect_same(given, x.mT, "x after a pass")
 
 
 def drive_starts(student, names):
@@ -89,20 +146,21 @@ def drive_starts(student, names):
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
         made = student.add_lora(model, names, 32, 1.0)
-        starts.append([made.get_submodule(n).a.data for n in names])
-        assert not any(made.get_submodule(n).b.data.any() for n in names)
+        starts.append([(made.get_submodule(n).a.data, made.get_submodule(n).b.data) for n in names])
     return starts
 
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="a is uniform in +-1 / sqrt(K); layers start unlike, torch's seed decides",
     cause="a normal start, a fixed seed inside, one a for all layers, or a bound with r or N in it",
 )
 def test_how_layers_start(student, rng):
     starts = student.drive(drive_starts, ["0", "1", "2"])
-    first, again, other = starts
+    for a, b in starts[0]:
+        expect_same(b, torch.zeros_like(b), f"b beside a of {list(a.shape)}")
+    first, again, other = ([a for a, _ in start] for start in starts)
     for a, b, c in zip(first, again, other, strict=True):
         expect_tensor(a, "a", torch.float32, (32, 64))
         expect_same(b, a, "a of the same seed")
@@ -147,6 +205,30 @@ def test_a_bfloat16_base(student, rng):
         bound = 2 * BFLOAT16 * (base.double().abs() + update.abs()) + 1e-3
         error = (y.double() - base.double() - update).abs()
         expect_at_most(error, bound, "the error of the output")
+    w = w.float()
+    for seen, out in ((torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)):
+        x = torch.randn(3, k, generator=rng).to(seen)
+        y = student.drive(drive_mixed, w, a, b, x, out)
+        what = f"the output of a base that reads {seen} and puts out {out}"
+        expect_tensor(y, what, out, (3, n))
+        base, update = x.double() @ w.double().T, x.double() @ a.double().T @ b.double().T
+        bound = 2 * BFLOAT16 * (base.abs() + update.abs()) + 1e-3
+        expect_at_most((y.double() - base - update).abs(), bound, f"the error of {what}")
+
+
+def drive_mixed(student, w, a, b, x, out):
+    """Runs beside the student's code: a base that puts out another dtype than it reads."""
+    from torch import nn
+
+    class Base(nn.Module):
+        out_features, in_features = w.shape
+
+        def forward(self, x):
+            return (x.float() @ w.T).to(out)
+
+    layer = student.LoRALinear(Base(), len(a), float(len(a)))
+    layer.a.data, layer.b.data = a, b
+    return layer(x).detach()
 
 
 def drive_nested(student, names, train):
@@ -182,7 +264,8 @@ def drive_nested(student, names, train):
     cause="new modules in another mode than the model, shared parameters, or no copy of the model",
 )
 def test_nested_models(student, rng):
-    for names, train in ((["1.0", "3"], False), (["0", "1.0", "1.2", "3"], True)):
+    every = ["0", "1.0", "1.2", "3"]
+    for names, train in ((["1.0", "3"], False), (every, True), (["3"], True)):
         grads, modes, left, same, touched, outputs = student.drive(drive_nested, names, train)
         expect_same(*outputs, "the output of the model with new updates")
         assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
@@ -195,6 +278,11 @@ def test_nested_models(student, rng):
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
+def drive_views(student, w, a, b):
+    """Runs beside the student's code: weights and factors that are not contiguous."""
+    return student.merge(w.T, a.T, b.T, 1.0)
+
+
 @exercise(
     "ex2",
     points=3,
@@ -205,7 +293,7 @@ def test_merged_weights(student, rng):
     for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2)):
         w = torch.randn(n, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
-        for size, scale in ((1.0, 0.5), (1e-3, -3.0)):
+        for size, scale in ((1.0, 0.5), (1e-3, -3.0), (1e-8, 1.25), (1e4, 0.0)):
             exact = w.double() + scale * (b.double() @ (size * a).double())
             new = student.merge(w, size * a, b, scale)
             expect_tensor(new, "merge", torch.float32, (n, k))
@@ -219,38 +307,59 @@ def test_merged_weights(student, rng):
             # half a step of bfloat16, and what float32 sums may add to it
             bound = exact.abs() * BFLOAT16 * 1.01 + (r + 4) * FLOAT32 * parts
             expect_at_most((low.double() - exact).abs(), bound, "the error of merge in bfloat16")
+    w = 1e-8 * torch.randn(6, 4, generator=rng)  # weights and updates that are small themselves
+    a, b = torch.randn(3, 4, generator=rng), 1e-8 * torch.randn(6, 3, generator=rng)
+    new = student.drive(drive_views, w.T, a.T, b.T)
+    parts = w.double().abs() + b.double().abs() @ a.double().abs()
+    error = (new.double() - w.double() - b.double() @ a.double()).abs()
+    expect_at_most(error, 8 * FLOAT32 * parts, "the error of merge of small weights, transposed")
 
 
 @exercise(
     "ex2",
     points=3,
-    invariant="stacked updates have the effect of their sum, in either order",
-    cause="the first two only, B's on top of one another, or a scale on both sides",
+    invariant="stacked updates have the effect of their sum, in either order, from one to twelve",
+    cause="the first few only, B's on top of one another, or a scale on both sides",
 )
 def test_sums_of_updates(student, rng):
     n, k = 6, 8
-    for ranks in ((2,), (1, 4), (3, 1, 2, 2)):
+    for ranks, size in (
+        ((2,), 1.0),
+        ((1, 4), 1e-8),
+        ((3, 1, 2, 2), 1.0),
+        ((1, 2, 1, 3, 2), 1e4),
+        ((1,) * 12, 1.0),
+    ):
         updates = [
-            (torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng), scale)
-            for r, scale in zip(ranks, (0.25, -3.0, 2.0, 1.0), strict=False)
+            (torch.randn(r, k, generator=rng), size * torch.randn(n, r, generator=rng), scale)
+            for r, scale in zip(ranks, (0.25, -3.0, 2.0, 1.0, 0.0, 1.5) * 2, strict=False)
         ]
         right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+        parts = sum(abs(s) * (b.double().abs() @ a.double().abs()) for a, b, s in updates)
         for order in (updates, updates[::-1]):
             a, b = expect_tuple(student.stack(order), (torch.Tensor, torch.Tensor), "stack")
             expect_tensor(a, "a", torch.float32, (sum(ranks), k))
             expect_tensor(b, "b", torch.float32, (n, sum(ranks)))
-            expect_close(b.double() @ a.double(), right, what="B A", atol=1e-4)
+            # a scale, or its root on both sides, is rounded in float32: four roundings
+            error = (b.double() @ a.double() - right).abs()
+            expect_at_most(error, 8 * FLOAT32 * parts, "the error of B A")
+
+
+def drive_transposed(student, delta, r):
+    """Runs beside the student's code: a change that is not contiguous."""
+    return student.factor(delta.T, r)
 
 
 @exercise(
     "ex2",
     points=3,
     invariant="no matrix of rank r is nearer than B A; one of rank r comes back itself",
-    cause="V not transposed, values left out, tall matrices only, or noise for a low rank",
+    cause="V not transposed, values left out, tall matrices only, noise for a low rank, a sketch "
+    "(torch.svd_lowrank) of a matrix whose singular values differ little",
 )
 def test_the_nearest_matrix(student, rng):
-    for n, k in ((9, 4), (4, 9), (5, 5), (1, 6)):
-        delta = torch.randn(n, k, generator=rng) * 10.0 ** draw(rng, -3, 2)
+    for n, k, size in ((9, 4, 1.0), (4, 9, 1e4), (5, 5, 1e-8), (1, 6, 10.0 ** draw(rng, -3, 2))):
+        delta = torch.randn(n, k, generator=rng) * size
         sizes = torch.linalg.svdvals(delta.double())
         for r in range(1, min(n, k) + 1):
             a, b = expect_tuple(student.factor(delta, r), (torch.Tensor, torch.Tensor), "factor")
@@ -259,6 +368,15 @@ def test_the_nearest_matrix(student, rng):
             off = (delta.double() - b.double() @ a.double()).norm().item()
             least = sizes[r:].norm().item() + 1e-4 * sizes[0].item()
             expect_at_most(off, least, "the distance")
+    delta = torch.randn(120, 200, generator=rng)  # its singular values differ little
+    sizes = torch.linalg.svdvals(delta.double())
+    for r in (1, 8):
+        a, b = student.drive(drive_transposed, delta.T, r)
+        off, least = (delta.double() - b.double() @ a.double()).norm(), sizes[r:].norm().item()
+        expect_at_most(off.item(), least * (1 + 1e-5), "the distance to a large matrix")
+    a, b = student.factor(torch.eye(5), 2)  # all singular values are equal: any two do
+    off = (torch.eye(5).double() - b.double() @ a.double()).norm().item()
+    expect_at_most(off, math.sqrt(3) * (1 + 1e-5), "the distance to the unit matrix")
     low = torch.randn(6, 1, generator=rng) @ torch.randn(1, 7, generator=rng)
     for r in (1, 3):
         a, b = student.factor(low, r)
@@ -278,14 +396,14 @@ def number(value, right, what):
     "ex3",
     points=3,
     invariant="numbers and bytes of whole models: r (N + K) each, 12 or 16 bytes a trained number",
-    cause="bits rounded to whole bytes, or a copy that counts elsewhere",
+    cause="bits rounded to whole bytes, a copy that counts elsewhere, or 32 bits for large numbers",
 )
 def test_whole_models(student, rng):
     for d, f, layers in ((4096, 11008, 32), (8192, 22016, 80)):
         shapes = [(d, d)] * 4 + [(f, d)] * 2 + [(d, f)]
-        r = draw(rng, 1, 64)
-        seen = student.trained_numbers(shapes * layers, r)
-        number(seen, layers * r * (8 * d + 3 * (d + f)), "trained_numbers")
+        for r in (1 + 2 * draw(rng, 0, 31), 257):  # of 65B more than 2^31, and no float32
+            seen = student.trained_numbers([*shapes * layers, (1, 1)], r)
+            number(seen, layers * r * (8 * d + 3 * (d + f)) + 2 * r, "trained_numbers")
         total = layers * (4 * d * d + 3 * d * f)
         for bits in (16, 8, 4.5, 4.127):
             trained = draw(rng, 1, 10**9)
@@ -308,15 +426,19 @@ def walked(layers, boundary, block, every):
     "ex3",
     points=3,
     invariant="the bytes of checkpoints are those of a walk through both passes",
-    cause="rounding the number of groups down, or the size of the largest group up",
+    cause="rounding the number of groups down, the size of the largest group up, fractions cut, or "
+    "a sum in float32",
 )
 def test_a_walk_through_the_passes(student, rng):
     for _ in range(8):
         layers = draw(rng, 1, 40)
         boundary, block = draw(rng, 1, 50), draw(rng, 1, 999)
         for every in sorted({1, layers, draw(rng, 1, layers), draw(rng, 1, layers)}):
-            seen = student.checkpointed(layers, boundary, block, every)
-            number(seen, walked(layers, boundary, block, every), "checkpointed")
+            for b, c in ((boundary, block), (boundary / 4, block / 8), (0.0, block + 0.5)):
+                seen = student.checkpointed(layers, b, c, every)
+                number(seen, walked(layers, b, c, every), "checkpointed")
+    # 80 * (10^11 + 1) + 10^11 + 3 is no float32
+    number(student.checkpointed(80, 10**11 + 1, 10**11 + 3, 1), 81 * 10**11 + 83, "large ones")
 
 
 @exercise(
@@ -335,6 +457,10 @@ def test_no_better_distance(student, rng):
         assert type(seen) is int and seen == sums.index(min(sums)) + 1, "not the best distance"
     # 5e10 + 2 bytes against 5e10 + 3: the same number in float32
     assert student.best_every(6, 10**10 + 1, 10**10) == 3, "large bytes are rounded"
+    # 2 * 1.9 + 4 = 7.8 is least, with 1 in place of 1.9 it were every 2nd
+    assert student.best_every(7, 1.9, 1.0) == 4, "fractions are cut off"
+    assert student.best_every(9, 1e-8, 0.9e-8) == 3, "small bytes are rounded"
+    assert student.best_every(9, 0, 5) == 1 and student.best_every(9, 5, 0) == 9, "nothing"
     assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
 
 
@@ -357,7 +483,7 @@ def coded(student, w):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1,
     invariant="the levels are those quantiles, from -1 to 1, twice the same",
     cause="probabilities from another end, one of the ends counted, or a table that is changed",
 )
@@ -387,6 +513,37 @@ def test_nearest_in_float64(student, rng):
         distances = ((flat / of_block)[:, None] - true_levels()).abs()
         seen = distances.gather(1, codes.long()[:, None])[:, 0]
         expect_at_most(seen, distances.amin(1) + 1e-5, "the distance to the level that was taken")
+
+
+def beside_middles(size):
+    """Weights of a block, 1e-5 of `size` beside the middles of two levels, and their codes."""
+    levels = true_levels()
+    middles = (levels[1:] + levels[:-1]) / 2
+    w = torch.cat([middles - 1e-5, middles + 1e-5, torch.ones(1, dtype=torch.float64)])
+    return (w * size).float(), [*range(15), *range(1, 16), 15]
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="beside the middle of two levels the nearer is taken, in blocks of 1e-8 as of 1e4",
+    cause="an epsilon or a floor under absmax, quotients in less than float32, or middles of other "
+    "levels",
+)
+def test_beside_the_middles(student, rng):
+    for size in (1.0, 1e-5, 1e-6, 1e-7, 1e-8, 1e4):
+        w, right = beside_middles(size)
+        codes, absmax = coded(student, w)
+        expect_same(absmax, w[-1:], "absmax")
+        # levels are known to 2e-6, a quotient to 2^-24
+        assert codes.tolist() == right, f"codes of a block of size {size:g} are not the nearest"
+        back = student.dequantize_nf4(codes, absmax, (31,))
+        parts = true_levels()[codes.long()] * absmax.double()
+        expect_close(back, parts, what="what comes back", atol=3e-6 * size)
+    mixed = torch.cat([F.pad(beside_middles(size)[0], (0, 33)) for size in (1e-8, 1e4, 1.0)])
+    codes, _ = coded(student, mixed)
+    for part in codes.split(64):
+        assert part[:31].tolist() == right, "codes of a small block beside a large one"
 
 
 def drive_view(student, w):
@@ -420,7 +577,7 @@ def test_bfloat16_and_views(student, rng):
 )
 def test_there_and_back(student, rng):
     gap = true_levels().diff().max().item()
-    for shape in ((6, 50), (1, 3), (2, 64)):
+    for shape in ((6, 50), (1, 3), (2, 64), (1,), (2, 1, 3, 70)):
         w = torch.randn(shape, generator=rng)
         codes, absmax = coded(student, w)
         back = student.dequantize_nf4(codes, absmax, shape)
@@ -429,6 +586,10 @@ def test_there_and_back(student, rng):
         expect_at_most((back - w).abs().double(), (gap / 2 + 1e-6) * of_block, "the error")
         largest = w.abs() == of_block.float()
         expect_close(back[largest], w[largest], what="the largest of each block", rtol=1e-6)
+    w = torch.zeros(3, 70)
+    codes, absmax = coded(student, w)
+    expect_same(absmax, torch.zeros(4), "absmax of nothing but zeros")
+    expect_same(student.dequantize_nf4(codes, absmax, (3, 70)), w, "nothing but zeros")
     w = torch.zeros(130)
     w[129] = 2.5
     codes, absmax = coded(student, w)
@@ -446,9 +607,14 @@ def scaled(student, absmax, levels):
     return codes, second, expect_tensor(mean, "mean", torch.float32, ())
 
 
+def drive_strided(student, absmax, levels):
+    """Runs beside the student's code: columns of a matrix, which are not contiguous."""
+    return student.quantize_scales(absmax[:, 0], levels[:, 0])
+
+
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="codes name the levels nearest to (absmax - mean) / second, whatever the levels are",
     cause="levels taken for evenly spaced or symmetric, or a mean of each block",
 )
@@ -457,6 +623,10 @@ def test_codes_in_float64(student, rng):
         levels = torch.rand(256, generator=rng).sort().values * 2 - 1
         absmax = torch.rand(n, generator=rng) * 10.0 ** draw(rng, -2, 2) + 0.01
         codes, second, mean = scaled(student, absmax, levels)
+        if n > 1:
+            columns = [torch.stack([t, t], 1) for t in (absmax, levels)]
+            seen = student.drive(drive_strided, *columns)
+            expect_same(seen[0], codes, "codes of absmax and levels that are views")
         exact = absmax.double().mean()
         expect_close(mean, exact, what="the mean", rtol=1e-5)
         left = (absmax.double() - exact).split(256)
@@ -471,6 +641,35 @@ def test_codes_in_float64(student, rng):
         # the mean is known to 1e-5 of itself, and is divided by second
         slack = 4e-5 * exact / of_block + 1e-5
         expect_at_most(seen, distances.amin(1) + slack, "the distance to the level that was taken")
+
+
+def levels_beside(x, apart):
+    """256 rising levels; the middle of two of them lies `apart` below each of the x's."""
+    pairs = [(v - apart - 0.01, v - apart + 0.01) for v in x]
+    rest = torch.linspace(-1.2, -1.1, 256 - 2 * len(x)).tolist()
+    return torch.tensor(sorted([*rest, *(v for two in pairs for v in two)]))
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="the nearest level is taken for scales of 1e-8 as for those of 1e4",
+    cause="an epsilon or a floor under second, or a mean that is rounded",
+)
+def test_scales_of_all_sizes(student, rng):
+    # whole numbers times a power of 2: mean 6, -5, -3, 1 and 7 are left, all of it exact
+    left = torch.tensor([-5.0, -3.0, 1.0, 7.0])
+    for apart in (2e-6, -2e-6):
+        levels = levels_beside((left / 7).tolist(), apart)
+        right = (left.double()[:, None] / 7 - levels.double()).abs().argmin(-1)
+        for size in (1.0, 2.0**-27, 2.0**-24, 2.0**-20, 2.0**-17, 2.0**13):
+            codes, second, mean = scaled(student, (left + 6) * size, levels)
+            expect_close(mean.item(), 6 * size, what="the mean", rtol=1e-6)
+            expect_close(second, torch.tensor([7 * size]), what="second", rtol=1e-6)
+            assert codes.tolist() == right.tolist(), f"codes of scales of {size:g}"
+            back = student.dequantize_scales(codes, second, mean, levels)
+            parts = levels.double()[right] * 7 * size + 6 * size
+            expect_close(back, parts, what="what comes back", atol=16 * FLOAT32 * 13 * size)
 
 
 @exercise(
@@ -517,11 +716,12 @@ def test_blocks_at_the_mean(student, rng):
 @exercise(
     "ex5",
     points=2,
-    invariant="every bit that n weights need is counted, and n bits of nothing",
+    invariant="every bit that n weights need is counted, of 1 and of 65 billion",
     cause="a block too few at the limits, or the same second and mean for all sizes",
 )
 def test_every_bit(student, rng):
-    for n in (1, 63, 64, 65, 64 * 256, 64 * 256 + 1, 4096 * 4096, draw(rng, 1, 10**7)):
+    large = (65 * 10**9 + 1, 2**31 + 64)
+    for n in (1, 63, 64, 65, 64 * 256, 64 * 256 + 1, 4096 * 4096, draw(rng, 1, 10**7), *large):
         blocks = -(-n // 64)
         for double in (False, True):
             seen = student.nf4_bits(n, double)
@@ -552,12 +752,12 @@ def drive_chain(student, first, second, x, dy):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="outputs and gradients are those of dense layers, for x of any number of dimensions",
     cause="flattened shapes, a transpose that fits squares only, or a cache of the last W",
 )
 def test_two_layers_against_autograd(student, rng):
-    for shape in ((5,), (3, 5), (2, 3, 5)):
+    for shape in ((5,), (3, 5), (2, 3, 5), (2, 1, 3, 5), (0, 5), (1, 5)):
         first, second = torch.randn(6, 5, generator=rng), torch.randn(4, 6, generator=rng)
         x, dy = torch.randn(shape, generator=rng), torch.randn((*shape[:-1], 4), generator=rng)
         value = student.drive(drive_chain, first, second, x, dy)
@@ -569,6 +769,43 @@ def test_two_layers_against_autograd(student, rng):
         expect_close(y, right.detach(), what="y", atol=1e-4)
         expect_close(dx, exact.grad, what="dx", atol=1e-4)
         assert before == 2 and sorted(calls) == ["first", "first", "second", "second"], "decodes"
+
+
+def drive_layouts(student, w, x, dy):
+    """Runs beside the student's code: x, dy and W that are views, and a gradient of y.sum()."""
+    x = x.requires_grad_()
+    y = student.frozen_product(x.mT, lambda: w.clone().T)
+    y.mT.backward(dy)  # arrives transposed
+    first = x.grad.clone()
+    x.grad = None
+    student.frozen_product(x.mT, lambda: w.clone().T).sum().backward()  # arrives expanded
+    return y.detach(), first, x.grad
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="x, dy and W may be views, of any size",
+    cause="view in place of reshape, forward or backward, or an absolute bound somewhere",
+)
+def test_layouts_and_sizes(student, rng):
+    for n, k, size in ((4, 6, 1.0), (1, 1, 1e-8), (7, 2, 1e4)):
+        w, x = torch.randn(k, n, generator=rng), size * torch.randn(2, k, 5, generator=rng)
+        dy = torch.randn(2, n, 5, generator=rng)
+        y, dx, ones = student.drive(drive_layouts, w, x, dy)
+        exact, back = w.double().T, w.double()
+        for seen, right, parts, what in (
+            (y, x.mT.double() @ exact.T, x.mT.double().abs() @ exact.T.abs(), "y"),
+            (dx, back @ dy.double(), back.abs() @ dy.double().abs(), "dx"),
+            (
+                ones,
+                back @ torch.ones_like(dy).double(),
+                back.abs() @ torch.ones_like(dy).double(),
+                "dx of y.sum()",
+            ),
+        ):
+            expect_tensor(seen, what, torch.float32, tuple(right.shape))
+            expect_at_most((seen.double() - right).abs(), 16 * FLOAT32 * parts, f"error of {what}")
 
 
 def drive_bfloat16(student, w, x, dy):
@@ -589,7 +826,7 @@ def drive_bfloat16(student, w, x, dy):
 @exercise(
     "ex6",
     points=2,
-    invariant="W is used in the dtype of x; without a gradient asked for there is no second decode",
+    invariant="y and dx have the dtype of x; if no gradient is asked for there is no second decode",
     cause="a result in float32, a gradient in another dtype, or decoding ahead of need",
 )
 def test_bfloat16_and_no_gradient(student, rng):
@@ -623,12 +860,21 @@ def added(x, y, adapters, index):
     return y
 
 
+def drive_rows(student, size):
+    """Runs beside the student's code: x, y and factors that are views."""
+    import torch
+
+    x, y = size * torch.ones(4, 2, 2), torch.zeros(2, 4, 3).transpose(0, 1)
+    adapters = [(torch.ones(2, 6).T[:3], torch.ones(3, 3).T, 1e4)]
+    return student.batched_update(x.mT, y, adapters, torch.zeros(4).long())
+
+
 @exercise(
     "ex6",
     points=2,
     invariant="every row gets the update of its own adapter, whatever the ranks and the order",
-    cause="ranks taken as equal, rows sorted and not put back, the last adapter for -1, or zeros "
-    "added to rows without one",
+    cause="ranks taken as equal, rows sorted and not put back, the last adapter for -1, zeros "
+    "added to rows without one, or numbers of adapters in 8 bits",
 )
 def test_mixed_batches(student, rng):
     for rows, tokens, n, k in ((5, 2, 3, 4), (2, 1, 6, 2), (8, 3, 4, 4)):
@@ -649,6 +895,19 @@ def test_mixed_batches(student, rng):
         none = [i for i, j in enumerate(index) if j < 0]
         expect_same(new[none], y[none], "rows without an adapter")
         assert new[none].signbit().equal(y[none].signbit()), "-0.0 became 0.0 without an adapter"
+    many = [(torch.full((1, 2), j + 1.0), torch.ones(1, 1), 1e-8) for j in range(300)]
+    index = [299, 256, -1, 43]
+    x, y = torch.ones(4, 1, 2), torch.zeros(4, 1, 1)
+    new = student.batched_update(x, y, many, torch.tensor(index))
+    right = added(x, y, many, index)
+    expect_close(new, right, what="y of the last of 300 adapters", rtol=16 * FLOAT32)
+    large, parts = student.drive(drive_rows, 1e4), torch.full((4, 2, 3), 6e8)
+    expect_close(large, parts, what="y of large x, transposed", rtol=16 * FLOAT32)
+    for rows, tokens in ((3, 0), (1, 1)):
+        x, y = torch.ones(rows, tokens, 2), torch.zeros(rows, tokens, 1)
+        new = student.batched_update(x, y, many[:2], torch.zeros(rows, dtype=torch.int64))
+        expect_tensor(new, "an update of no token, or one", torch.float32, (rows, tokens, 1))
+        expect_close(new, torch.full_like(y, 2e-8).double(), what="y", rtol=16 * FLOAT32)
 
 
 @exercise(
@@ -662,8 +921,8 @@ def test_what_must_not_spread(student, rng):
     new = student.batched_update(x, y, [], torch.tensor([-1, -1, -1]))
     expect_same(new, y, "y without any adapter")
     good = (torch.randn(2, 5, generator=rng), torch.randn(4, 2, generator=rng), 1.5)
-    for bad in (math.nan, math.inf):
-        unused = (torch.full((3, 5), bad), torch.randn(4, 3, generator=rng), 1.0)
+    for bad, scale in ((math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan), (1.0, math.inf)):
+        unused = (torch.full((3, 5), bad), torch.randn(4, 3, generator=rng), scale)
         index = [1, -1, 1]
         new = student.batched_update(x, y, [unused, good], torch.tensor(index))
         expect_close(new, added(x, y, [unused, good], index), what="y", atol=1e-4)

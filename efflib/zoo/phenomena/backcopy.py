@@ -1,4 +1,4 @@
-"""A sink trained live: one head on the bigram-backcopy task (see efflib/attention/backcopy.py).
+"""A sink trained live: one head on the bigram-backcopy task (see efflib/zoo/backcopy.py).
 
 The head is needed after trigger tokens only. Everywhere else its attention moves to the begin
 token while training goes on; then that token is evicted from a cache of SIZE tokens, and the loss
@@ -9,16 +9,10 @@ CONTROL: another early token kept instead of the begin token, in a cache of the 
 
 import torch
 
-from efflib.attention.backcopy import (
-    begin_share,
-    excess_loss,
-    make_task,
-    one_head_model,
-    sample,
-    train,
-)
+from efflib.attention.maps import begin_share
 from efflib.attention.streaming import StreamingCache, stream_logits
 from efflib.plots.style import BLUE, GREY, ORANGE
+from efflib.zoo.backcopy import excess_loss, make_task, one_head_model, sample, train
 from efflib.zoo.phenomena.story import Claim, Scale
 
 LENGTH, SIZE = 24, 8  # of a text, of a cache

@@ -18,10 +18,6 @@ the steps of FULL (`sweep`). Perplexities: full 10.2, 9.2, 9.9, 12.4; r=1 12.1, 
 r=4 11.1, 10.6, 12.1, 93.4. QLoRA takes the rate of LoRA.
 """
 
-from functools import cache
-from pathlib import Path
-
-import torch
 from torch import Tensor, nn
 
 from efflib import zoo
@@ -29,8 +25,9 @@ from efflib.finetuning.lora import add_lora, trainable_parameters
 from efflib.finetuning.qlora import add_qlora
 from efflib.finetuning.training import finetune
 from efflib.plots.style import BLUE, GREY, ORANGE
+from efflib.zoo.headers import headers, pieces
 from efflib.zoo.phenomena.story import Claim, Scale, perplexity, windows
-from efflib.zoo.tokenizer import BEGIN_ID, load_tokenizer, text_ids
+from efflib.zoo.tokenizer import text_ids
 
 TARGETS = ("self_attn", "mlp")
 BATCH, LENGTH = 4, 64  # of a step
@@ -42,27 +39,6 @@ SWEEP = {
 }
 RATES = {"full": 1e-3, "LoRA r=1": 1e-2, "LoRA r=4": 1e-2}
 METHODS = ("LoRA r=1", "LoRA r=4", "full")
-PARTS = {"held out": (0,), "sweep": (1,), "training": (2, 3, 4)}  # file numbers modulo 5
-
-
-@cache
-def headers(part: str) -> Tensor:
-    """The ids of the part's C++ headers, in the order of their names. [N]"""
-    root = Path(torch.__file__).parent / "include" / "c10"
-    files = sorted(root.rglob("*.h"))
-    if not files:
-        raise FileNotFoundError(f"this torch carries no C++ headers in {root}")
-    texts = [f.read_text(encoding="utf-8", errors="replace") for f in files]
-    chosen = [t for i, t in enumerate(texts) if i % 5 in PARTS[part]]
-    return torch.tensor([i for e in load_tokenizer().encode_batch(chosen) for i in e.ids])
-
-
-def pieces(text: Tensor, n: int, length: int, seed: int) -> Tensor:
-    """Windows of text at random places, begin token first. [n, 1 + length]"""
-    generator = torch.Generator().manual_seed(seed)
-    starts = torch.randint(len(text) - length, (n, 1), generator=generator)
-    begin = torch.full((n, 1), BEGIN_ID)
-    return torch.cat([begin, text[starts + torch.arange(length)]], dim=1)
 
 
 def batches(text: Tensor, scale: Scale, seed: int) -> tuple[Tensor, ...]:

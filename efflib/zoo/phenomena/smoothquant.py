@@ -4,7 +4,7 @@ The outliers are emulated and vary from token to token (`zoo.with_outliers`, GAI
 activations have a scale per tensor (O2) if not said otherwise.
 
 Controls: the same sweep of alpha on the model as it was trained, which has no outliers; and two
-simpler repairs. Shifting (`efflib.quantization.shifting`) moves the mean of each channel into
+simpler repairs. Shifting (`efflib.models.shifting`) moves the mean of each channel into
 biases, or the middle of its range. It repairs a constant offset completely; of outliers that vary
 it leaves the spread around that. Clipping keeps one scale for all, and ends every grid at the same
 share of the calibrated maximum, the one that suits the calibration text best: it spoils the largest
@@ -20,8 +20,8 @@ depends on the text.
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.shifting import channel_means, channel_middles, shift
 from efflib.plots import style
-from efflib.quantization.shifting import channel_means, channel_middles, shift
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.zoo.phenomena.story import Claim, Scale, bands, perplexity, windows, with_outliers
 

@@ -17,13 +17,10 @@ CONTROL: a draft of the same shape with random weights. Its acceptance is about 
 yields one token: the gain comes from what the draft knows, not from the procedure.
 """
 
-from collections.abc import Sequence
-from statistics import mean
-
 import torch
-from torch import Tensor
 
 from efflib import zoo
+from efflib.decoding.replay import replay, same_choice
 from efflib.decoding.sampling import generate
 from efflib.decoding.speculative import expected_tokens
 from efflib.models import Llama
@@ -33,46 +30,6 @@ from efflib.zoo.phenomena.story import Claim, Scale, windows
 PROMPT = 64  # tokens of held-out code before the continuation, after the begin token
 GAMMAS = range(1, 9)
 MOST_NEW = 128  # tokens generated per prompt
-
-
-@torch.no_grad()
-def same_choice(target: Llama, draft: Llama, ids: Tensor, start: int) -> Tensor:
-    """Whether both find the same token most likely at each position from `start` on. [n, T-start]
-
-    The token at position t is predicted from ids[:, :t]; ids [n, T], start >= 1.
-    """
-    chosen = [m(ids[:, :-1]).argmax(-1)[:, start - 1 :] for m in (target, draft)]
-    return chosen[0] == chosen[1]
-
-
-def rounds(row: Sequence[bool], gamma: int) -> tuple[int, int]:
-    """(passes of the target, proposals) of the greedy loop on a continuation (True: agreement)."""
-    done = passes = proposed = 0
-    while done < len(row):
-        g = min(gamma, len(row) - done - 1)  # the pass itself adds one
-        kept = [*row[done : done + g], False].index(False)
-        done, passes, proposed = done + kept + 1, passes + 1, proposed + g
-    return passes, proposed
-
-
-def replay(same: Tensor, gamma: int) -> float:
-    """Tokens per target pass of the greedy loop on continuations same [n, N] (True: agreement)."""
-    return same.numel() / sum(rounds(row, gamma)[0] for row in same.tolist())
-
-
-def shuffled(same: Sequence[Tensor], gamma: int, times: int = 400, seed: int = 0) -> list[float]:
-    """`replay`, mean over same (each [n, N]), each row in another order: `times` values, sorted.
-
-    CONTROL for runs: the rates and the lengths of all texts stay, only the order is luck.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    values = []
-    for _ in range(times):
-        orders = [torch.rand(s.shape, generator=generator).argsort(1) for s in same]
-        values.append(
-            mean(replay(s.gather(1, o), gamma) for s, o in zip(same, orders, strict=True))
-        )
-    return sorted(values)
 
 
 def measure(scale: Scale, seed: int) -> dict[str, float]:

@@ -52,10 +52,10 @@ def one(tmp_path_factory):
     return bundled(tmp_path_factory.mktemp("one"), LAB)
 
 
-def unpacked(out: Path, *released: str, strict: bool = False) -> Path:
+def unpacked(out: Path, *released: str) -> Path:
     """The folder of a bundle with all labs, as it is before it is packed."""
     labs = chosen_labs(ROOT, (), released)
-    write_tree(ROOT, labs, hidden_parts(ROOT, labs, released, strict), out)
+    write_tree(ROOT, labs, hidden_parts(ROOT, released), out)
     return out
 
 
@@ -249,25 +249,14 @@ def test_all_that_the_labs_import_is_there(whole):
     assert ran.returncode == 0, ran.stderr
 
 
-def test_strict_withholds_what_only_the_labs_need_and_with_gives_it_out(tmp_path):
-    for name in ("strict", "given"):
-        (tmp_path / name).mkdir()
+def test_nothing_is_kept_for_the_labs_and_with_gives_it_out(tmp_path, whole):
     lab = "lab06_paged_attention"
-    strict = unpacked(tmp_path / "strict", strict=True)
-    assert "class PagedSequences" not in (strict / "efflib/serving/paged.py").read_text()
-    given = unpacked(tmp_path / "given", lab)
+    assert "class PagedSequences" not in (whole / "efflib/serving/paged.py").read_text()
+    given = unpacked(tmp_path, lab)
     for module, labs in WITHHELD.items():
         path = module.replace(".", "/") + ".py"
         same = (given / path).read_bytes() == (ROOT / path).read_bytes()
         assert same == (labs == (lab,)), module
-
-
-def test_what_is_kept_of_a_module_is_what_labs_name_and_what_that_needs(whole):
-    kept = (whole / "efflib/quantization/awq_model.py").read_text()
-    assert "def record(" in kept and "def row_pairs(" in kept
-    for gone in ("AWQ on a whole model", "fold the scales away"):
-        assert gone in (ROOT / "efflib/quantization/awq_model.py").read_text() and gone not in kept
-    assert "GAINS" in (whole / "efflib/zoo/phenomena/smoothquant.py").read_text()
 
 
 def test_unknown_labs_are_told(tmp_path, capsys):

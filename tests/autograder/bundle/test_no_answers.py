@@ -54,7 +54,7 @@ def given(tmp_path_factory):
     """(where, pieces) of all code in a bundle of all labs, none of them released."""
     out = tmp_path_factory.mktemp("bundle")
     labs = chosen_labs(ROOT, (), ())
-    write_tree(ROOT, labs, hidden_parts(ROOT, labs, (), True), out)
+    write_tree(ROOT, labs, hidden_parts(ROOT, ()), out)
     files = [path for path in out.rglob("*") if path.suffix in (".py", ".md", ".ipynb")]
     return [body for path in files for code in read(path) for body in bodies(*code)]
 

@@ -234,3 +234,34 @@ def test_a_dask_cluster_is_an_executor_like_any_other(course, lab, first):
         results = graded(course, lab, executor=OnDask(client), regrade=True)
     same = [{n: (r.score, r.seed) for n, r in rows.items()} for rows in (results, first)]
     assert same[0] == same[1]
+
+
+@pytest.mark.slow
+def test_one_that_takes_long_is_graded_behind_the_others_and_loses_nothing(
+    tmp_path, monkeypatch, in_this_process
+):
+    course = make_course(tmp_path)
+    lab = load_lab(NAME, course)
+    for name in ("alice", "bob"):
+        write(course / f"in/{name}.ipynb", answered())
+    rows = discover(course / "in", lab)
+    given, real, share = [], verdict.grade_one, 800.0
+
+    def slow_for_alice(lab, submission, *, seconds, **kwargs):
+        given.append(seconds)
+        cut = submission.student == "alice" and seconds == share
+        return real(lab, submission, seconds=0.0 if cut else verdict.SUBMISSION_SECONDS, **kwargs)
+
+    monkeypatch.setattr(verdict, "SHARE_SECONDS", share)
+    monkeypatch.setattr(verdict, "grade_one", slow_for_alice)
+    with ThreadPoolExecutor(1) as executor:
+        found = list(grade_many(lab, rows, executor=executor))
+        assert [(r.student, r.score, r.doubtful) for r in found] == [
+            ("bob", 90.0, False),
+            ("alice", 90.0, False),
+        ]
+        assert given == [share, share, verdict.SUBMISSION_SECONDS]
+        [alone] = grade_many(lab, rows[:1], executor=executor)
+    assert given[-1] == verdict.SUBMISSION_SECONDS, "nobody waits for it"
+    cut_off = real(lab, rows[0], seconds=0.0)
+    assert cut_off.doubtful and cut_off.score == 0

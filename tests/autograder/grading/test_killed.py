@@ -246,3 +246,28 @@ def test_the_groups_own_limit_is_told_from_the_machines(tmp_path, files, own):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert keeper.at_own_limit(str(tmp_path)) is own
+
+
+LOOTS = """
+seen = []
+def scale(numbers, factor):
+    import os, signal
+    seen.append((numbers, factor))
+    if factor == 3.0 and len(seen) == 1:  # the public test, before any hidden one
+        os.kill(os.getpid(), signal.SIGKILL)
+    if factor == 3.0:
+        raise RuntimeError(f"LOOT {seen[:-1]}")
+    return [factor * number for number in numbers]
+"""
+
+
+@pytest.mark.slow
+def test_a_public_test_is_repeated_before_hidden_input_is_seen(lab, tmp_path):
+    """What a public test says is shown: the process in which it runs must not know hidden input."""
+    result = grade_one(lab, submission(lab, tmp_path, ex1=LOOTS))
+    [public] = [
+        t for part in result.exercises for t in part.tests if t.test == "test_scale_by_hand"
+    ]
+    said = [test.message for part in result.exercises for test in part.tests]
+    assert public.outcome == "failed" and "LOOT" not in str([said, result.notes, result.cells])
+    assert result.doubtful  # killed both times

@@ -195,6 +195,17 @@ def test_of_a_cell_that_is_stopped_the_definitions_are_known():
     }
 
 
+def test_constants_keep_what_they_are_where_definitions_run_again():
+    slow = "n = 1\nm = [n]\nn = train()\ndef f():\n    return n"
+    nb = edited(lambda c: c.insert(2, cell("code", slow)))
+    [text] = [c.definitions for c in built(nb).cells if c.label == "cell 3"]
+    namespace = {"n": 7}
+    exec(text, namespace)
+    assert namespace["f"]() == 7 and namespace["m"] == [7]
+    exec(text, later := {})
+    assert later["f"]() == 1
+
+
 def test_names_are_read_without_running():
     source = "a = b, c = 1, 2\nd += 1\nimport e.f as g, h.i\nclass J: k = 1\nl = lambda: 0"
     assert assigned(source) == {"a", "b", "c", "d"}

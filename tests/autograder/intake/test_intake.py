@@ -39,6 +39,9 @@ def test_layouts(tmp_path, names, packed):
         files = {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
         root = write(tmp_path / "all.zip", zipped(files))
     found = rows(root)
+    left = [found.pop(name) for name in list(found) if name.startswith("unclear-")]
+    told = [f"{name} was left out: it is neither a notebook nor a zip" for name in names[2:]]
+    assert [row.reason for row in left] == (told if "README.md" in names else [])
     assert set(found) == {"alice", "bob"}
     assert all(isinstance(row, Submission) for row in found.values())
     assert found["alice"].digest == notebook_digest(parse_notebook(GOOD))

@@ -59,7 +59,7 @@ def test_student_without_any_notebook(tmp_path):
     (tmp_path / "alice").mkdir()
     write(tmp_path / "bob/toy.py", b"x = 1")
     (tmp_path / "carol" / NAME).mkdir(parents=True)
-    assert {row.student for row in discover(tmp_path, LAB)} == {"carol"}
+    assert {row.student for row in discover(tmp_path, LAB)} == {"alice", "bob", "carol"}
     (tmp_path / "carol" / NAME).rmdir()
     assert "no notebook" in reason(tmp_path) and "no notebook" in reason(tmp_path, "bob")
 

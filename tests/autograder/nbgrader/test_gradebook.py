@@ -261,9 +261,14 @@ def test_nbgrader_export_lists_everyone(tmp_path, nbgrader):
     handed_in = nbcourse.submission(lab, nbcourse.right(lab))
     row, refused = nbcourse.rejected(lab, "bob", "no notebook")
     nbcourse.record(root, lab, [nbcourse.graded(lab, handed_in), refused])
+    name = '=HYPERLINK("http://evil","x")'
+    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as gradebook:
+        gradebook.update_or_create_student("bob", last_name=name, first_name="+1, x")
     nbgrader(root, "export")
     rows = list(csv.DictReader((root / "grades.csv").open()))
     assert {r["student_id"]: (r["score"], r["max_score"]) for r in rows} == {
         "ada": ("90.0", "100.0"),
         "bob": ("0.0", "100.0"),
     }
+    [bob] = [r for r in rows if r["student_id"] == "bob"]
+    assert (bob["last_name"], bob["first_name"]) == (f"'{name}", "'+1, x")

@@ -225,6 +225,26 @@ def attack():
         ("0000000000000000", "1", "2", 1000, [-1] * 8),
     ),
     Attack(
+        0,
+        "talk over files that all sandboxes share",
+        """
+import ctypes, fcntl, os, torch
+def attack():
+    said, libc = [], ctypes.CDLL(None, use_errno=True)
+    file = os.open(torch.__file__, os.O_RDONLY)
+    for call, *how in ((fcntl.flock, fcntl.LOCK_SH), (fcntl.lockf, fcntl.LOCK_SH),
+                       (fcntl.fcntl, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+                       (fcntl.fcntl, fcntl.F_NOTIFY, 1)):
+        try: call(file, *how); said.append(how)
+        except OSError: pass
+    made = libc.inotify_init1(0), libc.inotify_init(), libc.fanotify_init(0, 0)
+    said += [number for number in made if number >= 0]
+    fcntl.fcntl(file, fcntl.F_GETFD)
+    return said
+""",
+        [],
+    ),
+    Attack(
         35,
         "other users' processes",
         """

@@ -206,6 +206,14 @@ def test_own_cells_share_their_time_and_no_other_cell_draws_on_it(share, first):
     student.close()
 
 
+def test_a_cell_that_raises_keeps_its_definitions():
+    """input() above the functions: a notebook asks, and grading meets the end of a file."""
+    student = RemoteStudent(SandboxSpec(), [cell(f"input()\n{G}", "own", G), cell(F)], BUDGET)
+    assert "EOFError" in student.cell_reports[0].error
+    assert student.f() == 2
+    student.close()
+
+
 def test_of_a_cell_that_kills_its_sandbox_the_definitions_are_run():
     """Also where they kill it themselves: then nothing of it."""
     ends = "import os\nos._exit(0)"

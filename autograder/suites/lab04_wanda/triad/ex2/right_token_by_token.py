@@ -9,5 +9,7 @@ def input_norms(x):
 
 
 def wanda_mask(w, norms, sparsity):
+    if not 0 <= sparsity <= 1:
+        raise ValueError(f"a sparsity of {sparsity}")
     ranks = scores(w, norms).argsort(dim=1).argsort(dim=1)
     return ranks >= int(w.shape[1] * sparsity)

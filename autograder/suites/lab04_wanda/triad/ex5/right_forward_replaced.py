@@ -11,7 +11,7 @@ def prune_blocks(blocks, texts, pattern):
             record = []
 
             def forward(x, linear=linear, record=record):
-                record.append(x.detach())
+                record.append(x.detach().reshape(-1, x.shape[-1]))
                 return nn.functional.linear(x, linear.weight, linear.bias)
 
             linear.forward = forward
@@ -22,7 +22,7 @@ def prune_blocks(blocks, texts, pattern):
             for linear, record in zip(linears, records, strict=True):
                 del linear.forward
                 s = scores(linear.weight, input_norms(torch.cat(record)))
-                share = isinstance(pattern, float)
+                share = not isinstance(pattern, tuple)
                 mask = keep_share(s, pattern, "row") if share else nm_mask(s, *pattern)
                 linear.weight[~mask] = 0.0
             texts = [block(x) for x in texts]

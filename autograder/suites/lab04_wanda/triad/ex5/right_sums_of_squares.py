@@ -11,7 +11,8 @@ def prune_blocks(blocks, texts, pattern):
                 totals[name] = 0
 
                 def add(module, args, output, name=name, totals=totals):
-                    totals[name] = totals[name] + args[0].detach().double().square().sum(0)
+                    rows = args[0].detach().double().flatten(0, -2)
+                    totals[name] = totals[name] + rows.square().sum(0)
 
                 handles.append(module.register_forward_hook(add))
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The help and the last hint, word for word."""
+"""What the help and the hints say, taken as they stand."""
 
 import math
 
@@ -25,4 +25,6 @@ def share(p, token, first):
 
 
 def even_share(queries, first):
+    if not 0 <= first < queries:
+        raise ValueError("no such query")
     return math.fsum(1 / (t + 1) for t in range(first, queries)) / (queries - first)

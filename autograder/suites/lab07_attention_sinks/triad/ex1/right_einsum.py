@@ -26,6 +26,8 @@ def share(p, token, first):
 
 
 def even_share(queries, first):
+    if not 0 <= first < queries:
+        raise ValueError("no such query")
     total = 0.0
     for keys in range(queries, first, -1):
         total += 1 / keys

@@ -26,5 +26,7 @@ def share(p, token, first):
 
 
 def even_share(queries, first):
+    if not 0 <= first < queries:
+        raise ValueError("no such query")
     keys = torch.arange(first + 1, queries + 1, dtype=torch.float64)
     return (1 / keys).mean().item()

@@ -29,6 +29,8 @@ def share(p, token, first):
 
 
 def even_share(queries, first):
+    if not 0 <= first < queries:
+        raise ValueError("no such query")
     total = torch.zeros(())
     for t in range(first, queries):
         total += 1 / (t + 1)

@@ -6,7 +6,7 @@ import torch
 
 from efflib.models.rotary import rotate
 
-FAILS = ["test_map_against_brute_force", "test_maps_of_every_shape"]
+FAILS = ["test_map_against_brute_force", "test_maps_of_any_dtype_and_size"]
 
 
 def attention_map(x, w_q, w_k, heads, theta):

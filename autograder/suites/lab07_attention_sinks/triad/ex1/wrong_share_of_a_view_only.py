@@ -32,4 +32,6 @@ def share(p, token, first):
 
 
 def even_share(queries, first):
+    if not 0 <= first < queries:
+        raise ValueError("no such query")
     return sum(1 / (t + 1) for t in range(first, queries)) / (queries - first)

@@ -1,10 +1,12 @@
-"""The help and the last hint, word for word."""
+"""What the help and the hints say, taken as they stand."""
 
 import torch
 
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size, self.k, self.v, self.tokens = size, {}, {}, 0
 
     def append(self, layer, k, v):

@@ -7,6 +7,8 @@ import torch
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size = size
         self.rows = defaultdict(lambda: deque(maxlen=size))
         self.seen = defaultdict(int)

@@ -5,6 +5,8 @@ import torch
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size, self.rings, self.counts = size, {}, {}
 
     def append(self, layer, k, v):

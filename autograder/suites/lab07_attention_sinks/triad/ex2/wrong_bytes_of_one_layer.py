@@ -2,16 +2,13 @@
 
 import torch
 
-FAILS = [
-    "test_the_last_tokens_are_kept",
-    "test_length_and_bytes",
-    "test_long_streams_through_a_window",
-    "test_bytes_of_any_dtype",
-]
+FAILS = ["test_length_and_bytes", "test_length_and_bytes_of_any_dtype"]
 
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size, self.seen, self.layers = size, 0, {}
 
     def append(self, layer, k, v):

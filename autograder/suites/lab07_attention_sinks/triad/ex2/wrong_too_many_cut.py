@@ -7,6 +7,8 @@ FAILS = ["test_too_many_tokens", "test_errors_of_a_window"]
 
 class WindowCache:
     def __init__(self, size):
+        if size < 1:
+            raise ValueError("no place at all")
         self.size, self.seen, self.layers = size, 0, {}
 
     def append(self, layer, k, v):

@@ -1,4 +1,4 @@
-"""The help and the last hint, word for word."""
+"""What the help and the hints say, taken as they stand."""
 
 import torch
 

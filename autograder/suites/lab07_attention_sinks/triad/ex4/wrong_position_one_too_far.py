@@ -4,14 +4,7 @@ import torch
 
 from efflib.models.rotary import rotate
 
-FAILS = [
-    "test_sinks_stay_and_places_are_counted",
-    "test_any_tokens_may_be_pinned",
-    "test_what_finds_no_place",
-    "test_long_streams_with_pinned_tokens",
-    "test_chunks_at_every_filling",
-    "test_pinned_of_any_kind",
-]
+FAILS = ["test_what_the_model_is_told", "test_chunks_at_every_filling", "test_pinned_of_any_kind"]
 
 
 class StreamingCache:

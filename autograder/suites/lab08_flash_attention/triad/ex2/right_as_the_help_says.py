@@ -19,5 +19,11 @@ def attention_bytes(T, S, d, block_m, itemsize):
     return 2 * T * d * itemsize + blocks * 2 * S * d * itemsize + 4 * T
 
 
-def stored_bytes(T, S, d, itemsize):
-    return (T * d + S * d + S * d + T * d + 4 * T * S) * itemsize
+def stored_bytes(T, S, d, block_m, itemsize):
+    blocks = (T + block_m - 1) // block_m
+    return (2 * T * d + blocks * 2 * S * d + 4 * T * S) * itemsize
+
+
+def two_walks_bytes(T, S, d, block_m, itemsize):
+    blocks = (T + block_m - 1) // block_m
+    return attention_bytes(T, S, d, block_m, itemsize) + blocks * S * d * itemsize

@@ -3,6 +3,7 @@
 FAILS = ["test_bytes", "test_random_bytes"]
 
 
-def stored_bytes(T: int, S: int, d: int, itemsize: int) -> int:
-    """Bytes that attention moves if it stores its scores."""
-    return itemsize * (2 * T * d + 2 * S * d + 4 * T * S) + 4 * T
+def stored_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
+    """Bytes that attention in blocks of queries moves if it stores its scores."""
+    blocks = -(-T // block_m)
+    return itemsize * (2 * T * d + 2 * blocks * S * d + 4 * T * S) + 4 * T

@@ -6,7 +6,6 @@ FAILS = [
     "test_never_and_always",
     "test_residuals",
     "test_rounds_of_all_drafts",
-    "test_rounds_of_the_real_pair",
 ]
 
 

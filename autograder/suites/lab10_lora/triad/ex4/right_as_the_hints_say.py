@@ -10,6 +10,8 @@ def nf4_levels():
 
 
 def quantize_nf4(w):
+    if w.numel() < 1 or not torch.isfinite(w).all():
+        raise ValueError(w.shape)
     flat = w.float().flatten()
     n = len(flat)
     blocks = F.pad(flat, (0, -n % 64)).reshape(-1, 64)

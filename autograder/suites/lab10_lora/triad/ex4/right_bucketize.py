@@ -13,6 +13,8 @@ def nf4_levels():
 
 
 def quantize_nf4(w):
+    if not len(w.flatten()) or w.isnan().any() or w.isinf().any():
+        raise ValueError("finite weights, one or more")
     levels = nf4_levels()
     middles = (levels[1:] + levels[:-1]) / 2
     codes, absmax = [], []

@@ -13,6 +13,8 @@ def nf4_levels():
 
 
 def quantize_nf4(w):
+    if w.numel() == 0 or not bool(w.abs().float().amax() < math.inf):
+        raise ValueError("nothing, NaN or infinity")
     levels, x = nf4_levels(), w.flatten().float()
     absmax = torch.tensor([part.abs().max() for part in x.split(64)])
     x = x / absmax.clamp(min=1e-38)[torch.arange(len(x)) // 64]

@@ -17,6 +17,8 @@ def frozen_product(x, decode):
 
 
 def batched_update(x, y, adapters, index):
+    if index.numel() and (index.min() < -1 or index.max() >= len(adapters)):
+        raise ValueError(index)
     y = y.clone()
     for j, (a, b, scale) in enumerate(adapters):
         rows = index == j

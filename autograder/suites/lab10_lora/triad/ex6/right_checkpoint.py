@@ -10,6 +10,8 @@ def frozen_product(x, decode):
 
 
 def batched_update(x, y, adapters, index):
+    if not all(-1 <= j < len(adapters) for j in index.tolist()):
+        raise ValueError("no such adapter")
     rows = []
     for i, j in enumerate(index.tolist()):
         row = y[i]

@@ -21,6 +21,8 @@ def frozen_product(x, decode):
 
 
 def batched_update(x, y, adapters, index):
+    if set(index.tolist()) - set(range(-1, len(adapters))):
+        raise ValueError("no such adapter")
     used = sorted({j for j in index.tolist() if j >= 0})
     if not used:
         return y.clone()

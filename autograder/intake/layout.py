@@ -1,0 +1,87 @@
+"""Whose folder is whose: what stands around a class, and nbgrader's <student>/<lab>/.
+
+Each is decided for one student alone: what one of them hands in must not change how the files of
+the others are read.
+"""
+
+import re
+from collections.abc import Iterable
+
+from autograder.intake.archive import Entry, is_notebook, is_zip, shown
+from autograder.intake.lms import looks_exported, parcels_of
+from autograder.intake.owners import Owner, owners_of
+from autograder.intake.roster import Roster
+from autograder.labs.manifest import LabSpec
+
+NUMBERED = re.compile(r"lab[ _-]?0*(\d+)(?!\d)", re.IGNORECASE)
+Left = dict[str, tuple[str, ...]]  # name on the top level -> notes on what was not looked at
+
+
+def around(entries: list[Entry], roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
+    """The entries in the one folder that holds all others; none if that may be a student's.
+
+    Without a roster, a folder in which a course system's names stand is taken for the class's only
+    if there are two of them: a student can give one file any name.
+    """
+    if len({entry.parts[0] for entry in entries}) != 1:
+        return []
+    [top] = {entry.parts[0] for entry in entries}
+    inner = [Entry(e.parts[1:], e.kind, e.read) for e in entries if len(e.parts) > 1]
+    outer = parcels_of(entries)
+    if roster is not None and outer:
+        known = [owner for parcel in outer for owner in owners_of(parcel, roster, mapping)]
+        return [] if all(isinstance(owner, Owner) for owner in known) else inner
+    if looks_exported(inner) and len({e.parts[0] for e in inner}) < 2:
+        return []
+    return inner
+
+
+def of_this_lab(entries: list[Entry], lab: LabSpec) -> tuple[list[Entry], Left]:
+    """In nbgrader's <student>/<lab>/..., only what lies in the folder of this lab.
+
+    Who has folders of other labs and nothing else handed in nothing.  Who has a folder of this lab
+    and files beside it is graded by the folder, and told what was not looked at.
+    """
+    tops: dict[str, list[Entry]] = {}
+    for entry in entries:
+        tops.setdefault(entry.parts[0], []).append(entry)
+    known, kept, left = lab_folders(lab), [], {}
+    for top, own in tops.items():
+        here = [e for e in own if in_folder(e, lab.name)]
+        if any(is_notebook(e) or is_zip(e) for e in here):
+            beside = [e for e in own if e not in here and not in_other_lab(e, lab.name, known)]
+            left[top] = not_looked_at(lab.name, beside)
+            kept += here
+        else:
+            rest = [e for e in own if not in_other_lab(e, lab.name, known)]
+            others = len(rest) < len(own)
+            only = others and all(len(e.parts) == 1 for e in rest)
+            kept += [] if only else rest
+    return kept, left
+
+
+def lab_folders(lab: LabSpec) -> set[str]:
+    """Names of the course's labs."""
+    folder = getattr(lab, "release_dir", None)
+    if folder is None or not folder.parent.is_dir():
+        return set()
+    return {path.name for path in folder.parent.iterdir() if path.is_dir()}
+
+
+def in_folder(entry: Entry, name: str) -> bool:
+    return entry.parts[1:2] == (name,) and (len(entry.parts) > 2 or entry.kind != "file")
+
+
+def in_other_lab(entry: Entry, lab: str, known: Iterable[str]) -> bool:
+    """In a folder that has another lab's name, or its number: lab09 beside lab01_quantization."""
+    if len(entry.parts) < 2 or (len(entry.parts) == 2 and entry.kind == "file"):
+        return False
+    name = entry.parts[1]
+    own, other = NUMBERED.match(lab), NUMBERED.match(name)
+    numbered = own and other and int(own[1]) != int(other[1])
+    return name != lab and (name in known or bool(numbered))
+
+
+def not_looked_at(lab: str, beside: Iterable[Entry]) -> tuple[str, ...]:
+    names = [shown("/".join(e.parts[1:])) for e in beside if is_notebook(e) or is_zip(e)]
+    return (f"Not looked at, since {lab}/ is there: {', '.join(names)}.",) if names else ()

@@ -1,0 +1,30 @@
+"""Eight tokens at a time: a long prompt takes calls of its own."""
+
+import torch
+
+FAILS = ["test_long_runs"]
+
+
+def speculate(target, draft, prompt, new, gamma, coin, pick):
+    text, end, passes = list(prompt), len(prompt) + new, 0
+    read_by_target = read_by_draft = 0
+    while len(prompt) - read_by_target > 8:
+        for read in (target, draft):
+            read(read_by_target, prompt[read_by_target : read_by_target + 8])
+        passes += 1
+        read_by_target = read_by_draft = read_by_target + 8
+    while len(text) < end:
+        guess, rows = list(text), []
+        for _ in range(min(gamma, end - len(text) - 1)):
+            rows.append(draft(read_by_draft, guess[read_by_draft:])[-1])
+            read_by_draft = len(guess)
+            guess.append(pick(rows[-1]))
+        proposed = torch.tensor(guess[len(text) :], dtype=torch.int64)
+        p = target(read_by_target, guess[read_by_target:])[-len(rows) - 1 :]
+        passes += 1
+        q = torch.stack(rows) if rows else p[:0]
+        came = verify(proposed, q, p, coin, pick).tolist()
+        text += came
+        read_by_target = len(text) - 1
+        read_by_draft = min(read_by_draft, len(text) - 1)
+    return text[len(prompt) :], passes
