@@ -535,9 +535,11 @@ def test_sizes_by_counting(student, rng):
             assert total == expected, (
                 f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
             )
-    total = student.weight_bits((151_936, 8_191), bits=4, granularity=128, symmetric=False)
-    expected = 151_936 * (8_191 * 4 + 64 * 20)
-    assert total == expected, f"[151936, 8191], 4 bits, 128: {total}, not {expected}"
+    large = 8_192, 152_064  # an output layer's size: whoever counts groups in a loop can, too
+    for granularity, groups in (("channel", 8_192), ("tensor", 1)):
+        total = student.weight_bits(large, bits=4, granularity=granularity, symmetric=False)
+        expected = 4 * 8_192 * 152_064 + 20 * groups
+        assert total == expected, f"{large}, 4 bits, {granularity!r}: {total}, not {expected}"
 
 
 def drive_transposed_weight(student, w, bits, granularity):
