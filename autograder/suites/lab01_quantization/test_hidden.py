@@ -421,6 +421,10 @@ def test_product_of_every_shape(student, rng):
             if bits == 1:
                 drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
             expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}")
+    drawn = drawn_codes(rng, 3, 4, 6, 1, 15)
+    for side in (0, 1):  # codes of 0 are not values of 0
+        codes = [0 * part if i == side else part for i, part in enumerate(drawn)]
+        expect_product(student, *codes, f"all codes of {'xw'[side]} are 0")
 
 
 @exercise(
@@ -616,6 +620,8 @@ def test_packed_bytes(student, rng):
             results = expect_tuple(results, (object, object), "drive_packing")
             for packed, row in zip(results, codes, strict=True):
                 expect_packed(packed, row, bits)
+    nothing = torch.zeros(2, 5, dtype=torch.uint8)
+    expect_packed(student.pack_codes(nothing, 3), nothing, 3)
     for shape in ((3, 4, 5), (4, 5), (1, 1), ()):
         cube = torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8)
         expect_packed(student.pack_codes(cube, 3), cube, 3)
