@@ -137,6 +137,8 @@ GQA_405B |= {"num_key_value_heads": 8}
 DEEPSEEK_V3 = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
 DEEPSEEK_V3 |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 PARAMETERS = 6_738_415_616  # of Llama-2-7B
+SMALLER = {n: PARAMETERS - 2 * 32 * 4096 * (32 - n) * 128 for n in (32, 8, 4, 1)}  # n key heads
+W4 = (16 * 2 * 32000 * 4096 + 4.15625 * (PARAMETERS - 2 * 32000 * 4096)) / PARAMETERS
 
 GEMMA = {"num_hidden_layers": 48, "hidden_size": 3840, "num_attention_heads": 16}  # as 12B
 GEMMA |= {"num_key_value_heads": 8, "head_dim": 256, "sliding_window": 1024}
@@ -679,8 +681,6 @@ lab.check("ex4")
 one, ten = (int(n * GiB // bytes_per_token(LLAMA_7B)) for n in (1, 10))
 print(f"1 GiB of cache: {one} tokens; 10 GiB: {ten}, which is {ten // 4096} requests of 4096")
 print(f"cache larger than weights from {crossover(LLAMA_7B, PARAMETERS):,} tokens on")
-SMALLER = {n: PARAMETERS - 2 * 32 * 4096 * (32 - n) * 128 for n in (32, 8, 4, 1)}  # n key heads
-W4 = (16 * 2 * 32000 * 4096 + 4.15625 * (PARAMETERS - 2 * 32000 * 4096)) / PARAMETERS
 levers = {
     "weights in 4 bits": {"weight_bits": W4},  # groups of 128: 20 bits more for each
     "cache in 4 bits": {"bits": 4, "group_size": 32},
