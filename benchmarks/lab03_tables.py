@@ -29,7 +29,7 @@ GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab03"
 WAYS = {  # title in the table -> key of the story
     "RTN": "RTN",
-    "RTN, twins merged (see below)": "RTN, twins merged",
+    "RTN, twins merged": "RTN, twins merged",
     "RTN in groups of 16": "RTN, G = 16",
     "RTN and corrected biases": "RTN + bias",
     "3 % of the channels in floating point, at random": "keep random",

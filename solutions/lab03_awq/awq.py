@@ -1183,7 +1183,7 @@ for bits in (4, 3):
     print(f"{bits} bits: removed of RTN's added loss: {parts}")
     for way in ("x3", "ratio 0.5"):
         print(f"  {way} adds more than the search: {more_than(bits, way, 'search')}")
-for bits, way in ((3, "keep |X|"), (4, "search"), (4, "RTN, G = 16")):
+for bits, way in ((3, "search"), (3, "keep |X|"), (4, "search"), (4, "RTN, G = 16")):
     print(f"{bits} bits, {way:12s} {bits_a_weight(bits, way):.2f} bits a weight, ", end="")
     print(f"{placements.mean(added[bits, way]):.3f} nats added")
 ways = ["RTN", "RTN, G = 16", "RTN + bias", "keep random", "keep |W|", "keep |X|"]
@@ -1222,8 +1222,9 @@ lab.reveal("search", round(100 - removed(4, "search")))
 # **What AWQ gives up.** Kept channels have no error at all. Scaled ones have still $1/s$ of theirs,
 # and with $s$ the steps of the others in their groups may grow. At equal width, keeping leaves far
 # less of the loss; and since 3 % of the columns in 16 bits cost only about 0.4 bits a weight, it
-# is also the strongest rival at equal bits: compare kept columns at 3 bits with the search at 4,
-# in the lines above the figure. AWQ is not the best that can be done with so many bits. It pays
+# is also the strongest rival at equal bits: in the lines above the figure, kept columns at 3 bits
+# lie between the search at 3 bits and at 4 in size, and clearly below the line that joins the two
+# (in the logarithm of the loss). AWQ is not the best that can be done with so many bits. It pays
 # that price for **one format and one kernel**: every matrix is codes, scales and zero points, and
 # the factors are gone into other tensors. The alternative is a second, small product in fp16 for
 # the kept columns, as LLM.int8 does it in lab 2: it needs indices, a gather of $X$, and a kernel
@@ -1410,11 +1411,11 @@ for label, writer in writers.items():
 # The output error is the sum over j of (w_hat_nj - w_nj) x_j: rounding errors are about equally
 # large in all columns of a group, at most half a step, so a column matters by its activation X_j
 # and not by its weights. In my experiment 3 % of the columns kept by |X| removed nearly all of the
-# loss that RTN adds (0.336 nats at 4 bits, 0.021 left); as many kept by |W| or at random removed
+# loss that RTN adds (0.341 nats at 4 bits, 0.021 left); as many kept by |W| or at random removed
 # next to nothing, and those are the controls. Multiplying a column by s before rounding and
 # dividing X by s divides its error by s as long as the step of its group holds; when s w leaves the
 # range, the step grows and every column of the group pays, so there is a best s. With the searched
-# scales all weights are 4-bit codes of one format, and two thirds of RTN's loss is gone (0.109
+# scales all weights are 4-bit codes of one format, and four fifths of RTN's loss is gone (0.067
 # left); kept columns leave less of it, for 0.4 bits a weight more and a second kernel. Faster it is
 # where reading weights takes the time and the kernel decodes as it multiplies: 2.7 times on an RTX
 # 4090, several times fp32 with torch's kernel on one large matrix here. My own linear, which
