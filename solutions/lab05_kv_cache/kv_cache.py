@@ -145,9 +145,7 @@ GEMMA |= {"num_key_value_heads": 8, "head_dim": 256, "sliding_window": 1024}
 GEMMA["layer_types"] = (["sliding_attention"] * 5 + ["full_attention"]) * 8
 
 lab.predict("70b", "A token of the 70B with 8 key heads takes how many times one of the 7B?")
-lab.predict(
-    "slide", "48 layers: 8 keep 32768 tokens, 40 the last 1024. Which share of 48 full ones?"
-)
+lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: share of 48 full?")
 
 # %% [markdown]
 # ### Exercise 1 · Bytes of a token
