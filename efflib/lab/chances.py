@@ -10,6 +10,9 @@ import math
 
 import torch
 
+# the lists of a test lie in the grader's own memory; the labs' rows have a few tokens
+MAX_ROW, MAX_WAYS = 10_000, 50_000
+
 
 def ways(run):
     """[(probability, run(coin, pick))] for every way that coin and pick may answer."""
@@ -22,6 +25,9 @@ def ways(run):
                 answer = script[len(taken)]
             else:
                 answer, *others = [i for i, c in enumerate(chances) if c > 1e-12]
+                assert len(scripts) + len(others) < MAX_WAYS, (
+                    "coin and pick could answer in too many ways: is it the right row?"
+                )
                 scripts.extend([*taken, other] for other in others)
             taken.append(answer)
             weight[0] *= chances[answer]
@@ -40,6 +46,7 @@ def ways(run):
             assert isinstance(probabilities, torch.Tensor) and probabilities.ndim == 1, (
                 "pick takes probabilities [V]"
             )
+            assert len(probabilities) <= MAX_ROW, f"pick got a row of {len(probabilities)}"
             row = probabilities.double()
             good = bool((row >= -1e-6).all()) and abs(float(row.sum()) - 1) < 1e-5
             assert good, f"pick was called with {row.tolist()}, which is no distribution"
