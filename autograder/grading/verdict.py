@@ -33,7 +33,7 @@ from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student, StudentError
 
 SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
-SHARE_SECONDS = 120.0  # while others wait; who needs more is graded again behind them
+SHARE_SECONDS = 120.0  # of cells and tests, while others wait; who needs more waits for them
 
 
 def grade_one(
@@ -46,7 +46,8 @@ def grade_one(
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
 
-    seconds: of tests; with fewer than SUBMISSION_SECONDS, a result that they cut off is doubtful.
+    seconds: of tests; with fewer than SUBMISSION_SECONDS, of cells and tests together, and a result
+    that they cut off says so and is doubtful.
 
     seed: by default of student, lab and suite; each test derives its own from it and its name, so
     that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
@@ -57,9 +58,11 @@ def grade_one(
     if seed is None:  # a suite's own seed, if it has one, is known to nobody but its owner
         seed = derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
-    remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
+    end = clock + seconds if seconds < SUBMISSION_SECONDS else None
+    remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget, end=end)
     try:
-        reports, doubtful = run_tests_of(lab, remote, seed, seconds)
+        reports, doubtful = run_tests_of(lab, remote, seed, end)
+        cut_off = end is not None and time.monotonic() > end
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
@@ -75,7 +78,8 @@ def grade_one(
         exercises=exercises,
         written=lab.written,
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
-        doubtful=doubtful or remote.doubtful,
+        doubtful=doubtful or remote.doubtful or cut_off,
+        cut_off=cut_off,
         cells=cells,
         seed=seed,
         started=started.isoformat(timespec="seconds"),
@@ -161,15 +165,14 @@ class TimedStudent(Student):
 
 
 def run_tests_of(
-    lab: LabSpec, remote: RemoteStudent, seed: int, seconds: float = SUBMISSION_SECONDS
+    lab: LabSpec, remote: RemoteStudent, seed: int, end: float | None = None
 ) -> tuple[list[TestReport], bool]:
     """(reports, whether they are doubtful) of public tests and then of hidden ones.
 
     What a public test says reaches the student.  So where one was killed, it is repeated before a
     hidden test runs, in a sandbox that has seen no hidden input.
     """
-    end = time.monotonic() + seconds
-    timed = TimedStudent(remote, end)
+    timed = TimedStudent(remote, end or time.monotonic() + SUBMISSION_SECONDS)
     again, doubts = [], []
 
     def repeat(file: Path, reports: list[TestReport]) -> list[TestReport]:
@@ -185,8 +188,7 @@ def run_tests_of(
     if again:
         many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
         remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
-    cut_off = seconds < SUBMISSION_SECONDS and time.monotonic() > end
-    return reports, any(doubts) or remote.swallowed or cut_off
+    return reports, any(doubts) or remote.swallowed
 
 
 def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:

@@ -5,6 +5,8 @@ the last one.  One that was killed by a signal may have been killed from outside
 tell from here: what it was doing then is repeated once, and a few times in all.
 """
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable
 
@@ -28,15 +30,18 @@ class RemoteStudent(Student):
 
     cells: the notebook's code cells in order (sources, or objects with `source`, `kind` and
     `definitions`); budget: an object with cell_seconds, notebook_seconds and call_seconds; session:
-    one started ahead, of that spec.  Cells of kind "own" share the notebook's time, all others have
-    their own.  A cell that kills its sandbox is left out of the sessions that follow.  Of a cell
-    that raised, was left out, stopped or not run at all, the definitions are run that it did not
-    come to: pairs of the line at which one begins, and its code.
+    one started ahead, of that spec; end: time (monotonic) after which no cell runs any more.  Cells
+    of kind "own" share the notebook's time, all others have their own.  A cell that kills its
+    sandbox is left out of the sessions that follow.  Of a cell that raised, was left
+    out, stopped or not run at all, the definitions are run that it did not come to: pairs of the
+    line at which one begins, and its code.
     """
 
-    def __init__(self, spec: SandboxSpec, cells, budget, session: Session | None = None) -> None:
+    def __init__(
+        self, spec: SandboxSpec, cells, budget, session: Session | None = None, end=None
+    ) -> None:
         """Raises SandboxUnavailable, and nothing for what the cells do."""
-        self._spec, self._budget, self._session = spec, budget, None
+        self._spec, self._budget, self._session, self._end = spec, budget, None, end or math.inf
         self._cells = [
             (getattr(c, "source", c), getattr(c, "kind", "own"), getattr(c, "definitions", ()))
             for c in cells
@@ -148,6 +153,8 @@ class RemoteStudent(Student):
         own, spare = self._budget.notebook_seconds, most  # spare: for definitions of all cells
         for index, (source, kind, definitions) in enumerate(self._cells):
             deaths, report = self._deaths[index], LEFT_OUT
+            if time.monotonic() > self._end:
+                return True  # nothing is called any more either
             if not deaths:
                 limit = min(own, most) if kind == "own" else most
                 report = self._run_cell(session, index, source, limit) if limit > 0 else NOT_RUN
