@@ -3,6 +3,7 @@
 Nothing that a student's process says is taken for more than a return value.
 """
 
+import math
 import re
 import time
 from datetime import UTC, datetime
@@ -55,38 +56,43 @@ def grade_one(
     if isinstance(submission, Rejected):
         return rejected(lab, submission)
     started, clock = datetime.now(UTC), time.monotonic()
-    if seed is None:  # a suite's own seed, if it has one, is known to nobody but its owner
-        seed = derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
+    seed = own_seed(lab, submission) if seed is None else seed
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
     end = clock + seconds if seconds < SUBMISSION_SECONDS else None
     remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget, end=end)
     try:
         reports, doubtful = run_tests_of(lab, remote, seed, end)
-        cut_off = end is not None and time.monotonic() > end
+        cut_off = time.monotonic() > (end or math.inf)
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
-    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    parts = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
     return Result(
-        student=submission.student,
-        lab=lab.name,
         status="graded",
-        score=total(exercise.points for exercise in exercises),
-        max_score=lab.max_score,
-        exercises=exercises,
+        score=total(part.points for part in parts),
+        exercises=parts,
         written=lab.written,
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
         doubtful=doubtful or remote.doubtful or cut_off,
         cut_off=cut_off,
         cells=cells,
-        seed=seed,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
+        **timed(started, clock, seed),
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def own_seed(lab: LabSpec, submission: Submission) -> int:
+    """A suite's own seed, if it has one, is known to nobody but its owner."""
+    return derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
+
+
+def timed(started: datetime, clock: float, seed: int) -> dict[str, str | float]:
+    """What else tells one run from another. clock: the monotonic time at which it began."""
+    seconds = round(time.monotonic() - clock, 3)
+    return {"started": started.isoformat(timespec="seconds"), "seconds": seconds, "seed": seed}
 
 
 def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
@@ -121,8 +127,11 @@ def told(note: str, labels: list[str]) -> str:
     return note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".")
 
 
-def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str]:
+def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str | float]:
     return {
+        "student": submission.student,
+        "lab": lab.name,
+        "max_score": lab.max_score,
         "submission_hash": submission.digest,
         "suite_hash": lab.suite_hash,
         "efflib_hash": lab.efflib_hash,
