@@ -17,7 +17,6 @@ ID_RULE = "letters a-z, digits and . _ @ + - only, at most 64"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 SLUG_CHARS = 40
 HASH_CHARS = 10
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 WORD = re.compile(r"[^\W_]+")
 SPELLED = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
