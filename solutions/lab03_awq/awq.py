@@ -1072,8 +1072,7 @@ lab.check("ex6")
 #
 # *Your sentence:*
 # %% tags=["demo"]
-BANDWIDTH, PEAK = 1.008e12, 165.2e12  # RTX 4090: bytes/s; fp16 FLOP/s with sums in fp32
-MEMORY = 24 * 2**30  # its bytes: 24 GiB, all of them taken for weights and caches
+BANDWIDTH, PEAK, MEMORY = 1.008e12, 165.2e12, 24 * 2**30  # RTX 4090: bytes/s; fp16 FLOP/s; bytes
 LLAMA = 32 * ([(4096, 4096)] * 4 + [(11008, 4096)] * 2 + [(4096, 11008)])  # 32 layers
 head, kv = weight_bytes([(32000, 4096)], 16, 128), 2 * 32 * 4096 * 512 * 2  # bytes; 512 tokens
 flops = 2 * sum(n * k for n, k in [*LLAMA, (32000, 4096)])
