@@ -46,6 +46,7 @@ test: setup
 # all of their text and with all steps of training
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
+	OMP_NUM_THREADS=1 $(BIN)/autograder domain --seeds 20
 	WHOLE_TEXT=1 $(BIN)/python -m pytest tests/labs
 
 # everything there is

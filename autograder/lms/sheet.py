@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autograder.errors import UsageError, files_told
-from autograder.intake.names import canonical, safe_id
+from autograder.intake.names import canonical, inert, safe_id
 from autograder.intake.roster import (
     COLUMNS,
     IDENTIFYING,
@@ -19,7 +19,6 @@ from autograder.intake.roster import (
 )
 
 NAMES = ("name", "first", "last")  # columns of text that people chose
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 
 
 class Sheet(NamedTuple):
@@ -88,11 +87,6 @@ def keys(row: dict[str, str]) -> set[str]:
     name = row.get("name") or " ".join(filter(None, (row.get("first"), row.get("last"))))
     found = {canonical(row[column]) for column in IDENTIFYING if row.get(column)}
     return found | ({canonical(safe_id(name))} if name else set())
-
-
-def inert(text: str) -> str:
-    """A cell of a CSV file that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def write_sheet(path: Path, sheet: Sheet, rows: list[list[str]], heading: list[str]) -> None:

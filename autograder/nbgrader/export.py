@@ -10,7 +10,7 @@ from pathlib import Path
 from nbgrader.api import Assignment, Gradebook, MissingEntry, Student
 from nbgrader.plugins import ExportPlugin
 
-from autograder.lms.sheet import inert
+from autograder.intake.names import inert
 
 COLUMNS = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from autograder.errors import UsageError, files_told
 from autograder.grading.results import Result
-from autograder.intake.names import STUDENT_ID
+from autograder.intake.names import STUDENT_ID, inert
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import LabSpec
-from autograder.lms.sheet import inert
 from autograder.report.rows import Row
 
 SHELL_LINE = re.compile(r"^([ \t]*)([%!])", re.MULTILINE)  # IPython's, which is no Python

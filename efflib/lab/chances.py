@@ -112,6 +112,16 @@ def table(rng, vocab, depth):
     return {text: distributions(rng, vocab) for text in texts}
 
 
+def unlike(p, q):
+    """Sets the first rows of two models of two tokens, so that no two rows of one are alike.
+
+    Drawn ones may be, or have a zero where a mistake would show.
+    """
+    for model, rows in ((p, ((5, 5), (7, 3), (2, 8))), (q, ((9, 1), (4, 6), (6, 4)))):
+        for text, row in zip(((), (0,), (1,)), rows, strict=True):
+            model[text] = torch.tensor(row, dtype=torch.float64) / 10
+
+
 def chance_of(p, text):
     """The probability that the model p writes this text."""
     return math.prod(float(p[text[:i]][text[i]]) for i in range(len(text)))

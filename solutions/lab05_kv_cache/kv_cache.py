@@ -137,15 +137,15 @@ GQA_405B |= {"num_key_value_heads": 8}
 DEEPSEEK_V3 = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
 DEEPSEEK_V3 |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
 PARAMETERS = 6_738_415_616  # of Llama-2-7B
+SMALLER = {n: PARAMETERS - 2 * 32 * 4096 * (32 - n) * 128 for n in (32, 8, 4, 1)}  # n key heads
+W4 = (16 * 2 * 32000 * 4096 + 4.15625 * (PARAMETERS - 2 * 32000 * 4096)) / PARAMETERS
 
 GEMMA = {"num_hidden_layers": 48, "hidden_size": 3840, "num_attention_heads": 16}  # as 12B
 GEMMA |= {"num_key_value_heads": 8, "head_dim": 256, "sliding_window": 1024}
 GEMMA["layer_types"] = (["sliding_attention"] * 5 + ["full_attention"]) * 8
 
 lab.predict("70b", "A token of the 70B with 8 key heads takes how many times one of the 7B?")
-lab.predict(
-    "slide", "48 layers: 8 keep 32768 tokens, 40 the last 1024. Which share of 48 full ones?"
-)
+lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: share of 48 full?")
 
 # %% [markdown]
 # ### Exercise 1 · Bytes of a token
@@ -250,16 +250,15 @@ named = {"Llama-2-7B": LLAMA_7B, "Llama-2-13B": LLAMA_13B, "Llama-2-70B with MHA
 named |= {"Llama-2-70B, 3.1-70B": GQA_70B, "Llama-3.1-405B": GQA_405B, "DeepSeek-V3": DEEPSEEK_V3}
 for name, config in named.items():
     print(f"{name:22s} {bytes_per_token(config) / KiB:7.1f} KiB a token")
-for lengths in ([512], [4096], [4096] * 16):
-    each = cache_bytes(LLAMA_70B, lengths) / GiB
-    print(f"70B with MHA, {len(lengths):2d} x {lengths[0]}: {each:g} GiB")
+for n, tokens in ((1, 512), (1, 4096), (16, 4096)):
+    print(f"70B with MHA, {n:2d} x {tokens}: {cache_bytes(LLAMA_70B, [tokens] * n) / GiB:g} GiB")
 for lengths in ([2048], [8192], [8192] * 4):
     print(f"7B, {len(lengths)} x {lengths[0]}: {cache_bytes(LLAMA_7B, lengths) / GiB:g} GiB")
-slid, full = (cache_bytes(c, [32768]) / MiB for c in (GEMMA, GEMMA | {"layer_types": None}))
-every = cache_bytes(GEMMA | {"sliding_window": None}, [32768]) / MiB
-print(f"48 layers, 32768 tokens: {slid:g} MiB; all full {every:g}, all with the window {full:g}")
+kinds = (GEMMA, GEMMA | {"sliding_window": None}, GEMMA | {"layer_types": None})
+mixed, full, short = (cache_bytes(config, [32768]) / MiB for config in kinds)
+print(f"48 layers, 32768 tokens: {mixed:g} MiB; all full {full:g}, all with the window {short:g}")
 lab.reveal("70b", bytes_per_token(GQA_70B) / bytes_per_token(LLAMA_7B))
-lab.reveal("slide", slid / every)
+lab.reveal("slide", mixed / full)
 lab.predict("grow", "Without a cache, how many times as long does token 1000 take as token 100?")
 
 # %% [markdown]
@@ -527,17 +526,17 @@ lab.check("ex3")
 #
 # A share of squares depends on a basis: turn the channels of one head (and those of its queries),
 # and the function stays while the share changes. So the last lines ask without one: of the
-# directions in the input that one head's keys read, how much lies in those of its neighbour? 1 if
-# both read the same, and 32 / 192 = 0.17 by chance. What do neighbours have in common, and what
-# must a training that follows therefore do?
+# directions in the input that one head's keys read, how much lies in those of another? 1 if both
+# read the same, and 32 / 192 = 0.17 by chance. What do neighbours have in common, and what must a
+# training that follows therefore do?
 #
 # <details><summary>What they have in common</summary>
 #
-# Most neighbours share about as much as chance gives them, and some pairs of the last layers two
-# to three times as much: see the lines below. In the basis that the mean uses even these lose what
-# unrelated heads lose. So the mean is a start and no more, and training on has to find a head that
-# serves a whole group. The paper trains on and comes close to MHA; nothing here does, but see the
-# stretch.
+# Neighbours share about as much as chance gives them. But two heads that are no neighbours read
+# nearly half of the same directions in layer 4, and two in layer 5 more than a third: "nothing in
+# common" would be wrong, and which heads form a group is a choice (see the stretch). So the mean of
+# neighbours is a start and no more, and training on has to find a head that serves a whole group.
+# The paper trains on and comes close to MHA; nothing here does.
 # </details>
 
 # %% tags=["demo", "fold"]
@@ -555,6 +554,13 @@ def with_kv_heads(model: nn.Module, change, kv_heads: int) -> nn.Module:
     return made
 
 
+def shared_directions(weight: Tensor) -> Tensor:
+    """Of the directions that a head reads, the share that another one reads. [heads, heads]"""
+    rows = weight.unflatten(0, (model.config.num_attention_heads, -1))
+    spans = torch.stack([torch.linalg.qr(head.T).Q for head in rows])  # [H, D, d], orthonormal
+    return torch.einsum("gik, hil -> ghkl", spans, spans).square().sum((2, 3)) / rows.shape[1]
+
+
 # %% tags=["demo"]
 heads = model.config.num_attention_heads
 for n in (6, 3, 2, 1):
@@ -567,10 +573,9 @@ three = with_kv_heads(model, lambda w: pool_heads(w, 6, 3), 3)
 six = with_kv_heads(three, lambda w: repeat_heads(w, 3, 2), 6)
 print(f"3 heads {loss(three):.4f}, repeated to 6 {loss(six):.4f}")
 for number, layer in enumerate(model.model.layers):
-    rows = layer.self_attn.k_proj.weight.detach().unflatten(0, (heads, -1))
-    spans = [torch.linalg.qr(head.T).Q for head in rows]  # [192, 32] each, orthonormal
-    shared = [(a.T @ b).square().sum().item() / 32 for a, b in zip(spans, spans[1:], strict=False)]
-    print(f"layer {number}, neighbours share {' '.join(f'{x:.2f}' for x in shared)}")
+    shared = shared_directions(layer.self_attn.k_proj.weight.detach())
+    (a, b), next_to = divmod(int(shared.tril(-1).argmax()), heads), shared.diagonal(1).mean()
+    print(f"layer {number}: neighbours {next_to:.2f}, most heads {b} and {a}, {shared[a, b]:.2f}")
 
 # %% [markdown]
 # ### Exercise 4 · What fits
@@ -674,8 +679,6 @@ lab.check("ex4")
 one, ten = (int(n * GiB // bytes_per_token(LLAMA_7B)) for n in (1, 10))
 print(f"1 GiB of cache: {one} tokens; 10 GiB: {ten}, which is {ten // 4096} requests of 4096")
 print(f"cache larger than weights from {crossover(LLAMA_7B, PARAMETERS):,} tokens on")
-SMALLER = {n: PARAMETERS - 2 * 32 * 4096 * (32 - n) * 128 for n in (32, 8, 4, 1)}  # n key heads
-W4 = (16 * 2 * 32000 * 4096 + 4.15625 * (PARAMETERS - 2 * 32000 * 4096)) / PARAMETERS
 levers = {
     "weights in 4 bits": {"weight_bits": W4},  # groups of 128: 20 bits more for each
     "cache in 4 bits": {"bits": 4, "group_size": 32},
@@ -1153,7 +1156,8 @@ for way, cache in {way: Rounded(2, way) for way in ("channel", "token")}.items()
 #
 # - **The last of unequal rows.** Three prompts of unequal length in one batch through `RowCache`:
 #   give the model `positions` and `mask`. Each row must write what it writes alone.
-# - **Which heads share?** Pool heads that are alike instead of neighbours. Does it help?
+# - **Which heads share?** Pool heads that read the same directions instead of neighbours (section 3
+#   prints the pairs), and turn one into the other's basis first. Does it help?
 # - **Train on.** 200 steps with 3 key heads: how much of the loss comes back?
 # - **A config of your own.** `cache_bytes` on the `config.json` of a model that you use.
 #

@@ -622,8 +622,9 @@ print(f"for twice as fast at 5 proposals with this c and w, {needed}")
 #
 # The papers report 2 to 3 times (Leviathan et al., 2023; Chen et al., 2023, with 70 billion
 # parameters: 2 to 2.5). There a pass of the target is nearly nothing but reading weights, so w is
-# next to nothing, and a draft of a tenth to a hundredth of the size has a c of about that. Not
-# everywhere: in a mixture of experts more tokens wake more experts, and w grows.
+# next to nothing, and c is about the draft's share of the weights, as long as its own passes wait
+# for memory as well. Not everywhere: in a mixture of experts more tokens wake more experts, and w
+# grows.
 #
 # ### Temperature
 #

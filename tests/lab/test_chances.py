@@ -12,7 +12,9 @@ from efflib.lab.chances import (
     chance_of,
     expect_distribution,
     recorded,
+    stopped,
     table,
+    unlike,
     ways,
 )
 
@@ -88,3 +90,27 @@ def test_a_model_reads_on_from_its_cache():
     assert model.calls == [(0, 3, False), (2, 1, False)]
     with pytest.raises(AssertionError, match="the target has read 3 tokens; a call began at 4"):
         model.read(4, [1])
+
+
+def test_rows_that_are_unlike():
+    rng = torch.Generator().manual_seed(0)
+    p, q = table(rng, 2, 2), table(rng, 2, 2)
+    unlike(p, q)
+    for model in (p, q):
+        rows = [model[text] for text in ((), (0,), (1,))]
+        assert all(float(row.sum()) == 1 and row.min() > 0 for row in rows)
+        assert len({tuple(row.tolist()) for row in rows}) == 3
+
+
+def test_a_rule_that_withholds_what_was_drawn_is_a_selection():
+    def verify(proposed, q, p, coin, pick):
+        for i, token in enumerate(proposed.tolist()):
+            if not coin(min(1.0, float(p[i, token] / q[i, token]))):
+                rest = (p[i] - q[i]).clamp(min=0)
+                return torch.cat([proposed[:i], torch.tensor([pick(rest / rest.sum())])])
+        return torch.cat([proposed, torch.tensor([pick(p[-1])])])
+
+    rng = torch.Generator().manual_seed(0)
+    p, q = table(rng, 3, 3), table(rng, 3, 3)
+    assert stopped(lambda row, token: (True, row[token] >= 0.5), p, q, 2, verify) < 1e-12
+    assert stopped(lambda row, token: (row[token] >= 0.5, True), p, q, 2, verify) > 0.01

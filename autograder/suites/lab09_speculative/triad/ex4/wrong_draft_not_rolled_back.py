@@ -2,7 +2,11 @@
 
 import torch
 
-FAILS = ["test_passes_of_sure_models", "test_calls_are_counted"]
+FAILS = [
+    "test_passes_of_sure_models",
+    "test_nothing_is_read_twice",
+    "test_calls_are_counted",
+]
 
 
 def speculate(target, draft, prompt, new, gamma, coin, pick):
