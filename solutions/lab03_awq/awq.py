@@ -1072,8 +1072,7 @@ lab.check("ex6")
 #
 # *Your sentence:*
 # %% tags=["demo"]
-BANDWIDTH, PEAK = 1.008e12, 165.2e12  # RTX 4090: bytes/s; fp16 FLOP/s with sums in fp32
-MEMORY = 24 * 2**30  # its bytes: 24 GiB, all of them taken for weights and caches
+BANDWIDTH, PEAK, MEMORY = 1.008e12, 165.2e12, 24 * 2**30  # RTX 4090: bytes/s; fp16 FLOP/s; bytes
 LLAMA = 32 * ([(4096, 4096)] * 4 + [(11008, 4096)] * 2 + [(4096, 11008)])  # 32 layers
 head, kv = weight_bytes([(32000, 4096)], 16, 128), 2 * 32 * 4096 * 512 * 2  # bytes; 512 tokens
 flops = 2 * sum(n * k for n, k in [*LLAMA, (32000, 4096)])
@@ -1151,12 +1150,12 @@ def search_and_fold(i: int, bits: int, recorded=None) -> tuple[list[dict], nn.Mo
 searched = {4: [search_and_fold(i, 4) for i in range(3)]}
 moved = max(abs(loss(m) - found["float"]) for _, m in searched[4])
 print(f"folding moved the loss by {moved:.6f} at most")
-merged = [outliers.merged_twins(m) for m in models]  # what of it is the emulation's
-measure("twins merged", lambda i, n, w, bits: rtn(w, bits), {4: merged, 3: merged})
 measure(  # the control of the bits
     "RTN, G = 16", lambda i, n, w, bits: dequantize_groups(*quantize_groups(w, bits, 16))
 )
 # %% tags=["demo"]
+merged = [outliers.merged_twins(m) for m in models]  # what of it is the emulation's
+measure("twins merged", lambda i, n, w, bits: rtn(w, bits), {4: merged, 3: merged})
 searched[3] = [search_and_fold(i, 3) for i in range(3)]
 folded = {bits: [m for _, m in pairs] for bits, pairs in searched.items()}
 measure("search", lambda i, n, w, bits: rtn(w, bits), folded)
