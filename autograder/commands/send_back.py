@@ -5,8 +5,8 @@ from pathlib import Path
 
 from autograder.intake.discover import IntakeError, found_at
 from autograder.intake.layout import of_this_lab
-from autograder.intake.lms import parcels_of
-from autograder.intake.owners import Owner, owners_of
+from autograder.intake.lms import Parcel, parcels_of
+from autograder.intake.owners import Owner, not_one, owners_of
 from autograder.intake.roster import read_map, read_roster
 from autograder.labs.manifest import load_lab
 from autograder.lms.feedback import Desk, collect, write_zip
@@ -51,14 +51,8 @@ def write_feedback(
     lab, coursedir = load_lab(lab_name, root), course_directory(root)
     people = read_roster(roster) if roster else None
     mapped = read_map(mapping, people) if mapping else {}
-    owned, unclear = [], []
-    entries, _ = of_this_lab(found_at(path, people, mapped), lab)
-    for parcel in parcels_of(entries):
-        owners = owners_of(parcel, people, mapped)
-        known = [(s, o.id) for s, o in zip(parcel.senders, owners, strict=False)
-                 if isinstance(o, Owner)]  # fmt: skip
-        owned.append((parcel, known))
-        unclear += [owner for owner in owners if not isinstance(owner, Owner)]
+    entries, _ = of_this_lab(found_at(path, people, mapped, lab), lab)
+    owned, unclear = owned_by([(p, owners_of(p, people, mapped)) for p in parcels_of(entries)])
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         made = collect(Desk(coursedir, gradebook, lab), owned)
     if not made.files:
@@ -68,6 +62,21 @@ def write_feedback(
     students, files = counted(set(made.students), "student"), counted(made.files, "file")
     told = [f"{out}: feedback of {students}, in {files}"]
     return told + [f"left out: {why}" for why in [*made.without, *unclear]]
+
+
+def owned_by(found: list[tuple[Parcel, list[Owner | str]]]) -> tuple[list, list[str]]:
+    """(parcels with [(sender, id)], why others get nothing): nobody gets another's feedback."""
+    by_id: dict[str, list[Owner]] = {}
+    for owner in (owner for _, owners in found for owner in owners if isinstance(owner, Owner)):
+        by_id.setdefault(owner.id, []).append(owner)
+    doubts = {student: why for student, owners in by_id.items() if (why := not_one(owners))}
+    owned = [
+        (parcel, [(sender, owner.id) for sender, owner in zip(parcel.senders, owners, strict=False)
+                  if isinstance(owner, Owner) and owner.id not in doubts])
+        for parcel, owners in found
+    ]  # fmt: skip
+    unclear = [owner for _, owners in found for owner in owners if isinstance(owner, str)]
+    return owned, unclear + [f"{student} {why}" for student, why in doubts.items()]
 
 
 def counted(things: Collection, what: str) -> str:

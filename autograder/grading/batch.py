@@ -13,15 +13,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace as replace_fields
 
 from autograder.errors import files_told
 from autograder.grading.elsewhere import run_elsewhere
 from autograder.grading.pool import Outcome, cores, run_jobs
-from autograder.grading.results import Result, decode_result, encode
+from autograder.grading.results import Result, decode_result, encode, settled
 from autograder.grading.ungraded import fault, rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.hashing import grader_hash
@@ -29,7 +29,6 @@ from autograder.labs.manifest import LabSpec
 from autograder.sandbox.launch import SandboxUnavailable
 
 KEPT = 5  # results of a student, the newest; older ones are deleted
-TWICE = "Graded twice, alone the second time, with the same end: the code kills its own process."
 JOB_SECONDS = 3600.0  # a submission stops much earlier (verdict.py): this ends a grader that hangs
 
 
@@ -70,19 +69,30 @@ def grade_many(
     # it starts while others are recorded
     first = run(lab, todo, jobs, executor, seed, unsafe, shared=others)
     alone = functools.partial(run, lab, jobs=1, executor=executor, seed=seed, unsafe=unsafe)
+    full = functools.partial(run, lab, jobs=jobs, executor=executor, seed=seed, unsafe=unsafe)
     where = functools.partial(stored_at, cache, lab, seed=seed, unsafe=unsafe)
-    return results(lab, ready, first, alone, where)
+    return results(lab, ready, first, full, alone, where)
 
 
 def results(
-    lab: LabSpec, ready: list[Result], first: Iterator, alone: Callable, where: Callable
+    lab: LabSpec,
+    ready: list[Result],
+    first: Iterator,
+    full: Callable,
+    alone: Callable,
+    where: Callable,
 ) -> Iterator[Result]:
-    """What grade_many yields. alone: grades submissions again, when no other is graded."""
+    """What grade_many yields.
+
+    full: grades submissions again with all their time; alone: and when no other is graded.
+    """
     yield from ready
-    doubtful = {}
-    for submission, outcome in first:
+    doubtful, behind = {}, []
+    for submission, outcome in chain(first, again(full, behind)):
         result = outcome_result(lab, submission, outcome)
-        if result.doubtful:
+        if result.cut_off:
+            behind.append(submission)
+        elif result.doubtful:
             doubtful[submission.student] = submission, result
         else:
             yield kept(where(submission), result)
@@ -92,20 +102,16 @@ def results(
         yield kept(where(submission), result)
 
 
+def again(grade: Callable, submissions: list[Submission]) -> Iterator:
+    """Grades what the list holds when the first is asked for."""
+    yield from grade(submissions)
+
+
 def kept(path: Path | None, result: Result) -> Result:
     """The result, which is stored if it is a grade beyond doubt."""
     if path is not None and result.status == "graded" and not result.doubtful:
         store(path, result)
     return result
-
-
-def settled(first: Result, second: Result) -> Result:
-    """The second grading of a doubtful submission: beyond doubt if every test ended as before."""
-    ends = [[(t.test, t.outcome) for part in r.exercises for t in part.tests]
-            for r in (first, second)]  # fmt: skip
-    if not second.doubtful or ends[0] != ends[1]:
-        return second
-    return replace_fields(second, doubtful=False, notes=(*second.notes, TWICE))
 
 
 def without_outputs(submission: Submission) -> Submission:

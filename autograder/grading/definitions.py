@@ -112,6 +112,11 @@ def only_definitions(source: str, wanted: set[str] | None = None) -> str:
         return ""
 
 
+def first_line(node: ast.stmt) -> int:
+    """Where a statement begins, with its decorators."""
+    return min([node.lineno, *(part.lineno for part in getattr(node, "decorator_list", ()))])
+
+
 def unless_there(node: ast.stmt) -> str:
     """Code of a definition; a constant keeps the value that it has already, if it has one."""
     text = ast.unparse(node)

@@ -13,8 +13,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from autograder.grading.definitions import (
+    TOO_STRANGE,
+    first_line,
     is_definition,
-    only_definitions,
     statements,
     unless_there,
 )
@@ -51,13 +52,14 @@ class CellSource:
     """Code to run, where it comes from ("cell 7, ex2"), and what it is.
 
     kind: "solution", "setup" or "own" (everything else: it draws on the time for own cells);
-    definitions: what of it is run where the whole raised, was stopped or found no time.
+    definitions: what of it is run where the whole raised, was stopped or found no time, each with
+    the line of the source at which it begins.
     """
 
     label: str
     source: str
     kind: str = "own"
-    definitions: str = ""
+    definitions: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def cell_sources(
         if index in back:
             cells.append(CellSource(SET_BACK_LABEL, back[index], "setup"))
         python = read(item.cell.source).python
-        definitions = spare(python) if small else ""
+        definitions = spare(python) if small else ()
         cells.append(CellSource(label(item), python, kind, definitions))
     if len(kept) in back:
         cells.append(CellSource(SET_BACK_LABEL, back[len(kept)], "setup"))
@@ -123,11 +125,14 @@ def kinds_of(kept: list[Placed], release: Notebook) -> list[str]:
     return kinds[::-1]
 
 
-def spare(python: str) -> str:
-    """The definitions of a cell that does more than define; constants where they are missing."""
-    if all(map(is_definition, statements(python))):
-        return ""
-    return "\n".join(unless_there(node) for node in statements(only_definitions(python)))
+def spare(python: str) -> tuple[tuple[int, str], ...]:
+    """The definitions of a cell of several statements; constants where they are missing."""
+    nodes = statements(python)
+    chosen = [node for node in nodes if is_definition(node)] if len(nodes) > 1 else []
+    try:
+        return tuple((first_line(node), unless_there(node)) for node in chosen)
+    except TOO_STRANGE:
+        return ()
 
 
 def label(item: Placed) -> str:

@@ -13,6 +13,7 @@ SCHEMA = 2
 NOT_ATTEMPTED = "not attempted"  # message of a test whose function is still the template
 RECORDED = ("graded", "rejected")  # the states that say something about what a student handed in
 SCORE_EPS = 1e-9  # see manifest.POINTS_EPS
+TWICE = "Graded twice, alone the second time, with the same end: the code kills its own process."
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     own: str = ""  # code of cells that the student added, or made of others
     look: dict[str, str] = {}  # grade_id of a written question -> why a person should look there
     doubtful: bool = False
+    cut_off: bool = False  # it took longer than its share while others waited
     notes: tuple[str, ...] = ()
     cells: tuple[CellRun, ...] = ()
     seed: int = 0
@@ -97,6 +99,15 @@ def untimed(result: Result) -> Result:
     """The result without when it was made and what that cost: the same for every run."""
     cells = tuple(msgspec.structs.replace(cell, seconds=0.0) for cell in result.cells)
     return msgspec.structs.replace(result, started="", seconds=0.0, cells=cells)
+
+
+def settled(first: Result, second: Result) -> Result:
+    """The second grading of a doubtful submission: beyond doubt if every test ended as before."""
+    ends = [[(t.test, t.outcome) for part in r.exercises for t in part.tests]
+            for r in (first, second)]  # fmt: skip
+    if not second.doubtful or ends[0] != ends[1]:
+        return second
+    return msgspec.structs.replace(second, doubtful=False, notes=(*second.notes, TWICE))
 
 
 class Late(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 Nothing that a student's process says is taken for more than a return value.
 """
 
+import math
 import re
 import time
 from datetime import UTC, datetime
@@ -32,9 +33,8 @@ from efflib.lab.runner import run_tests
 from efflib.lab.seeds import derived_seed
 from efflib.lab.student import Student, StudentError
 
-STOPPED = "the check was stopped"  # how reports end that Ctrl-C kept from being made
 SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
-SHARE_SECONDS = 120.0  # while others wait; who needs more is graded again behind them
+SHARE_SECONDS = 120.0  # of cells and tests, while others wait; who needs more waits for them
 
 
 def grade_one(
@@ -47,7 +47,8 @@ def grade_one(
 ) -> Result:
     """The result of one submission; whatever the student did ends up in it.
 
-    seconds: of tests; with fewer than SUBMISSION_SECONDS, a result that they cut off is doubtful.
+    seconds: of tests; with fewer than SUBMISSION_SECONDS, of cells and tests together, and a result
+    that they cut off says so and is doubtful.
 
     seed: by default of student, lab and suite; each test derives its own from it and its name, so
     that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
@@ -55,42 +56,43 @@ def grade_one(
     if isinstance(submission, Rejected):
         return rejected(lab, submission)
     started, clock = datetime.now(UTC), time.monotonic()
-    if seed is None:  # a suite's own seed, if it has one, is known to nobody but its owner
-        seed = derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
+    seed = own_seed(lab, submission) if seed is None else seed
     rebuilt = rebuild(submission.cells, parse_notebook(lab.release_notebook.read_bytes()))
-    remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget)
+    end = clock + seconds if seconds < SUBMISSION_SECONDS else None
+    remote = RemoteStudent(sandbox_spec(lab, unsafe), rebuilt.cells, lab.budget, end=end)
     try:
-        reports, doubtful = run_tests_of(lab, remote, seed, seconds)
+        reports, doubtful = run_tests_of(lab, remote, seed, end)
+        cut_off = time.monotonic() > (end or math.inf)
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
+    parts = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
     return Result(
-        student=submission.student,
-        lab=lab.name,
         status="graded",
+        score=total(part.points for part in parts),
+        exercises=parts,
+        written=lab.written,
         notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
-        doubtful=doubtful or remote.doubtful,
+        doubtful=doubtful or remote.doubtful or cut_off,
+        cut_off=cut_off,
         cells=cells,
-        seed=seed,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        **scored(lab, reports),
+        **timed(started, clock, seed),
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
 
 
-def scored(lab: LabSpec, reports: list[TestReport]) -> dict:
-    """Points, of how many, and the tests behind them."""
-    exercises = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
-    return {
-        "score": total(exercise.points for exercise in exercises),
-        "max_score": lab.max_score,
-        "exercises": exercises,
-        "written": lab.written,
-    }
+def own_seed(lab: LabSpec, submission: Submission) -> int:
+    """A suite's own seed, if it has one, is known to nobody but its owner."""
+    return derived_seed(submission.student, lab.name, *filter(None, [lab.seed]))
+
+
+def timed(started: datetime, clock: float, seed: int) -> dict[str, str | float]:
+    """What else tells one run from another. clock: the monotonic time at which it began."""
+    seconds = round(time.monotonic() - clock, 3)
+    return {"started": started.isoformat(timespec="seconds"), "seconds": seconds, "seed": seed}
 
 
 def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
@@ -125,8 +127,11 @@ def told(note: str, labels: list[str]) -> str:
     return note[:1].upper() + note[1:] + ("" if note.endswith(".") else ".")
 
 
-def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str]:
+def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, str | float]:
     return {
+        "student": submission.student,
+        "lab": lab.name,
+        "max_score": lab.max_score,
         "submission_hash": submission.digest,
         "suite_hash": lab.suite_hash,
         "efflib_hash": lab.efflib_hash,
@@ -169,21 +174,21 @@ class TimedStudent(Student):
 
 
 def run_tests_of(
-    lab: LabSpec, remote: RemoteStudent, seed: int, seconds: float = SUBMISSION_SECONDS
+    lab: LabSpec, remote: RemoteStudent, seed: int, end: float | None = None
 ) -> tuple[list[TestReport], bool]:
     """(reports, whether they are doubtful) of public tests and then of hidden ones.
 
     What a public test says reaches the student.  So where one was killed, it is repeated before a
     hidden test runs, in a sandbox that has seen no hidden input.
     """
-    end = time.monotonic() + seconds
-    timed = TimedStudent(remote, end)
+    timed = TimedStudent(remote, end or time.monotonic() + SUBMISSION_SECONDS)
     again, doubts = [], []
 
     def repeat(file: Path, reports: list[TestReport]) -> list[TestReport]:
         names = killed_tests(remote, reports)
         new = repeated(file, remote, timed, seed, names) if names else []
         again.extend(new)
+        remote.quiet = True  # public tests come first: what comes now has seen hidden input
         told = {report.test: report for report in reports} | {one.test: one for one in new}
         doubts.append(any(report.kind == KILLED for report in told.values()))
         return list(told.values())
@@ -192,8 +197,7 @@ def run_tests_of(
     if again:
         many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
         remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
-    cut_off = seconds < SUBMISSION_SECONDS and time.monotonic() > end
-    return reports, any(doubts) or remote.swallowed or cut_off
+    return reports, any(doubts) or remote.swallowed
 
 
 def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport]:
@@ -204,7 +208,7 @@ def run_timed(files: list[Path], student: Student, seed: int) -> list[TestReport
 
 def uninterrupted(reports: list[TestReport]) -> list[TestReport]:
     """Raises KeyboardInterrupt after Ctrl-C, which the runner reports as tests that failed."""
-    if any(report.observed.endswith(STOPPED) for report in reports):
+    if any(report.stopped for report in reports):
         raise KeyboardInterrupt
     return reports
 

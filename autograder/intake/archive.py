@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 MAX_DEPTH = 6
 MAX_ENTRIES = 20_000
-MAX_TABLE = 10_000_000  # bytes of a zip's table of contents
+TABLE_BYTES = 500  # of a zip's table of contents, for each entry that it may have
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SKIPPED = {"__MACOSX", "__pycache__"}
 
@@ -121,17 +121,18 @@ def read_file(path: Path, limit: int) -> bytes:
 # ---- zip archives -------------------------------------------------------------------------------
 
 
-def unzip(source: Path | bytes, name: str) -> Iterator[Entry]:
+def unzip(source: Path | bytes, name: str, most: int = MAX_ENTRIES) -> Iterator[Entry]:
     """Entries of a zip, given by path or content. Raises EntryError if it is no sound zip."""
     try:
-        archive = open_zip(io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb"))
+        file = io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb")
+        archive = open_zip(file, most * TABLE_BYTES)
         members = sorted(archive.infolist(), key=lambda member: member.filename)
     except EntryError as error:
         raise EntryError(f"{shown(name)} {error}") from None
     except Exception:  # hostile bytes: zipfile raises many kinds besides BadZipFile
         raise EntryError(f"{shown(name)} is not a zip archive that can be read") from None
-    if len(members) > MAX_ENTRIES:
-        raise EntryError(f"{shown(name)} holds {len(members)} files, more than {MAX_ENTRIES}")
+    if len(members) > most:
+        raise EntryError(f"{shown(name)} holds {len(members)} files, more than {most}")
     for member in members:
         path = member.filename.replace("\\", "/").removesuffix("/")
         parts = tuple(part for part in path.split("/") if part != ".")
@@ -139,14 +140,14 @@ def unzip(source: Path | bytes, name: str) -> Iterator[Entry]:
             yield zip_entry(archive, member, parts)
 
 
-def open_zip(file: BinaryIO) -> zipfile.ZipFile:
+def open_zip(file: BinaryIO, most: int) -> zipfile.ZipFile:
     """The archive, unless its table of contents alone would fill the memory.
 
     zipfile makes an object of a few hundred bytes from each entry of that table, which can take 46.
     """
     table = zipfile._EndRecData(file)  # what ZipFile itself goes by when it reads the table
-    if table and table[zipfile._ECD_SIZE] > MAX_TABLE:
-        raise EntryError(f"has a table of contents of more than {MAX_TABLE // 10**6} MB")
+    if table and table[zipfile._ECD_SIZE] > most:
+        raise EntryError(f"has a table of contents of more than {most // 10**6} MB")
     return zipfile.ZipFile(file)
 
 

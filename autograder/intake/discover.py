@@ -19,15 +19,16 @@ from autograder.intake.archive import (
     walk,
 )
 from autograder.intake.choose import Unclear, choose, last_sent
-from autograder.intake.layout import Left, around, of_this_lab
+from autograder.intake.layout import Left, around, holds_lab, of_this_lab
 from autograder.intake.lms import Parcel, Stamp, is_nobodys, looks_exported, parcels_of, sender_of
 from autograder.intake.names import name_hash
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
-from autograder.intake.owners import HOW, Owner, owners_of
+from autograder.intake.owners import HOW, Owner, not_one, owners_of
 from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
 MAX_CLASS_ZIP = 1_000_000_000
+MAX_CLASS_ENTRIES = 200_000  # one student's libraries must not keep the class from being read
 MISSING = "nothing handed in"
 
 
@@ -82,7 +83,7 @@ def discover(
 
     What is under `path` and is nobody's hand-in has a row of its own that says so.
     """
-    entries, left = of_this_lab(found_at(Path(path), roster, mapping or {}), lab)
+    entries, left = of_this_lab(found_at(Path(path), roster, mapping or {}, lab), lab)
     parcels = parcels_of(entries)
     if not parcels:
         raise IntakeError(f"{path} holds no submission of {lab.name}")
@@ -116,12 +117,8 @@ def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left | No
     if len(ids) > 1:
         told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
         return unclear("/".join(sorted(ids)), lab, told)
-    logins = {s.label for one in parcels for s in one.senders if s.system == "Blackboard"}
-    if len(logins) > 1:
-        told = (
-            f"{owner.id} may be each of {' and '.join(sorted(logins))}: give a --roster, or {HOW}"
-        )
-        return unclear("/".join(sorted(logins)), lab, told)
+    if doubt := not_one(one for one, _ in parts):
+        return Rejected(owner.id, lab.name, f"{owner.id} {doubt}", owner.name, "unclear")
     try:
         best = choose(parcels, lab)
     except Unclear as error:
@@ -151,28 +148,32 @@ def nobodys(entry: Entry, lab: LabSpec) -> Rejected:
 # ---- where it is --------------------------------------------------------------------------------
 
 
-def found_at(path: Path, roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
+def found_at(
+    path: Path, roster: Roster | None, mapping: dict[str, str], lab: LabSpec
+) -> list[Entry]:
     """Everything under a path, without a folder around all of it. Raises IntakeError."""
     if path.is_dir():
         entries = list(walk(path.resolve()))
         inner = around(entries, roster, mapping)
         return inner if looks_exported(inner) and not looks_exported(entries) else entries
     if path.suffix.lower() == ".zip" and path.is_file():
-        return class_zip(path, roster, mapping)
+        return class_zip(path, roster, mapping, lab)
     if path.suffix.lower() == ".ipynb" and path.is_file():
         return [file_entry(path.resolve(), (path.name,))]
     raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
 
 
-def class_zip(path: Path, roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
+def class_zip(
+    path: Path, roster: Roster | None, mapping: dict[str, str], lab: LabSpec
+) -> list[Entry]:
     """Entries of a zip with everyone's files; one folder around all of them is taken off."""
     if path.stat().st_size > MAX_CLASS_ZIP:
         raise IntakeError(f"{path} is larger than {MAX_CLASS_ZIP // 10**6} MB")
     try:
-        entries = list(unzip(path.resolve(), path.name))
+        entries = list(unzip(path.resolve(), path.name, MAX_CLASS_ENTRIES))
     except EntryError as error:
         raise IntakeError(str(error)) from None
-    if looks_exported(entries):
+    if looks_exported(entries) or holds_lab(entries, lab):
         return entries
     inner = around(entries, roster, mapping)
     handed_in = [entry for entry in inner if is_zip(entry) or is_notebook(entry)]

@@ -13,7 +13,8 @@ from autograder.intake.owners import Owner, owners_of
 from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
-NUMBERED = re.compile(r"lab[ _-]?0*(\d+)(?!\d)", re.IGNORECASE)
+# all of a folder's name: "lab-2026" and "Lab 2 final" are a student's own words
+NUMBERED = re.compile(r"lab[ _-]?0*(\d{1,2})(?:[_-][a-z_]+)?", re.IGNORECASE)
 Left = dict[str, tuple[str, ...]]  # name on the top level -> notes on what was not looked at
 
 
@@ -45,11 +46,13 @@ def of_this_lab(entries: list[Entry], lab: LabSpec) -> tuple[list[Entry], Left]:
     tops: dict[str, list[Entry]] = {}
     for entry in entries:
         tops.setdefault(entry.parts[0], []).append(entry)
-    known, kept, left = lab_folders(lab), [], {}
+    labs, kept, left = lab_folders(lab), [], {}
     for top, own in tops.items():
+        known = labs | numbered_folders(own, lab)
         here = [e for e in own if in_folder(e, lab.name)]
         if any(is_notebook(e) or is_zip(e) for e in here):
-            beside = [e for e in own if e not in here and not in_other_lab(e, lab.name, known)]
+            rest = [e for e in own if not in_folder(e, lab.name)]
+            beside = [e for e in rest if not in_other_lab(e, lab.name, known)]
             left[top] = not_looked_at(lab.name, beside)
             kept += here
         else:
@@ -58,6 +61,12 @@ def of_this_lab(entries: list[Entry], lab: LabSpec) -> tuple[list[Entry], Left]:
             only = others and all(len(e.parts) == 1 for e in rest)
             kept += [] if only else rest
     return kept, left
+
+
+def holds_lab(entries: list[Entry], lab: LabSpec) -> bool:
+    """Is there a folder of a lab in one on the top level, which is then a student's?"""
+    labs = lab_folders(lab) | {lab.name}
+    return any(len(entry.parts) > 2 and entry.parts[1] in labs for entry in entries)
 
 
 def lab_folders(lab: LabSpec) -> set[str]:
@@ -73,13 +82,27 @@ def in_folder(entry: Entry, name: str) -> bool:
 
 
 def in_other_lab(entry: Entry, lab: str, known: Iterable[str]) -> bool:
-    """In a folder that has another lab's name, or its number: lab09 beside lab01_quantization."""
+    """In a folder with one of these names."""
     if len(entry.parts) < 2 or (len(entry.parts) == 2 and entry.kind == "file"):
         return False
-    name = entry.parts[1]
-    own, other = NUMBERED.match(lab), NUMBERED.match(name)
-    numbered = own and other and int(own[1]) != int(other[1])
-    return name != lab and (name in known or bool(numbered))
+    return entry.parts[1] != lab and entry.parts[1] in known
+
+
+def numbered_folders(own: Iterable[Entry], lab: LabSpec) -> set[str]:
+    """A student's folders with another lab's number, as lab09 beside lab01_quantization.
+
+    Not those with a notebook in them that is called like this lab's.
+    """
+    number = NUMBERED.fullmatch(lab.name)
+    if not number:
+        return set()
+    file = getattr(lab, "release_notebook", None)
+    stem = file.stem.casefold() if file is not None else "\0"
+    notebooks = [e for e in own if is_notebook(e) and len(e.parts) > 1]
+    named = {e.parts[1] for e in notebooks if e.parts[-1].casefold().startswith(stem)}
+    names = {entry.parts[1] for entry in own if len(entry.parts) > 1}
+    found = {name: NUMBERED.fullmatch(name) for name in names - named}
+    return {name for name, match in found.items() if match and int(match[1]) != int(number[1])}
 
 
 def not_looked_at(lab: str, beside: Iterable[Entry]) -> tuple[str, ...]:

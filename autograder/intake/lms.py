@@ -187,7 +187,8 @@ def described(parcels: list[Parcel], metadata: dict) -> list[Parcel]:
         about = metadata.get(parcel.labels[0])
         if isinstance(about, dict) and parcel.senders[0].system == "Gradescope":
             people = about.get(":submitters")
-            people = [one for one in people if isinstance(one, dict)] if people else []
+            people = people if isinstance(people, list) else []
+            people = [one for one in people if isinstance(one, dict)]
             senders = tuple(person(parcel.senders[0], one) for one in people)
             when = created(about.get(":created_at"))
             parcel = replace(parcel, senders=senders or parcel.senders, when=when)

@@ -14,9 +14,9 @@ import unicodedata
 
 STUDENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 ID_RULE = "letters a-z, digits and . _ @ + - only, at most 64"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 SLUG_CHARS = 40
 HASH_CHARS = 10
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 WORD = re.compile(r"[^\W_]+")
 SPELLED = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
@@ -36,6 +36,11 @@ def safe_id(name: str) -> str:
 def name_hash(name: str) -> str:
     data = canonical(name).encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()[:HASH_CHARS]
+
+
+def inert(text: str) -> str:
+    """A cell of a CSV file that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def canonical(name: str) -> str:
@@ -76,8 +81,3 @@ def loose_keys(name: str) -> frozenset[str]:
 
 def ascii_only(text: str) -> str:
     return "".join(c for c in text if c.isascii())
-
-
-def inert(text: str) -> str:
-    """A cell of a CSV file that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text

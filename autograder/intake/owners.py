@@ -3,7 +3,8 @@
 Never guessed: where several students fit, or none, the answer is a sentence that says what to do.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from autograder.intake.archive import shown
 from autograder.intake.lms import Parcel, Sender
@@ -17,6 +18,7 @@ HOW = "name it and the student's id in a CSV with the columns folder,id and give
 class Owner:
     id: str
     name: str = ""
+    known: tuple[str, str] = ("", "")  # system, and what it knows the person by; none if mapped
 
 
 def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) -> list[Owner | str]:
@@ -32,9 +34,28 @@ def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) ->
     doubts = [sender.doubt for sender in parcel.senders if sender.doubt]
     if doubts:
         return [f'"{name}" {doubts[0]}: {HOW}']
-    if roster is None:
-        return [without_roster(sender, name) for sender in parcel.senders]
-    return [on_roster(sender, name, roster) for sender in parcel.senders]
+    found = []
+    for sender in parcel.senders:
+        one = without_roster(sender, name) if roster is None else on_roster(sender, name, roster)
+        found.append(one if isinstance(one, str) else replace(one, known=known_by(sender)))
+    return found
+
+
+def known_by(sender: Sender) -> tuple[str, str]:
+    """What is the same in all that one person hands in, and another one's in what others do."""
+    if sender.system == "Gradescope":  # which lets people write their SID themselves
+        return sender.system, next((h for h in sender.handles if "@" in h), "").casefold()
+    numbered = sender.system in ("Canvas", "Moodle")
+    return sender.system, sender.label if numbered or sender.system == "Blackboard" else ""
+
+
+def not_one(owners: Iterable[Owner]) -> str:
+    """Why owners with one id may be several people; "" if nothing says so."""
+    found = {one.known for one in owners if one.known[1]}
+    if len({name for _, name in found}) < 2:
+        return ""
+    names = " and ".join(sorted(shown(name) for _, name in found))
+    return f"may be each of {names}: give a --roster that tells them apart, or {HOW}"
 
 
 def mapped_id(parcel: Parcel, mapping: dict[str, str]) -> str | None:
@@ -98,8 +119,9 @@ def matches(sender: Sender, people: list[Person]) -> list[Person]:
         people = [one for one in people if sender.system not in one.numbers]
     handles = set(map(canonical, sender.handles))
     exact, loose = exact_key(sender.name), loose_keys(sender.name)
+    alone = len(sender.handles) == 1  # a SID and an address must not be two people's
     rules = (
-        lambda one: one.id in sender.handles,
+        lambda one: alone and one.id in sender.handles,
         lambda one: handles & one.handles,
         lambda one: handles & {handle.partition("@")[0] for handle in one.handles},
         lambda one: exact and exact == exact_key(one.name),

@@ -5,7 +5,10 @@ the last one.  One that was killed by a signal may have been killed from outside
 tell from here: what it was doing then is repeated once, and a few times in all.
 """
 
+import math
+import time
 from collections import Counter
+from collections.abc import Iterable
 
 from autograder.sandbox.clock import Meter
 from autograder.sandbox.launch import SandboxSpec, SandboxUnavailable
@@ -18,6 +21,7 @@ NOT_RUN = CellReport("not run: the time for a student's own cells was used up", 
 LEFT_OUT = CellReport("left out", "", 0.0)
 MAX_REPEATS = 3  # time in which cells may run again, in notebook_seconds
 MAX_KILLED = 3  # cells and tests of a notebook that are repeated because their sandbox was killed
+LATER = "A cell ended its process when it ran once more, for hidden tests."
 REPEAT = CellReport(None, "", 0.0)  # of a cell whose sandbox was killed, perhaps from outside
 
 
@@ -26,16 +30,20 @@ class RemoteStudent(Student):
 
     cells: the notebook's code cells in order (sources, or objects with `source`, `kind` and
     `definitions`); budget: an object with cell_seconds, notebook_seconds and call_seconds; session:
-    one started ahead, of that spec.  Cells of kind "own" share the notebook's time, all others have
-    their own.  A cell that kills its sandbox is left out of the sessions that follow.  Of a cell
-    that raised, was left out, stopped or not run at all, the definitions are run.
+    one started ahead, of that spec; end: time (monotonic) after which no cell runs any more.  Cells
+    of kind "own" share the notebook's time, all others have their own.  A cell that kills its
+    sandbox is left out of the sessions that follow.  Of a cell that raised, was left
+    out, stopped or not run at all, the definitions are run that it did not come to: pairs of the
+    line at which one begins, and its code.
     """
 
-    def __init__(self, spec: SandboxSpec, cells, budget, session: Session | None = None) -> None:
+    def __init__(
+        self, spec: SandboxSpec, cells, budget, session: Session | None = None, end=None
+    ) -> None:
         """Raises SandboxUnavailable, and nothing for what the cells do."""
-        self._spec, self._budget, self._session = spec, budget, None
+        self._spec, self._budget, self._session, self._end = spec, budget, None, end or math.inf
         self._cells = [
-            (getattr(c, "source", c), getattr(c, "kind", "own"), getattr(c, "definitions", ""))
+            (getattr(c, "source", c), getattr(c, "kind", "own"), getattr(c, "definitions", ()))
             for c in cells
         ]
         self._deaths: Counter[int] = Counter()  # of sandboxes, by the cell that killed them
@@ -49,6 +57,7 @@ class RemoteStudent(Student):
         self.repeats = MAX_KILLED  # that are left
         self.doubtful = False  # a cell is left out that may be innocent
         self.notes: list[str] = []
+        self.quiet = False  # hidden input was seen: which cells end a sandbox is not told any more
         self.cell_reports: list[CellReport] = []
         self.unavailable: SandboxUnavailable | None = None  # a later sandbox could not be started
         try:
@@ -144,6 +153,8 @@ class RemoteStudent(Student):
         own, spare = self._budget.notebook_seconds, most  # spare: for definitions of all cells
         for index, (source, kind, definitions) in enumerate(self._cells):
             deaths, report = self._deaths[index], LEFT_OUT
+            if time.monotonic() > self._end:
+                return True  # nothing is called any more either
             if not deaths:
                 limit = min(own, most) if kind == "own" else most
                 report = self._run_cell(session, index, source, limit) if limit > 0 else NOT_RUN
@@ -153,8 +164,9 @@ class RemoteStudent(Student):
                 if index == len(self.cell_reports):
                     self.cell_reports.append(report)
             alive = deaths == self._deaths[index] < 2
-            if alive and definitions and spare > 0 and unfinished(report):
-                report = self._run_cell(session, index, definitions, spare)
+            missing = behind(report, definitions) if alive else ""
+            if missing and spare > 0:
+                report = self._run_cell(session, index, missing, spare)
                 spare -= report.seconds
             if report is REPEAT or self._deaths[index] > deaths:
                 return False
@@ -167,15 +179,19 @@ class RemoteStudent(Student):
             report = session.run_cell(source, limit)
         except SandboxDied as fault:
             if fault.kind == KILLED and self._may_repeat(index):
-                self.notes.append(f"code cell {index + 1} was run again: {fault.reason}")
+                self._note(f"code cell {index + 1} was run again: {fault.reason}")
                 return REPEAT
             self.doubtful = self.doubtful or fault.kind == KILLED
             if not self._deaths[index]:
-                self.notes.append(f"code cell {index + 1} was left out: {fault.reason}")
+                self._note(f"code cell {index + 1} was left out: {fault.reason}")
             self._deaths[index] += 1
             report = CellReport(str(fault), "", meter.cost())
         self._seconds += report.seconds
         return report
+
+    def _note(self, note: str) -> None:
+        """A clock is enough to tell the cells of a later sandbox what an earlier one has seen."""
+        self.notes.append(LATER if self.quiet else note)
 
     def _may_repeat(self, index: int) -> bool:
         """Whether a cell gets a second try in a fresh sandbox."""
@@ -186,9 +202,14 @@ class RemoteStudent(Student):
         return True
 
 
-def unfinished(report: CellReport) -> bool:
-    """Whether the cell did not come to its end: it raised, was stopped, or may not run."""
-    return report.error is not None
+def behind(report: CellReport, definitions: Iterable[tuple[int, str]]) -> str:
+    """The definitions that a cell did not come to: it raised, was stopped, or may not run.
+
+    Those that it came to are done, and what it made of them since must stay.
+    """
+    if report.error is None:
+        return ""
+    return "\n".join(text for line, text in definitions if line > report.line)
 
 
 class Limited(Student):

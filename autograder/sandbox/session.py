@@ -42,11 +42,15 @@ class SandboxDied(StudentError):
 
 @dataclass(frozen=True)
 class CellReport:
-    """What a cell did. error: None, or what it raised; stdout: its first 10 000 characters."""
+    """What a cell did. error: None, or what it raised; stdout: its first 10 000 characters.
+
+    line: at which it ended, as the worker says; the statements above are done.
+    """
 
     error: str | None
     stdout: str
     seconds: float  # what it cost: CPU time, or a tenth of its time where that is more
+    line: int = 0
 
 
 class Session:
@@ -80,11 +84,12 @@ class Session:
 
     def run_cell(self, source: str, seconds: float = 10.0) -> CellReport:
         """Runs a cell; what it raises is in the report. Raises SandboxDied."""
-        meter = self.meter()
+        meter, line = self.meter(), 0
         try:
             value = self._ask({"op": "cell", "source": source}, seconds)
             error, stdout = value["error"], value["stdout"][:STDOUT_CHARS] + ""
             fault = None if error is None else reported(error)
+            line = value["line"] if type(value["line"]) is int else 0
         except SandboxDied:
             raise
         except (StudentError, CodecError) as stopped:  # CodecError: the cell is no text
@@ -93,7 +98,7 @@ class Session:
             raise self._die("Protocol", "it answered a cell with something else") from None
         # stopped inside by a clock that may be some milliseconds ahead of the one outside
         least = seconds if getattr(fault, "kind", "") == "Timeout" else 0.0
-        return CellReport(sentence(fault), stdout, max(meter.cost(), least))
+        return CellReport(sentence(fault), stdout, max(meter.cost(), least), line)
 
     def call(self, name: str, args=(), kwargs=None, seconds: float = 10.0, seed: int = 0):
         """The value of the student's function. Raises StudentError, SandboxDied.

@@ -13,6 +13,8 @@ import math
 
 import torch
 
+MAX_WAYS = 50_000  # that wait: the lists of a test lie in the grader's own memory
+
 
 def judged_chance(chance):
     """A chance that a coin was given, as a float from 0 to 1; fails for what is none."""
@@ -58,6 +60,9 @@ def ways(run, vocab, most):
                 answer = script[len(taken)]
             else:
                 answer, *others = [i for i, c in enumerate(chances) if c > 1e-12]
+                assert len(scripts) + len(others) < MAX_WAYS, (
+                    "coin and pick could answer in too many ways: is it the right row?"
+                )
                 scripts.extend([*taken, other] for other in others)
             taken.append(answer)
             weight[0] *= chances[answer]

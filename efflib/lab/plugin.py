@@ -74,7 +74,8 @@ class ExercisePlugin:
         said = "it was running when the check was stopped"
         for item in self._items:
             if item.nodeid not in self._results:
-                self._results[item.nodeid] = replace(unreported(item), observed=said)
+                left = replace(unreported(item), observed=said, stopped=True)
+                self._results[item.nodeid] = left
                 said = "it did not run, because the check was stopped"
 
     def reports(self) -> list[TestReport]:
@@ -86,7 +87,7 @@ class ExercisePlugin:
         for item in items:
             result = self._results.get(item.nodeid) or unreported(item)
             cases.setdefault(name_of(item), []).append(result)
-        return [replace(worst(r), seconds=sum(c.seconds for c in r)) for r in cases.values()]
+        return [joined(reports) for reports in cases.values()]
 
 
 class WaitingPlugin(ExercisePlugin):
@@ -130,6 +131,12 @@ class WaitingPlugin(ExercisePlugin):
 
 def worst(reports: list[TestReport]) -> TestReport:
     return max(reports, key=lambda report: ORDER.index(report.outcome))
+
+
+def joined(cases: list[TestReport]) -> TestReport:
+    """One report of all cases of a test."""
+    seconds, stopped = sum(c.seconds for c in cases), any(c.stopped for c in cases)
+    return replace(worst(cases), seconds=seconds, stopped=stopped)
 
 
 def result_of(item, report, call) -> TestReport:

@@ -22,3 +22,4 @@ class TestReport:
     file: str = ""  # name of the test file
     seconds: float = 0.0
     kind: str = ""  # type of the exception of the student's code, "" if there was none
+    stopped: bool = False  # Ctrl-C kept it from being made; what code says ends up in `observed`

@@ -1092,9 +1092,9 @@ for name, net in nets.items():
 # still grew a sink: it *may* rest on the zero, but nothing makes it.
 #
 # In the course's own small models of these designs, only the one with a token made for it loses
-# anything with it (the chapter on the models has the table). So it is not softmax alone that breaks:
-# it is a model that has learned to lean on one token. In models as small as these, no sink has grown where
-# none was made; in large ones it has.
+# anything with it (the chapter on the models has the table). So it is not softmax alone that
+# breaks: it is a model that has learned to lean on one token. In models as small as these, no sink
+# has grown where none was made; in large ones it has.
 #
 # **Where this went.** Clipped softmax and gates were proposed against heads that do nothing already
 # in 2023 (Bondarenko et al.). Since then sinks were tied to a few *massive activations* (Sun et

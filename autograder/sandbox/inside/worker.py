@@ -158,7 +158,8 @@ class Worker:
         return frame
 
     def cell(self, source: str, output) -> dict:
-        """{"error": description or None, "stdout": text} of a cell run in the namespace."""
+        """{"error": description or None, "line": where it ended, "stdout": text} of a cell."""
+        code, line, info = None, 0, None
         self.cells += 1
         name = f"<cell {self.cells}>"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
@@ -168,12 +169,11 @@ class Worker:
             waiting = eval(code, self.namespace)
             if inspect.iscoroutine(waiting):
                 asyncio.run(waiting)
-            info = None
-        except TimeIsUp:
-            info = self.timeout()
+        except TimeIsUp as fault:
+            line, info = reached(fault, code), self.timeout()
         except BaseException as fault:
-            info = self.describe(fault)
-        return {"error": info, "stdout": output.text()}
+            line, info = reached(fault, code), self.describe(fault)
+        return {"error": info, "line": line, "stdout": output.text()}
 
     def callback(self, lent: list, index: int, args: tuple, kwargs: dict):
         """Calls a function of the test, which runs in the grader, and waits for its answer."""
@@ -195,6 +195,12 @@ class Worker:
             known = isinstance(kind, type) and issubclass(kind, Exception)
             raise (kind if known else RuntimeError)("raised by a function of the test")
         return reply["ok"]
+
+
+def reached(fault: BaseException, code: types.CodeType | None) -> int:
+    """The line of a cell, outside of its functions, at which it ended; 0: it did not begin."""
+    lines = [n for frame, n in traceback.walk_tb(fault.__traceback__) if frame.f_code is code]
+    return (lines or [0])[0]
 
 
 def main(settings: dict) -> None:

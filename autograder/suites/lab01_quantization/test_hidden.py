@@ -421,6 +421,10 @@ def test_product_of_every_shape(student, rng):
             if bits == 1:
                 drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
             expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}")
+    drawn = drawn_codes(rng, 3, 4, 6, 1, 15)
+    for side in (0, 1):  # codes of 0 are not values of 0
+        codes = [0 * part if i == side else part for i, part in enumerate(drawn)]
+        expect_product(student, *codes, f"all codes of {'xw'[side]} are 0")
 
 
 @exercise(
@@ -535,9 +539,11 @@ def test_sizes_by_counting(student, rng):
             assert total == expected, (
                 f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
             )
-    total = student.weight_bits((151_936, 8_191), bits=4, granularity=128, symmetric=False)
-    expected = 151_936 * (8_191 * 4 + 64 * 20)
-    assert total == expected, f"[151936, 8191], 4 bits, 128: {total}, not {expected}"
+    large = 8_192, 152_064  # an output layer's size: whoever counts groups in a loop can, too
+    for granularity, groups in (("channel", 8_192), ("tensor", 1)):
+        total = student.weight_bits(large, bits=4, granularity=granularity, symmetric=False)
+        expected = 4 * 8_192 * 152_064 + 20 * groups
+        assert total == expected, f"{large}, 4 bits, {granularity!r}: {total}, not {expected}"
 
 
 def drive_transposed_weight(student, w, bits, granularity):
@@ -614,6 +620,8 @@ def test_packed_bytes(student, rng):
             results = expect_tuple(results, (object, object), "drive_packing")
             for packed, row in zip(results, codes, strict=True):
                 expect_packed(packed, row, bits)
+    nothing = torch.zeros(2, 5, dtype=torch.uint8)
+    expect_packed(student.pack_codes(nothing, 3), nothing, 3)
     for shape in ((3, 4, 5), (4, 5), (1, 1), ()):
         cube = torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8)
         expect_packed(student.pack_codes(cube, 3), cube, 3)

@@ -264,4 +264,5 @@ def test_one_that_takes_long_is_graded_behind_the_others_and_loses_nothing(
         [alone] = grade_many(lab, rows[:1], executor=executor)
     assert given[-1] == verdict.SUBMISSION_SECONDS, "nobody waits for it"
     cut_off = real(lab, rows[0], seconds=0.0)
-    assert cut_off.doubtful and cut_off.score == 0
+    assert cut_off.doubtful and cut_off.cut_off and cut_off.score == 0
+    assert not cut_off.cells, "cells draw on the share as well"

@@ -188,17 +188,24 @@ def test_of_a_cell_that_is_stopped_the_definitions_are_known():
     nb = edited(lambda c: c.insert(2, cell("code", slow)))
     saved = {c.label: c.definitions for c in built(nb).cells}
     assert saved == {
-        "cell 2, setup": "import math\nfrom efflib.lab import Lab",
-        "cell 3": "def helper():\n    return 1",
-        "cell 4, ex1": "",
-        "cell 7, ex2": "",
+        "cell 2, setup": ((1, "import math"), (2, "from efflib.lab import Lab")),
+        "cell 3": ((2, "def helper():\n    return 1"),),
+        "cell 4, ex1": (),
+        "cell 7, ex2": (),
     }
+
+
+def test_a_definition_begins_with_its_decorators():
+    nb = edited(lambda c: c.insert(2, cell("code", "train()\n@known\n\n@other\ndef f(): pass")))
+    [[(line, _)]] = [c.definitions for c in built(nb).cells if c.label == "cell 3"]
+    assert line == 2
 
 
 def test_constants_keep_what_they_are_where_definitions_run_again():
     slow = "n = 1\nm = [n]\nn = train()\ndef f():\n    return n"
     nb = edited(lambda c: c.insert(2, cell("code", slow)))
-    [text] = [c.definitions for c in built(nb).cells if c.label == "cell 3"]
+    [parts] = [c.definitions for c in built(nb).cells if c.label == "cell 3"]
+    text = "\n".join(part for _, part in parts)
     namespace = {"n": 7}
     exec(text, namespace)
     assert namespace["f"]() == 7 and namespace["m"] == [7]

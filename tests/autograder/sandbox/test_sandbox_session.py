@@ -182,7 +182,8 @@ def test_a_cell_that_is_no_text_is_reported(victim):
 
 
 def cell(source, kind="own", definitions=""):
-    return SimpleNamespace(source=source, kind=kind, definitions=definitions)
+    parts = ((2, definitions),) if definitions else ()
+    return SimpleNamespace(source=source, kind=kind, definitions=parts)
 
 
 G, F = "def g(): return 2", "def f(): return g()"
