@@ -207,12 +207,12 @@ def directions(model: nn.Module, slices: list[Tensor]) -> str:
     exact = [losses(model, ids) for ids in slices]
     probe = KVCache()
     with torch.no_grad():
-        large(windows("code", False, QUICK, 0)[:4, :-1], cache=probe)
+        large(windows("prose", True, QUICK, 0)[:4, :-1], cache=probe)
     even = [torch.diag(1 / k.abs().mean((0, 1, 2))) for k in probe.keys]  # of all heads together
     rows = {
         "per channel": (3, ("channel",)),
         "per token": (3, ("token",)),
-        "per token, each channel divided by its mean size": (3, ("token", GROUP, even)),
+        "per token, each channel divided by its mean size on prose": (3, ("token", GROUP, even)),
         "per token, channels turned": (3, ("token", GROUP, [hadamard(32)] * layers)),
         "per token, groups of 8": (6, ("token", 8)),
     }

@@ -990,9 +990,9 @@ def bits_a_value(bits: int, keys: str) -> float:
 
 @torch.no_grad()
 def sizes_of_channels(m: nn.Module) -> list[Tensor]:
-    """Mean |k| of every key channel on training text, [1, Hkv, 1, d] for each layer."""
+    """Mean |k| of every key channel on prose, [1, Hkv, 1, d] for each layer."""
     cache = KVCache()
-    m(windows("code", False, QUICK, seed=0)[:4, :-1], cache=cache)
+    m(windows("prose", True, QUICK, seed=0)[:4, :-1], cache=cache)
     return [k.abs().mean((0, 2), keepdim=True) for k in cache.keys]
 
 
@@ -1045,8 +1045,8 @@ lab.reveal("worse", added["large channels", "token"].mean().item())
 # will the difference on the control go?**
 #
 # And somebody may object: you put in a factor and forbade taking it out again. So three repairs of
-# rounding per token: divide each key channel by *one fixed number*, its mean size on other text,
-# and multiply again; *turn* the 32 channels of a head by an orthogonal matrix of +1 and -1
+# rounding per token: divide each key channel by *one fixed number*, its mean size on prose, and
+# multiply again; *turn* the 32 channels of a head by an orthogonal matrix of +1 and -1
 # (Hadamard), which spreads a large channel over all, and turn back; or *smaller groups*, 8 channels
 # in place of 32. And the other half of the rule: values in both directions. Below the numbers
 # stands what the model with large channels writes after a long prompt. It repeats itself in any
@@ -1073,10 +1073,10 @@ for way, cache in {way: Rounded(2, way) for way in ("channel", "token")}.items()
 #
 # Large channels make the same effect many times as large, and what hurts is a *shared range*. There
 # are several ways out of it. The fixed number repairs most here, and has to be known beforehand,
-# from other text. Turning needs no text; it shares the large channel out among all, so here, where
-# it is 16 times as large, it repairs a part only (QuaRot and SpinQuant, 2024, and TurboQuant, 2025,
-# are rotations; the large channels of real models are for you to try). Groups of 8 cost 32 / 8 = 4
-# bits more for each code, 6 in all. A group per channel measures its range itself, every 32 tokens,
+# from other text, here from prose. Turning needs no text; it shares the large channel out among
+# all, so here, where it is 16 times as large, it repairs a part only (QuaRot and SpinQuant, 2024,
+# and TurboQuant, 2025, are rotations; a real model's channels are for you to try). Groups of 8 take
+# 4 bits of metadata for each code, 6 in all. A group per channel measures its range itself, every 32 tokens,
 # for 3 bits in all, and makes tokens wait.
 #
 # Values per channel are no better: they have no large channels, and a token that gets little
