@@ -54,6 +54,13 @@ def slots_of_a_view(student, positions, table, size):
     return student.slots_of(table, positions.T, size)
 
 
+def slots_twice(student, positions, more, table, size):
+    """Runs beside the student's code: the same tensor, written again between two calls."""
+    first = student.slots_of(table, positions, size).clone()
+    positions[:] = more
+    return first, student.slots_of(table, positions, size)
+
+
 @exercise(
     "ex1",
     points=3,
@@ -72,13 +79,22 @@ def test_slots_against_counted_rows(student, rng):
                 expect_tensor(slots, "slots_of(...)", torch.int64, shape)
                 right = torch.tensor([rows[p] for p in positions.flatten().tolist()])
                 assert torch.equal(slots.flatten(), right), f"table {table}, size {size}"
-    huge = student.slots_of([2**33], torch.tensor([2]), 3)
-    expect_tensor(huge, "slots_of(...)", torch.int64, (1,))
-    assert huge.tolist() == [3 * 2**33 + 2], "slots of a huge block"
+    for block in (2**33, 2**55 + 1):  # the second is no float64, and its slots are none
+        huge = student.slots_of([block], torch.tensor([2]), 3)
+        expect_tensor(huge, "slots_of(...)", torch.int64, (1,))
+        assert huge.tolist() == [3 * block + 2], "slots of a huge block"
+    for shape in ((0,), (2, 0), (0, 3), (1, 0, 2)):
+        none = student.slots_of([4, 1], torch.zeros(shape, dtype=torch.int64), 3)
+        expect_tensor(none, "slots_of(no positions)", torch.int64, shape)
+    pair = student.drive(slots_twice, torch.tensor([0, 5]), torch.tensor([3, 1]), [4, 1], 3)
+    for slots, right in zip(pair, ([12, 5], [3, 13]), strict=True):
+        expect_tensor(slots, "slots_of(...)", torch.int64, (2,))
+        assert slots.tolist() == right, "positions that were written again"
     size = 2**24 + 4  # in float32 its last row is the first of the next block
-    far = student.slots_of([5, 9], torch.tensor([size - 1, size, 0]), size)
-    expect_tensor(far, "slots_of(...)", torch.int64, (3,))
-    assert far.tolist() == [6 * size - 1, 9 * size, 5 * size], "slots of large positions"
+    far = student.slots_of([5, 9], torch.tensor([size - 1, size, 0, 2 * size - 1]), size)
+    expect_tensor(far, "slots_of(...)", torch.int64, (4,))
+    right = [6 * size - 1, 9 * size, 5 * size, 10 * size - 1]
+    assert far.tolist() == right, "slots of large positions"
     long = torch.randperm(200, generator=rng).tolist()
     far = student.slots_of(long, torch.tensor([70_000, 99_999]), 500)
     expect_tensor(far, "slots_of(...)", torch.int64, (2,))
@@ -140,9 +156,14 @@ def drive_pool(student, walks, size):
 
 
 def drive_large_pool(student, walk, size):
-    """Runs beside the student's code: what each operation returned."""
-    pool = student.BlockPool(size)
-    return [getattr(pool, name)(*args) for name, *args in walk]
+    """Runs beside the student's code: what each operation returned, or that it raised."""
+    pool, seen = student.BlockPool(size), []
+    for name, *args in walk:
+        try:
+            seen.append(getattr(pool, name)(*args))
+        except ValueError:
+            seen.append("ValueError")
+    return seen
 
 
 def random_pool_walk(rng, size, length):
@@ -212,10 +233,15 @@ def test_long_walks_of_the_pool(student, rng):
     for size in (1, 2, 5, 12):
         check_pool(student, [random_pool_walk(rng, size, 60) for _ in range(15)], size)
     many_blocks = 1300  # numbers that no byte holds
-    back = torch.randperm(many_blocks, generator=rng).tolist()
+    last = many_blocks - 1
+    back = [last, *torch.randperm(last, generator=rng).tolist()]
     walk = [*[("take",)] * many_blocks, *(("release", b) for b in back), *[("take",)] * 40]
+    walk += [("free",)]
+    walk += [("share", last), ("count", last), *[("release", last)] * 3, ("share", last), ("free",)]
+    walk += [("count", b) for b in (last, back[39], back[40])]
     taken = student.drive(drive_large_pool, walk, many_blocks)
-    right = [*range(many_blocks), *[None] * many_blocks, *back[:40]]
+    right = [*range(many_blocks), *[None] * many_blocks, *back[:40], many_blocks - 40]
+    right += [None, 2, None, None, *["ValueError"] * 2, many_blocks - 39, 0, 1, 0]
     assert taken == right and all(type(b) is type(r) for b, r in zip(taken, right, strict=True)), (
         "a pool of many blocks: other blocks are taken"
     )
@@ -349,7 +375,7 @@ def test_powers_of_two(student, rng):
         assert power >= output > power / 2 and power & (power - 1) == 0, "power2"
         assert student.piece("maximum", prompt, output, longest) == longest, "maximum"
         assert student.piece("oracle", prompt, output, longest) == prompt + output, "oracle"
-    for policy in ("", "Maximum", "power", None):
+    for policy in ("", "Maximum", "power", "power22", " oracle", None):
         expect_error(ValueError, lambda p=policy: student.piece(p, 1, 1, 9), "an unknown policy")
 
 
@@ -591,7 +617,7 @@ def test_errors_leave_the_line(student, rng):
     cause="the empty name or the number 0 taken for none, or a table that is cut short",
 )
 def test_names_and_sizes(student, rng):
-    for names in (("", "0", "A", "AA"), (0, 1, -1, 2**40)):
+    for names in (("", "0", "A", "AA"), (0, 1, -1, 2**40), ("0", 0, "a", "A")):
         walks = [random_tables_walk(rng, 40, 5, names) for _ in range(6)]
         first = [("append", names[0], 6), ("fork", names[0], names[1]), ("append", names[0], 1)]
         walks.append([*first, ("fork", names[1], names[2]), ("free", names[0]), *first[:2]])
@@ -834,7 +860,7 @@ def test_absorb_in_any_cuts(student, rng):
         state = torch.full((3,), -math.inf), torch.zeros(3), torch.zeros(3, 4)
         at = 0
         while at < 20:
-            n = min(draw(rng, 1, 8), 20 - at)
+            n = min(draw(rng, 1, 8), 20 - at) if at else 1
             state = student.absorb(state, scores[:, at : at + n], values[:, at : at + n])
             at += n
             for part, shape in zip(state, ((3,), (3,), (3, 4)), strict=True):
@@ -846,6 +872,19 @@ def test_absorb_in_any_cuts(student, rng):
             expect_close(state[1], t, what="t", rtol=200 * FLOAT32)
             right = (seen.softmax(-1)[:, None] @ values[:, :at].double()).squeeze(1)
             expect_close(state[2] / state[1][:, None], right, what="a / t", rtol=400 * FLOAT32)
+    for apart, huge in ((18.0, 1e10), (200.0, 1e30)):  # a small weight of a huge value
+        for first in (0.0, apart):
+            scores = torch.tensor([[first, apart - first], [apart - first, first]])
+            values = torch.where(scores > 0, 1e-4, huge)[:, :, None]
+            right = (scores.double().softmax(-1)[:, None] @ values.double()).squeeze(1)
+            for cuts in ((2,), (1, 1)):
+                state, at = (torch.full((2,), -math.inf), torch.zeros(2), torch.zeros(2, 1)), 0
+                for n in cuts:
+                    part = slice(at, at + n)
+                    state, at = student.absorb(state, scores[:, part], values[:, part]), at + n
+                for part, shape in zip(state, ((2,), (2,), (2, 1)), strict=True):
+                    expect_tensor(part, "absorb", torch.float32, shape)
+                expect_close(state[2] / state[1][:, None], right, what="a / t", rtol=64 * FLOAT32)
     for low in (-1e4, -1e-8, 0.0, 1e4):  # one head, one key, one number
         for value in (1e-8, -3.0, 1e4):
             first = torch.full((1,), -math.inf), torch.zeros(1), torch.zeros(1, 1)
@@ -899,7 +938,12 @@ def test_blocks_of_every_size(student, rng):
         check_attention(student, q, k, v * size, table, keys, values * size)
         check_attention(student, q / size, k * size, v, table, keys * size, values)
         check_attention(student, q * 1e-8, k, v, table, keys, values)
+    q, k, v, table, keys, values = scattered(rng, 10, 4, (4, 2), 8)  # rows may hold anything
+    for other in (math.inf, -math.inf):
+        others = (x.nan_to_num(nan=other) for x in (k, v))
+        check_attention(student, q, *others, table, keys, values)
     for q, k, v, table, keys, values in (
+        scattered(rng, 1100, 1, (2, 1), 4),
         scattered(rng, 1, 1, (1, 1), 1),
         scattered(rng, 5, 2, (1, 1), 1),
         scattered(rng, 9, 100, (2, 1), 4),
@@ -987,7 +1031,8 @@ def attend_twice(student, q, k, v, table, length, more):
 def attend_to_views(student, q, k, v, table, length):
     """Runs beside the student's code: on the way there a view becomes a tensor of its own."""
     k, v = k.transpose(1, 2).contiguous().transpose(1, 2), v[:, :, :, ::2]
-    return student.paged_attention(q[:, ::2], k[..., ::2], v, table, length)
+    q = q[:, ::2].T.contiguous().T
+    return student.paged_attention(q, k[..., ::2], v, table, length)
 
 
 @exercise(
@@ -1012,6 +1057,8 @@ def test_bfloat16_and_views(student, rng):
     expect_close(expect_tensor(o, "o", torch.float32, q.shape), fewer, what="59 keys", rtol=1e-4)
     o = student.drive(attend_to_views, q, k, v, table, 60)
     half = exact(q[:, ::2], keys[..., ::2], values[..., ::2])
+    expect_close(expect_tensor(o, "o", torch.float32, (4, 8)), half, what="views", rtol=1e-4)
+    o = student.drive(attend_to_views, q.float(), k.float(), v.float(), table, 60)
     expect_close(expect_tensor(o, "o", torch.float32, (4, 8)), half, what="views", rtol=1e-4)
     q, k, v, table, keys, values = scattered(rng, 20, 8, (4, 2), 16)
     check_attention(student, q.bfloat16(), k, v, table, keys, values)

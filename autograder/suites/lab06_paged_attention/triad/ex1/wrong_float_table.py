@@ -1,0 +1,17 @@
+"""The table becomes a tensor of float32."""
+
+import torch
+
+FAILS = ["test_slots_against_counted_rows"]
+
+
+def blocks_for(tokens, block_size):
+    return -(-tokens // block_size)
+
+
+def slots_of(table, positions, block_size):
+    if positions.numel():
+        if positions.min() < 0 or positions.max() >= len(table) * block_size:
+            raise ValueError("position")
+    t = torch.tensor(table, dtype=torch.float32)
+    return t[positions // block_size].long() * block_size + positions % block_size
