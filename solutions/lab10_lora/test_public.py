@@ -128,6 +128,13 @@ def drive_start(student, w, bias, x, options):
     return layer.a.data, layer.b.data, trains, y.detach(), layer.base(x).detach()
 
 
+def drive_made(student, options):
+    """Runs beside the student's code: a layer is made and not called."""
+    from torch import nn
+
+    student.LoRALinear(nn.Linear(4, 4), **options)
+
+
 @exercise(
     "ex1",
     points=1,
@@ -135,7 +142,7 @@ def drive_start(student, w, bias, x, options):
     "bit, only a and b train, and the base is `base`; r < 1 or dropout outside [0, 1) is a "
     "ValueError",
     cause="both 0 or both random, a normal a, a bound of 1 / K, a base that trains, another dtype, "
-    "inputs of two dimensions only, or no check",
+    "inputs of two dimensions only, or no check before the first call",
 )
 def test_the_start(student, rng):
     w, bias = torch.randn(40, 100, generator=rng), torch.randn(40, generator=rng)
@@ -156,7 +163,9 @@ def test_the_start(student, rng):
     for r, dropout in ((0, 0.0), (-1, 0.0), (2, 1.0), (2, -0.1)):
         options = {"r": r, "alpha": 1.0, "dropout": dropout}
         expect_error(
-            ValueError, lambda o=options: student.drive(drive_start, w, bias, x, o), str(options)
+            ValueError,
+            lambda o=options: student.drive(drive_made, o),
+            f"a new layer with {options}",
         )
 
 
