@@ -349,14 +349,16 @@ def test_the_nearest_of_rank_r(student, rng):
     "ex2",
     points=1,
     invariant="r from 1 to the smaller of N and K; any other is a ValueError",
-    cause="no check: a slice that is shorter than r, or empty",
+    cause="no check, or one of N or K alone: a slice that is shorter than r, or empty",
 )
 def test_what_is_no_rank(student, rng):
     delta = torch.randn(3, 5, generator=rng)
     a, b = pair(student.factor(delta, 3), "factor", (3, 5), (3, 3))
     expect_close(b @ a, delta.double(), what="B A of full rank", atol=1e-5)
-    for r in (0, 4, -1):
-        expect_error(ValueError, lambda r=r: student.factor(delta, r), f"r = {r} of [3, 5]")
+    for shape, matrix in (("[3, 5]", delta), ("[5, 3]", delta.T.contiguous())):
+        for r in (0, 4, -1):
+            what = f"r = {r} of {shape}"
+            expect_error(ValueError, lambda r=r, d=matrix: student.factor(d, r), what)
 
 
 # ---- exercise 3: bytes -----------------------------------------------------------------------

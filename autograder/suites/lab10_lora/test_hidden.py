@@ -308,10 +308,11 @@ def drive_views(student, w, a, b):
     "ex2",
     points=3,
     invariant="the merged weight is the exact sum, rounded once to the dtype of w",
-    cause="products or sums in bfloat16, or a scale that is forgotten or squared",
+    cause="products or sums in bfloat16, a scale that is forgotten, squared, or in the dtype of w, "
+    "a transpose that fits squares, or small updates left out",
 )
 def test_merged_weights(student, rng):
-    for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2)):
+    for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2), (4, 4, 2)):
         w = torch.randn(n, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
         for size, scale in ((1.0, 0.5), (1e-3, -3.0), (1e-8, 1.25), (1e4, 0.0)):
@@ -328,8 +329,11 @@ def test_merged_weights(student, rng):
             # half a step of bfloat16, and what float32 sums may add to it
             bound = exact.abs() * BFLOAT16 * 1.01 + (r + 4) * FLOAT32 * parts
             expect_at_most((low.double() - exact).abs(), bound, "the error of merge in bfloat16")
-    w = 1e-8 * torch.randn(6, 4, generator=rng)  # weights and updates that are small themselves
-    a, b = torch.randn(3, 4, generator=rng), 1e-8 * torch.randn(6, 3, generator=rng)
+    one, w = torch.ones(1, 1), torch.full((1, 1), -1 / 3).bfloat16()
+    new = student.merge(w, one, one, 1 / 3)  # what bfloat16 leaves of 1/3
+    expect_close(new, w.double() + 1 / 3, what="1/3 less 1/3 in bfloat16", rtol=2 * BFLOAT16)
+    w = 1e-12 * torch.randn(6, 4, generator=rng)  # weights and updates that are small themselves
+    a, b = torch.randn(3, 4, generator=rng), 1e-12 * torch.randn(6, 3, generator=rng)
     new = student.drive(drive_views, w.T, a.T, b.T)
     parts = w.double().abs() + b.double().abs() @ a.double().abs()
     error = (new.double() - w.double() - b.double() @ a.double()).abs()
@@ -402,6 +406,8 @@ def test_the_nearest_matrix(student, rng):
     low = torch.randn(6, 1, generator=rng) @ torch.randn(1, 7, generator=rng)
     for r in (1, 3):
         a, b = student.factor(low, r)
+        expect_tensor(a, f"a of rank {r} of a matrix of rank 1", torch.float32, (r, 7))
+        expect_tensor(b, f"b of rank {r} of a matrix of rank 1", torch.float32, (6, r))
         expect_close(b.double() @ a.double(), low, what="a matrix of rank 1", atol=1e-4)
     u, v = (torch.linalg.qr(torch.randn(m, 2, generator=rng).double())[0] for m in (30, 20))
     low = (u * torch.tensor([1.0, 2e-4]).double() @ v.T).float()
