@@ -13,6 +13,7 @@ from efflib.lab import (
     exercise,
     expect_at_most,
     expect_close,
+    expect_error,
     expect_number,
     expect_same,
     expect_tensor,
@@ -606,8 +607,10 @@ def test_bfloat16_and_views(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="weights come back within half a gap of their block, zeros and the largest exactly",
-    cause="the absmax of another block, a wrong level, or a block of zeros that becomes NaN",
+    invariant="weights come back within half a gap of their block, zeros and the largest exactly; "
+    "what is empty, or not finite somewhere, is a ValueError",
+    cause="the absmax of another block, a wrong level, a block of zeros that becomes NaN, or a "
+    "check of the sum, of the first numbers, or of the rows in place of all numbers",
 )
 def test_there_and_back(student, rng):
     gap = true_levels().diff().max().item()
@@ -628,6 +631,14 @@ def test_there_and_back(student, rng):
     w[129] = 2.5
     codes, absmax = coded(student, w)
     expect_same(student.dequantize_nf4(codes, absmax, (130,)), w, "zeros and 2.5")
+    w = torch.full((2, 70), 3e38)  # their sum is infinite, they are not
+    codes, absmax = coded(student, w)
+    expect_same(student.dequantize_nf4(codes, absmax, (2, 70)), w, "140 weights of 3e38")
+    for bad in (math.nan, math.inf, -math.inf):
+        w = torch.ones(130)
+        w[draw(rng, 64, 129)] = bad
+        expect_error(ValueError, lambda w=w: student.quantize_nf4(w), f"{bad} behind a block")
+    expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
