@@ -128,6 +128,13 @@ def drive_start(student, w, bias, x, options):
     return layer.a.data, layer.b.data, trains, y.detach(), layer.base(x).detach()
 
 
+def drive_made(student, options):
+    """Runs beside the student's code: a layer is made and not called."""
+    from torch import nn
+
+    student.LoRALinear(nn.Linear(4, 4), **options)
+
+
 @exercise(
     "ex1",
     points=1,
@@ -135,7 +142,7 @@ def drive_start(student, w, bias, x, options):
     "bit, only a and b train, and the base is `base`; r < 1 or dropout outside [0, 1) is a "
     "ValueError",
     cause="both 0 or both random, a normal a, a bound of 1 / K, a base that trains, another dtype, "
-    "inputs of two dimensions only, or no check",
+    "inputs of two dimensions only, or no check before the first call",
 )
 def test_the_start(student, rng):
     w, bias = torch.randn(40, 100, generator=rng), torch.randn(40, generator=rng)
@@ -156,7 +163,9 @@ def test_the_start(student, rng):
     for r, dropout in ((0, 0.0), (-1, 0.0), (2, 1.0), (2, -0.1)):
         options = {"r": r, "alpha": 1.0, "dropout": dropout}
         expect_error(
-            ValueError, lambda o=options: student.drive(drive_start, w, bias, x, o), str(options)
+            ValueError,
+            lambda o=options: student.drive(drive_made, o),
+            f"a new layer with {options}",
         )
 
 
@@ -340,14 +349,16 @@ def test_the_nearest_of_rank_r(student, rng):
     "ex2",
     points=1,
     invariant="r from 1 to the smaller of N and K; any other is a ValueError",
-    cause="no check: a slice that is shorter than r, or empty",
+    cause="no check, or one of N or K alone: a slice that is shorter than r, or empty",
 )
 def test_what_is_no_rank(student, rng):
     delta = torch.randn(3, 5, generator=rng)
     a, b = pair(student.factor(delta, 3), "factor", (3, 5), (3, 3))
     expect_close(b @ a, delta.double(), what="B A of full rank", atol=1e-5)
-    for r in (0, 4, -1):
-        expect_error(ValueError, lambda r=r: student.factor(delta, r), f"r = {r} of [3, 5]")
+    for shape, matrix in (("[3, 5]", delta), ("[5, 3]", delta.T.contiguous())):
+        for r in (0, 4, -1):
+            what = f"r = {r} of {shape}"
+            expect_error(ValueError, lambda r=r, d=matrix: student.factor(d, r), what)
 
 
 # ---- exercise 3: bytes -----------------------------------------------------------------------

@@ -13,6 +13,7 @@ from efflib.lab import (
     exercise,
     expect_at_most,
     expect_close,
+    expect_error,
     expect_number,
     expect_same,
     expect_tensor,
@@ -147,22 +148,29 @@ def drive_starts(student, names):
         torch.manual_seed(seed)
         made = student.add_lora(model, names, 32, 1.0)
         starts.append([(made.get_submodule(n).a.data, made.get_submodule(n).b.data) for n in names])
-    return starts
+    for name in names:
+        made.get_submodule(name).b.data = torch.ones_like(made.get_submodule(name).b)
+    made.train()
+    return starts, *(made(torch.ones(8, 64)).detach() for _ in range(2))
 
 
 @exercise(
     "ex1",
     points=1,
     invariant="a is uniform in +-1 / sqrt(K); layers start unlike, torch's seed decides",
-    cause="a normal start, a fixed seed inside, one a for all layers, or a bound with r or N in it",
+    cause="a normal start, a fixed seed inside, one a for all layers, equal rows, or a bound "
+    "with r or N in it; a dropout of add_lora's own",
 )
 def test_how_layers_start(student, rng):
-    starts = student.drive(drive_starts, ["0", "1", "2"])
+    starts, *outputs = student.drive(drive_starts, ["0", "1", "2"])
+    expect_same(*outputs, "in training mode the second output of a model that was given no dropout")
     for a, b in starts[0]:
         expect_same(b, torch.zeros_like(b), f"b beside a of {list(a.shape)}")
     first, again, other = ([a for a, _ in start] for start in starts)
     for a, b, c in zip(first, again, other, strict=True):
         expect_tensor(a, "a", torch.float32, (32, 64))
+        # 2048 draws of at least 2^23 numbers: a quarter of a pair is equal on average
+        assert len(a.unique()) > 2000, "numbers of a are equal"
         expect_same(b, a, "a of the same seed")
         assert not torch.equal(a, c), "another seed gives the same a"
         expect_at_most(a.abs(), 1 / 8, "the size of a")
@@ -179,6 +187,7 @@ def drive_low(student, w, a, b, x):
     base = nn.Linear(w.shape[1], w.shape[0], bias=False, dtype=w.dtype)
     base.weight.data = w
     layer = student.LoRALinear(base, len(a), 2.0 * len(a)).eval()
+    layer(x)  # nothing of this call may be kept
     layer.a.data, layer.b.data = a, b
     return layer(x).detach(), base(x).detach()
 
@@ -187,7 +196,8 @@ def drive_low(student, w, a, b, x):
     "ex1",
     points=2,
     invariant="beside a bfloat16 base the update is computed in float32 and the output is bfloat16",
-    cause="a and b in the dtype of the base, products in bfloat16, or an output in float32",
+    cause="a and b in the dtype of the base, products in bfloat16, an output in float32, or a B A "
+    "that is kept from an earlier call",
 )
 def test_a_bfloat16_base(student, rng):
     n, k, r = 6, 128, 4
@@ -239,12 +249,23 @@ def drive_nested(student, names, train):
     from torch import nn
 
     torch.manual_seed(0)
+
+    class Own(nn.Module):  # no nn.Linear, and its parameters have the names of an update's
+        in_features, out_features = 5, 2
+
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.randn(2, 5)), nn.Parameter(torch.randn(2))
+
+        def forward(self, x):
+            return x @ self.a.T + self.b
+
     inner = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5), nn.Linear(5, 5))
-    model = nn.Sequential(nn.Linear(4, 5), inner, nn.LayerNorm(5), nn.Linear(5, 2))
+    model = nn.Sequential(nn.Linear(4, 5), inner, nn.LayerNorm(5), Own())
     model.train(train)
     given = {n: p.detach().clone() for n, p in model.named_parameters()}
     made = student.add_lora(model, names, 2, 4.0)
-    modes = {n: m.training for n, m in made.named_modules() if n in ("0", "1.0", "1.2", "3")}
+    modes = sorted({m.training for each in (made, model) for m in each.modules()})
     x = torch.randn(3, 4)
     outputs = [copy.deepcopy(m).eval()(x).detach() for m in (made, model)]
     for name in names:
@@ -259,19 +280,20 @@ def drive_nested(student, names, train):
 @exercise(
     "ex1",
     points=2,
-    invariant="in a nested model gradients reach the updates alone, layers keep their modes, and "
-    "the given model keeps its parameters",
-    cause="new modules in another mode than the model, shared parameters, or no copy of the model",
+    invariant="in a nested model gradients reach the updates of the named layers alone, layers of "
+    "any kind get one, all modules keep their modes, and the given model keeps its parameters",
+    cause="modules in another mode than the model, layers taken by a part of their name or only if "
+    "they are nn.Linear, parameters frozen by name, shared ones, or no copy of the model",
 )
 def test_nested_models(student, rng):
     every = ["0", "1.0", "1.2", "3"]
-    for names, train in ((["1.0", "3"], False), (every, True), (["3"], True)):
+    for names, train in ((["1.0", "3"], False), (every, True), (["3"], True), (["0"], False)):
         grads, modes, left, same, touched, outputs = student.drive(drive_nested, names, train)
         expect_same(*outputs, "the output of the model with new updates")
         assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
-        assert all(modes[n] == train for n in names), "layers came back in another mode"
+        assert modes == [train], "layers came back in another mode, or were left in one"
         names_left = ["0.bias", "0.weight", "1.0.bias", "1.0.weight", "1.2.bias", "1.2.weight"]
-        names_left += ["2.bias", "2.weight", "3.bias", "3.weight"]
+        names_left += ["2.bias", "2.weight", "3.a", "3.b"]
         assert left == names_left and same and not touched, "the model that was given has changed"
 
 
@@ -287,10 +309,11 @@ def drive_views(student, w, a, b):
     "ex2",
     points=3,
     invariant="the merged weight is the exact sum, rounded once to the dtype of w",
-    cause="products or sums in bfloat16, or a scale that is forgotten or squared",
+    cause="products or sums in bfloat16, a scale that is forgotten, squared, or in the dtype of w, "
+    "a transpose that fits squares, or small updates left out",
 )
 def test_merged_weights(student, rng):
-    for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2)):
+    for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2), (4, 4, 2)):
         w = torch.randn(n, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
         for size, scale in ((1.0, 0.5), (1e-3, -3.0), (1e-8, 1.25), (1e4, 0.0)):
@@ -307,8 +330,11 @@ def test_merged_weights(student, rng):
             # half a step of bfloat16, and what float32 sums may add to it
             bound = exact.abs() * BFLOAT16 * 1.01 + (r + 4) * FLOAT32 * parts
             expect_at_most((low.double() - exact).abs(), bound, "the error of merge in bfloat16")
-    w = 1e-8 * torch.randn(6, 4, generator=rng)  # weights and updates that are small themselves
-    a, b = torch.randn(3, 4, generator=rng), 1e-8 * torch.randn(6, 3, generator=rng)
+    one, w = torch.ones(1, 1), torch.full((1, 1), -1 / 3).bfloat16()
+    new = student.merge(w, one, one, 1 / 3)  # what bfloat16 leaves of 1/3
+    expect_close(new, w.double() + 1 / 3, what="1/3 less 1/3 in bfloat16", rtol=2 * BFLOAT16)
+    w = 1e-12 * torch.randn(6, 4, generator=rng)  # weights and updates that are small themselves
+    a, b = torch.randn(3, 4, generator=rng), 1e-12 * torch.randn(6, 3, generator=rng)
     new = student.drive(drive_views, w.T, a.T, b.T)
     parts = w.double().abs() + b.double().abs() @ a.double().abs()
     error = (new.double() - w.double() - b.double() @ a.double()).abs()
@@ -355,7 +381,8 @@ def drive_transposed(student, delta, r):
     points=3,
     invariant="no matrix of rank r is nearer than B A; one of rank r comes back itself",
     cause="V not transposed, values left out, tall matrices only, noise for a low rank, a sketch "
-    "(torch.svd_lowrank) of a matrix whose singular values differ little",
+    "(torch.svd_lowrank) of a matrix whose singular values differ little, or eigenvectors of its "
+    "square in float32",
 )
 def test_the_nearest_matrix(student, rng):
     for n, k, size in ((9, 4, 1.0), (4, 9, 1e4), (5, 5, 1e-8), (1, 6, 10.0 ** draw(rng, -3, 2))):
@@ -380,7 +407,15 @@ def test_the_nearest_matrix(student, rng):
     low = torch.randn(6, 1, generator=rng) @ torch.randn(1, 7, generator=rng)
     for r in (1, 3):
         a, b = student.factor(low, r)
+        expect_tensor(a, f"a of rank {r} of a matrix of rank 1", torch.float32, (r, 7))
+        expect_tensor(b, f"b of rank {r} of a matrix of rank 1", torch.float32, (6, r))
         expect_close(b.double() @ a.double(), low, what="a matrix of rank 1", atol=1e-4)
+    u, v = (torch.linalg.qr(torch.randn(m, 2, generator=rng).double())[0] for m in (30, 20))
+    low = (u * torch.tensor([1.0, 2e-4]).double() @ v.T).float()
+    a, b = student.factor(low, 2)
+    # squared in float32 the second size, 4e-8 of the first, is not told from rounding
+    off = (low.double() - b.double() @ a.double()).norm().item()
+    expect_at_most(off, 1e-5, "the distance to a matrix of sizes 1 and 2e-4")
     a, b = student.factor(torch.zeros(3, 4), 2)
     expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
 
@@ -445,8 +480,8 @@ def test_a_walk_through_the_passes(student, rng):
     "ex3",
     points=3,
     invariant="no distance of checkpoints takes fewer bytes than the best one",
-    cause="a rounded root, a search that ends too early, the wrong one of two equal ones, or bytes "
-    "compared in float32",
+    cause="a rounded root or what lies about it, a search that ends too early, the wrong one of "
+    "two equal ones, or bytes compared in float32",
 )
 def test_no_better_distance(student, rng):
     for _ in range(10):
@@ -461,6 +496,9 @@ def test_no_better_distance(student, rng):
     assert student.best_every(7, 1.9, 1.0) == 4, "fractions are cut off"
     assert student.best_every(9, 1e-8, 0.9e-8) == 3, "small bytes are rounded"
     assert student.best_every(9, 0, 5) == 1 and student.best_every(9, 5, 0) == 9, "nothing"
+    # the root of layers * boundary / block is 57
+    assert student.best_every(80, 41, 1) == 80, "far from the root"
+    assert student.best_every(80, 1000, 1) == 80, "one group of many blocks"
     assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
 
 
@@ -526,12 +564,12 @@ def beside_middles(size):
 @exercise(
     "ex4",
     points=1,
-    invariant="beside the middle of two levels the nearer is taken, in blocks of 1e-8 as of 1e4",
-    cause="an epsilon or a floor under absmax, quotients in less than float32, or middles of other "
-    "levels",
+    invariant="beside the middle of two levels the nearer is taken, in blocks of 1e-30 as of 1e30",
+    cause="an epsilon or a floor under absmax, a sum of squares that becomes infinite, "
+    "quotients in less than float32, or middles of other levels",
 )
 def test_beside_the_middles(student, rng):
-    for size in (1.0, 1e-5, 1e-6, 1e-7, 1e-8, 1e4):
+    for size in (1.0, 1e-5, 1e-6, 1e-7, 1e-8, 1e-15, 1e-30, 1e4, 1e15, 1e30):
         w, right = beside_middles(size)
         codes, absmax = coded(student, w)
         expect_same(absmax, w[-1:], "absmax")
@@ -572,8 +610,10 @@ def test_bfloat16_and_views(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="weights come back within half a gap of their block, zeros and the largest exactly",
-    cause="the absmax of another block, a wrong level, or a block of zeros that becomes NaN",
+    invariant="weights come back within half a gap of their block, zeros and the largest exactly; "
+    "what is empty, or not finite somewhere, is a ValueError",
+    cause="the absmax of another block, a wrong level, a block of zeros that becomes NaN, or a "
+    "check of the sum, of the first numbers, or of the rows in place of all numbers",
 )
 def test_there_and_back(student, rng):
     gap = true_levels().diff().max().item()
@@ -594,6 +634,14 @@ def test_there_and_back(student, rng):
     w[129] = 2.5
     codes, absmax = coded(student, w)
     expect_same(student.dequantize_nf4(codes, absmax, (130,)), w, "zeros and 2.5")
+    w = torch.full((2, 70), 3e38)  # their sum is infinite, they are not
+    codes, absmax = coded(student, w)
+    expect_same(student.dequantize_nf4(codes, absmax, (2, 70)), w, "140 weights of 3e38")
+    for bad in (math.nan, math.inf, -math.inf):
+        w = torch.ones(130)
+        w[draw(rng, 64, 129)] = bad
+        expect_error(ValueError, lambda w=w: student.quantize_nf4(w), f"{bad} behind a block")
+    expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -653,7 +701,7 @@ def levels_beside(x, apart):
 @exercise(
     "ex5",
     points=1,
-    invariant="the nearest level is taken for scales of 1e-8 as for those of 1e4",
+    invariant="the nearest level is taken for scales of 1e-27 as for those of 1e27",
     cause="an epsilon or a floor under second, or a mean that is rounded",
 )
 def test_scales_of_all_sizes(student, rng):
@@ -662,7 +710,7 @@ def test_scales_of_all_sizes(student, rng):
     for apart in (2e-6, -2e-6):
         levels = levels_beside((left / 7).tolist(), apart)
         right = (left.double()[:, None] / 7 - levels.double()).abs().argmin(-1)
-        for size in (1.0, 2.0**-27, 2.0**-24, 2.0**-20, 2.0**-17, 2.0**13):
+        for size in (1.0, *(2.0**power for power in (-90, -50, -27, -24, -20, -17, 13, 90))):
             codes, second, mean = scaled(student, (left + 6) * size, levels)
             expect_close(mean.item(), 6 * size, what="the mean", rtol=1e-6)
             expect_close(second, torch.tensor([7 * size]), what="second", rtol=1e-6)
@@ -913,8 +961,10 @@ def test_mixed_batches(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="no adapters, unused ones with NaN or inf, and rows that hold NaN: others stay right",
-    cause="products for all rows that are masked afterwards, or an empty list that fails",
+    invariant="no adapters, unused ones with NaN or inf, and rows that hold NaN: others stay "
+    "right, and rows with an update of NaN become NaN",
+    cause="products for all rows that are masked afterwards, NaN made 0, or an empty list that "
+    "fails",
 )
 def test_what_must_not_spread(student, rng):
     x, y = torch.randn(3, 2, 5, generator=rng), torch.randn(3, 2, 4, generator=rng)
@@ -930,3 +980,8 @@ def test_what_must_not_spread(student, rng):
     spoilt[1] = math.nan
     new = student.batched_update(spoilt, y, [good], torch.tensor([0, -1, 0]))
     expect_close(new, added(spoilt, y, [good], [0, -1, 0]), what="y beside a row of NaN", atol=1e-4)
+    # in the rows that ask for it NaN stays
+    for inputs, adapter in ((spoilt, good), (x, (good[0], math.nan * good[1], 1.0))):
+        new = student.batched_update(inputs, y, [adapter], torch.tensor([-1, 0, -1]))
+        assert new[1].isnan().all(), "an update of NaN became a number"
+        expect_same(new[[0, 2]], y[[0, 2]], "rows without an adapter beside one of NaN")
