@@ -759,9 +759,10 @@ for way, ratio in ratios(ways, rounds=9).items():
 #   outputs are what the next block reads.
 # - `pattern` is a share of zeros (in every row; a number, 0 and 1 included), or a pair (n, m), a
 #   tuple.
-# - The blocks that came in stay as they were. The new ones carry no hooks and no replaced
-#   `forward`. Only the weights of linears change; biases, other parameters, what trains
-#   (`requires_grad`) and the mode of every part (train, eval) do not.
+# - The blocks that came in stay as they were. The new ones share no parameter with them, carry no
+#   hooks, no new buffers and no replaced `forward`, and can be trained. Only the weights of linears
+#   change; biases, other parameters, what trains (`requires_grad`) and the mode of every part
+#   (train, eval) do not.
 # - A block may itself be an `nn.Linear`, and may mix the tokens of its text, as attention does. A
 #   linear may read [T, K], [1, T, K] or more dimensions; if it is called several times in one pass,
 #   all of its inputs count. Blocks come without hooks, and every linear is called at least once.
@@ -1045,9 +1046,9 @@ lab.predict(
 # Scores are computed in float32 or float64; a trace that is negative by rounding counts as 0, any
 # other counts, however small. `size` divides K.
 #
-# **Shapes** `w`, `reader` [N, K] float32; `gram` [K, K] float32 or float64; scores [K / size]
-# float32; `keep` int64; `writers` [K, D] or [K], float32 or bfloat16. Weights may be not
-# contiguous.
+# **Shapes** `w` [N, K] float32; `gram` [K, K] float32 or float64; scores [K / size] float32;
+# `keep` int64; `writers` [K, D] or [K] and `reader` [N, K], float32 or bfloat16, and as they came.
+# Weights may be not contiguous.
 
 
 # %% solution="ex6"
