@@ -787,7 +787,8 @@ lab.predict(
 # - `absorb`: one step of the formula for all heads. `state` is `(m, t, a)`; the state before the
 #   first block holds `m = -inf`. At least one key comes.
 # - In both functions scores are finite, from -1e4 to 1e4, and may differ by as much from block to
-#   block and from head to head. Nothing is added to `t`: it is at least 1.
+#   block and from head to head; values are any finite numbers. Nothing is added to `t`: it is at
+#   least 1.
 # - `paged_attention`: the query `q` of one token over the first `length` (at least 1) keys of a
 #   sequence. Query head h uses key head h // (H / Hkv). Rows beyond `length`, and blocks that are
 #   not needed, may hold anything, NaN too; entries of the table beyond them may be no blocks.
