@@ -1076,8 +1076,8 @@ for way, cache in {way: Rounded(2, way) for way in ("channel", "token")}.items()
 # from other text, here from prose. Turning needs no text; it shares the large channel out among
 # all, so here, where it is 16 times as large, it repairs a part only (QuaRot and SpinQuant, 2024,
 # and TurboQuant, 2025, are rotations; a real model's channels are for you to try). Groups of 8 take
-# 4 bits of metadata for each code, 6 in all. A group per channel measures its range itself, every 32 tokens,
-# for 3 bits in all, and makes tokens wait.
+# 4 bits of metadata for each code, 6 in all. A group per channel measures its range itself, every
+# 32 tokens, for 3 bits in all, and makes tokens wait.
 #
 # Values per channel are no better: they have no large channels, and a token that gets little
 # attention keeps its error to itself.
