@@ -129,7 +129,7 @@ SHAPES = {
     "pip": (put("!pip install numpy\n%pip install numpy", 2), FULL, "was not run"),
     "timeit": (put("%timeit -n 3 scale([1.0], 2.0)\nx = %time 3", 3), FULL, None),
     "cell-magic": (answered(ex1="%%time\n" + RIGHT1), FULL, None),
-    "input": (answered(ex1="factor = input()\n" + RIGHT1), EX2, None),
+    "input": (answered(ex1="factor = input()\n" + RIGHT1), FULL, None),
     "null-byte": (answered(ex1=RIGHT1 + "\n#\x00"), EX2, None),
     "stderr": (answered(ex1=WARNS), FULL, None),
     "other-kernel": (answered() | {"metadata": {"kernelspec": {"name": "julia"}}}, FULL, None),
