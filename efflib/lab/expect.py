@@ -91,6 +91,7 @@ def expect_close(
     assert observed.shape == expected.shape, (
         f"{what} has shape {list(observed.shape)}, expected {list(expected.shape)}"
     )
+    assert expected.is_complex() or not observed.is_complex(), f"{what} holds complex numbers"
     a, b = _comparable(observed.detach(), expected.detach())
     off, allowed = (a - b).abs(), atol + rtol * b.abs()
     same = (a == b) | (a.isnan() & b.isnan())
