@@ -3,7 +3,8 @@
 `forged_driver` leaves the other exercises unwritten and replaces the machinery that runs drivers
 (functions of a test that are sent along, since models cannot travel): every driver then runs on
 functions that do nothing, so that what was before equals what is after.  `all_nan` has the right
-functions, and every number that they return is NaN, which no comparison with a bound may take.
+functions, and every tensor that they return, or hand to a function of the test, is NaN, which no
+comparison with a bound may take.
 """
 
 from nbformat import NotebookNode
@@ -51,10 +52,16 @@ def all_nan(value):
     return float("nan")
 
 
+def told_nan(value):
+    if not callable(value) or isinstance(value, (type, torch.nn.Module)):
+        return value
+    return lambda *args: value(*(all_nan(x) if torch.is_tensor(x) else x for x in args))
+
+
 def hollow(function):
     def returns_nan(*args, **kwargs):
         try:
-            return all_nan(function(*args, **kwargs))
+            return all_nan(function(*map(told_nan, args), **kwargs))
         except Exception:
             return float("nan")
 
