@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from efflib.plots.style import figure
+from efflib.zoo.headers import PARTS, headers
 from efflib.zoo.phenomena import lora
 from efflib.zoo.phenomena.story import QUICK
 from efflib.zoo.tokenizer import BEGIN_ID
@@ -50,12 +51,12 @@ def test_the_shares_of_trained_parameters(figures):
 
 
 def test_the_parts_of_the_headers_share_no_file_and_steps_have_one_batch():
-    parts = [set(numbers) for numbers in lora.PARTS.values()]
+    parts = [set(numbers) for numbers in PARTS.values()]
     assert sorted(n for part in parts for n in part) == list(range(5))
-    data = lora.batches(lora.headers("sweep"), QUICK, seed=0)
+    data = lora.batches(headers("sweep"), QUICK, seed=0)
     assert len(data) == 40 and all(ids.shape == (4, 65) for ids in data)
     assert all((ids[:, 0] == BEGIN_ID).all() for ids in data)
-    again = lora.batches(lora.headers("sweep"), QUICK, seed=0)
+    again = lora.batches(headers("sweep"), QUICK, seed=0)
     assert all(torch.equal(a, b) for a, b in zip(data, again, strict=True))
 
 

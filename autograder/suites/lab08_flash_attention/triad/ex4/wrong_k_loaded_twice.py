@@ -4,6 +4,17 @@ FAILS = ["test_attend_moves_little", "test_attend_costs"]
 
 
 @triton.jit
+def absorb(m, total, acc, s, v):
+    """The state (m [BM], total [BM], acc [BM, D]) after scores s [BM, BN] and values v [BN, D]."""
+    m_new = tl.maximum(m, tl.max(s, 1))
+    p = tl.exp(s - m_new[:, None])
+    correction = tl.exp(m - m_new)
+    total = total * correction + tl.sum(p, 1)
+    acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+    return m_new, total, acc
+
+
+@triton.jit
 def attend(
     Q, K, V, Out, LSE, head_q, row_q, head_k, row_k, head_lse, T, S, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
@@ -26,11 +37,6 @@ def attend(
         s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale  # [BM, BN]
         k = tl.load(K + at_k, mask=n[:, None] < S, other=0.0)
         s = tl.where(n[None, :] < S, s, float("-inf"))
-        m_new = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp(s - m_new[:, None])
-        correction = tl.exp(m - m_new)
-        total = total * correction + tl.sum(p, 1)
-        acc = acc * correction[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
-        m = m_new
+        m, total, acc = absorb(m, total, acc, s, v)
     tl.store(Out + at_q, (acc / total[:, None]).to(Out.dtype.element_ty), mask=on)
     tl.store(LSE + h * head_lse + rows, m + tl.log(total), mask=rows < T)
