@@ -74,7 +74,7 @@ def documents() -> dict[str, str]:
     root, held_out, found = Path(sysconfig.get_path("purelib")), held_out_lines(), {}
     for package in PACKAGES:
         if not (root / package).is_dir():
-            raise FileNotFoundError(f"{package} is not in {root}: training needs `make setup`")
+            raise FileNotFoundError(f"{package} is not in {root}: training needs `make train`")
         size = 0
         for path in sorted((root / package).rglob("*.py")):
             name = path.relative_to(root)
