@@ -27,13 +27,16 @@ def triad(
     markdown: Annotated[
         Path | None, typer.Option(help="With --mutants: write the table to this file as well.")
     ] = None,
+    show: Annotated[
+        str | None, typer.Option(help="Run nothing: print this exercise's variants as diffs.")
+    ] = None,
     jobs: JobsOption = None,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
     suites: SuitesOption = None,
 ) -> None:
     """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
-    from autograder.commands.triads import mutants_of_labs, triad_labs
+    from autograder.commands.triads import mutants_of_labs, show_exercise, triad_labs
 
     root = course_folder(course)
     if mutants and (seeds > 1 or unsafe):
@@ -42,6 +45,11 @@ def triad(
         raise UsageError(
             f"--markdown needs --mutants and a folder, {markdown.parent}, that is there"
         )
+    if show is not None:
+        if len(labs or []) != 1 or mutants or seeds > 1:
+            raise UsageError("--show goes with one lab: autograder triad lab04_wanda --show ex4")
+        show_exercise(root, labs[0], show)
+        return
     if mutants:
         well = mutants_of_labs(root, labs or None, jobs=jobs, markdown=markdown)
     else:

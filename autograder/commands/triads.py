@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.syntax import Syntax
+
 from autograder.commands.tables import console, with_progress
+from autograder.errors import UsageError
 from autograder.intake.notebook import Notebook, parse_notebook
 from autograder.labs.manifest import LabSpec, lab_names, load_lab
 from autograder.triad.domain import domains, untried
@@ -18,7 +21,8 @@ from autograder.triad.table import (
     mutants_markdown,
     triad_table,
 )
-from autograder.triad.variants import DOMAIN, NO_WORK, collect_variants
+from autograder.triad.variants import DOMAIN, NO_WORK, canonical_cell, collect_variants
+from autograder.triad.written import as_diff, rights, wrongs
 
 
 def triad_labs(
@@ -67,6 +71,21 @@ def show_triad(lab: LabSpec, rows: list[Row], missing: list[str]) -> None:
     killed = sum(not row.problem for row in wrong)
     bad = sum(bool(row.problem) for row in rows) + len(missing)
     out.print(f"{killed} of {len(wrong)} wrong variants killed as declared; {bad} problems")
+
+
+def show_exercise(root: Path, name: str, exercise: str) -> None:
+    """Prints each variant of an exercise: what it is, and how it differs from the solution."""
+    [(lab, solved)] = solved_labs(root, [name])
+    if exercise not in lab.exercises:
+        raise UsageError(f"{name} has no exercise {exercise}, only {', '.join(lab.exercises)}")
+    folder, canonical, out = lab.suite_dir / "triad", canonical_cell(solved, exercise), console()
+    variants = [("right", *item) for item in rights(folder, exercise, canonical).items()]
+    variants += [("wrong", *item) for item in wrongs(folder, exercise, canonical).items()]
+    for kind, variant, text in variants:
+        out.print(f"{kind} {variant}: {text.mistake}", style="bold", markup=False, highlight=False)
+        if text.fails:
+            out.print(f"has to fail {', '.join(text.fails)}", markup=False, highlight=False)
+        out.print(Syntax(as_diff(text), "diff", background_color="default"))
 
 
 def mutants_of_labs(

@@ -1,12 +1,8 @@
 """What a lab adds to the demonstration class: autograder/suites/<lab>/demo.toml."""
 
-import ast
-from pathlib import Path
-
 import msgspec
 
 from autograder.labs.manifest import LabSpec
-from autograder.triad.variants import declared_fails
 
 
 class Endless(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,8 +24,3 @@ class Entries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_entries(lab: LabSpec) -> Entries:
     """Raises FileNotFoundError for a lab without a demo.toml, msgspec.ValidationError."""
     return msgspec.toml.decode((lab.suite_dir / "demo.toml").read_bytes(), type=Entries)
-
-
-def fails_of(triad: Path, exercise: str, variant: str) -> set[str]:
-    """The tests that a wrong variant of the triad fails at least."""
-    return set(declared_fails(ast.parse((triad / exercise / f"{variant}.py").read_text("utf-8"))))

@@ -6,7 +6,6 @@ Every function takes a `Kit` and returns the notebook; its docstring says what i
 import copy
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
@@ -22,7 +21,8 @@ class Kit:
     release: NotebookNode
     solved: dict[str, str]  # grade_id -> source of the solved cell
     functions: dict[str, tuple[str, ...]]  # exercise -> names of its functions
-    triad: Path
+    rights: dict[str, str]  # exercise -> it solved otherwise
+    wrongs: dict[str, str]  # exercise -> the wrong variant that entries.partly_right names
     entries: Entries
 
     def filled(self, **answers: str) -> NotebookNode:
@@ -32,10 +32,8 @@ class Kit:
             cell.source = given.get(grade_id(cell), cell.source)
         return nb
 
-    def variant(self, exercise: str, name: str) -> str:
+    def whole(self, exercise: str, text: str) -> str:
         """A solution of the triad, behind the canonical one where it needs that."""
-        text = (self.triad / exercise / f"{name}.py").read_text(encoding="utf-8")
-        text = re.sub(r"^FAILS = \[[^]]*\]\n", "", text, flags=re.MULTILINE).strip()
         whole = all(f"def {function}(" in text for function in self.functions[exercise])
         return text if whole else f"{self.solved[exercise]}\n\n\n{text}"
 
@@ -56,16 +54,16 @@ def right(kit: Kit) -> NotebookNode:
 
 def right_otherwise(kit: Kit) -> NotebookNode:
     """Everything right by other algorithms than the reference's: full points as well."""
-    first = {
-        exercise: min((kit.triad / exercise).glob("right_*.py")).stem for exercise in kit.functions
-    }
-    return kit.filled(**{exercise: kit.variant(exercise, name) for exercise, name in first.items()})
+    return kit.filled(
+        **{exercise: kit.whole(exercise, text) for exercise, text in kit.rights.items()}
+    )
 
 
 def partly_right(kit: Kit) -> NotebookNode:
     """Two exercises with mistakes that people make: only tests that see them cost points."""
-    wrong = kit.entries.partly_right
-    return kit.filled(**{exercise: kit.variant(exercise, name) for exercise, name in wrong.items()})
+    return kit.filled(
+        **{exercise: kit.whole(exercise, text) for exercise, text in kit.wrongs.items()}
+    )
 
 
 def empty(kit: Kit) -> NotebookNode:

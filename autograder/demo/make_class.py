@@ -13,11 +13,13 @@ from pathlib import Path
 import nbformat
 
 from autograder.demo import hollow, honest, hostile
-from autograder.demo.entries import fails_of, load_entries
+from autograder.demo.entries import load_entries
 from autograder.demo.honest import Kit, grade_id
 from autograder.grading.results import ExerciseResult, Result
 from autograder.labs.manifest import LabSpec, load_lab
 from autograder.labs.source import build_source
+from autograder.triad.variants import without_marks
+from autograder.triad.written import read_edits, rights, wrongs
 
 ALL = "all"  # every test of the exercise
 STUDENTS = {
@@ -42,7 +44,12 @@ FILES = {"helpers": "{notebook} (1).ipynb", "zipped": "handed_in.zip"}
 def expected_failures(lab: LabSpec) -> dict[str, dict[str, str | set[str]] | None]:
     """For each student: exercises that lose points -> the tests that take them, at least these."""
     entries, triad = load_entries(lab), lab.suite_dir / "triad"
-    wrong = {ex: fails_of(triad, ex, name) for ex, name in entries.partly_right.items()}
+    wrong = {
+        exercise: {
+            f for w in read_edits(triad / f"{exercise}.diff") if w.name == name for f in w.fails
+        }
+        for exercise, name in entries.partly_right.items()
+    }
     everything = dict.fromkeys(lab.exercises, ALL)
     but_the_first = dict.fromkeys(list(lab.exercises)[1:], ALL)
     return dict.fromkeys(STUDENTS, {}) | {
@@ -63,14 +70,7 @@ def make_class(course_root: Path, lab: str, out_dir: Path) -> list[Path]:
     solved = Path(course_root) / "build" / "source" / lab / f"{spec.notebook}.ipynb"
     if not solved.is_file():
         solved = build_source(course_root, lab)
-    cells = nbformat.read(solved, as_version=4).cells
-    kit = Kit(
-        release=nbformat.read(spec.release_notebook, as_version=4),
-        solved={grade_id(cell): cell.source for cell in cells if grade_id(cell)},
-        functions={name: exercise.functions for name, exercise in spec.exercises.items()},
-        triad=spec.suite_dir / "triad",
-        entries=load_entries(spec),
-    )
+    kit = make_kit(spec, solved)
     paths = []
     for student, hand_in in STUDENTS.items():
         made = hand_in(kit)
@@ -83,6 +83,23 @@ def make_class(course_root: Path, lab: str, out_dir: Path) -> list[Path]:
         path.write_bytes(content)
         paths.append(path)
     return paths
+
+
+def make_kit(lab: LabSpec, solved: Path) -> Kit:
+    """solved: what build_source writes. Raises LabError for a triad that is damaged."""
+    cells = {grade_id(cell): cell.source for cell in nbformat.read(solved, as_version=4).cells}
+    entries, triad = load_entries(lab), lab.suite_dir / "triad"
+    texts = {
+        exercise: (triad, exercise, without_marks(cells[exercise])) for exercise in lab.exercises
+    }
+    return Kit(
+        release=nbformat.read(lab.release_notebook, as_version=4),
+        solved={name: source for name, source in cells.items() if name},
+        functions={name: exercise.functions for name, exercise in lab.exercises.items()},
+        rights={name: next(iter(rights(*text).values())).whole for name, text in texts.items()},
+        wrongs={name: wrongs(*texts[name])[v].whole for name, v in entries.partly_right.items()},
+        entries=entries,
+    )
 
 
 def packed(name: str, notebook: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """Tests of the tests: what must get full points, what must lose them, and by which test.
 
 For a lab there are the canonical solution (solutions/), for each exercise independent right ones
-and named wrong ones (autograder/suites/<lab>/triad/<exercise>/{right,wrong}_<name>.py), and work
-that is none: the untouched release and functions that return None, their argument, or 0.
+and named wrong ones (see written.py), and work that is none: the untouched release and functions
+that return None, their argument, or 0.
 A variant is graded as one more cell behind the canonical cells, in the sandbox, as a submission.
 
 Exercises build on one another: a wrong ex1 makes a right ex3 give wrong results.  That says nothing
@@ -10,15 +10,15 @@ about the tests of ex3, so before a wrong variant the functions of the other exe
 they go on calling the canonical ones.  What a wrong variant breaks then, the tests blame on it.
 """
 
-import ast
 from dataclasses import dataclass
-from pathlib import Path
 
 from autograder.intake.notebook import Cell, Notebook, parse_notebook
 from autograder.labs.manifest import LabError, LabSpec
+from autograder.triad.written import Written, rights, wrongs
 
 EQUIVALENT = "equivalent.toml"  # of mutants, see mutants.py
 DOMAIN = "domain.md"  # what the suite tries, see domain.py
+MARKS = ("### BEGIN SOLUTION", "### END SOLUTION")
 STUBS = {
     "none": "return None",
     "argument": "return args[0] if args else None",
@@ -75,31 +75,39 @@ def collect_variants(lab: LabSpec, solved: Notebook) -> list[Variant]:
         variants.append(Variant("", f"returns-{stub}", "none", appended(release, source)))
     folder = lab.suite_dir / "triad"
     strange = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    strange -= {*lab.exercises, EQUIVALENT, DOMAIN, "__pycache__"}
+    strange -= {*lab.exercises, *(f"{ex}.diff" for ex in lab.exercises)}
+    strange -= {EQUIVALENT, DOMAIN, "__pycache__"}
     if strange:
         raise LabError(f"{folder}: no exercise is called {sorted(strange)}")
     for exercise in lab.exercises:
-        paths = sorted((folder / exercise).glob("*.py"))
-        variants += [read_variant(lab, exercise, path, solved) for path in paths]
+        canonical = canonical_cell(solved, exercise)
+        for name, text in rights(folder, exercise, canonical).items():
+            variants.append(Variant(exercise, name, "right", appended(solved, text.cell)))
+        frozen = frozen_but(lab, exercise, solved)
+        for name, text in wrongs(folder, exercise, canonical).items():
+            _expect_a_check(lab, exercise, name, text)
+            cells = appended(frozen, text.cell)
+            variants.append(Variant(exercise, name, "wrong", cells, text.fails, text.mistake))
     return variants
 
 
-def read_variant(lab: LabSpec, exercise: str, path: Path, solved: Notebook) -> Variant:
-    kind, _, name = path.stem.partition("_")
-    if kind not in ("right", "wrong") or not name:
-        raise LabError(f"{path}: a variant is called right_<name>.py or wrong_<name>.py")
-    source = path.read_text(encoding="utf-8")
-    module = ast.parse(source, filename=str(path))
-    mistake = " ".join((ast.get_docstring(module) or "").split())
-    fails = declared_fails(module)
+def canonical_cell(solved: Notebook, exercise: str) -> str:
+    """The source of the cell in which the exercise is solved, without nbgrader's marks."""
+    return without_marks(next((c.source for c in solved if c.grade_id == exercise), ""))
+
+
+def without_marks(source: str) -> str:
+    return "\n".join(line for line in source.split("\n") if line.strip() not in MARKS)
+
+
+def _expect_a_check(lab: LabSpec, exercise: str, name: str, text: Written) -> None:
     known = {test.test for test in lab.tests if test.exercise == exercise}
-    if kind == "wrong" and (not mistake or not fails or set(fails) - known):
+    if not text.mistake or not text.fails or set(text.fails) - known:
         raise LabError(
-            f"{path}: a wrong variant needs a docstring that says the mistake, and "
-            f"FAILS = [tests of {exercise} that must fail] (unknown: {sorted(set(fails) - known)})"
+            f"{lab.suite_dir}/triad/{exercise}.diff: {name}: a wrong variant needs a mistake in a "
+            f"sentence, and a line fails: with tests of {exercise} (unknown: "
+            f"{sorted(set(text.fails) - known)})"
         )
-    cells = solved if kind == "right" else frozen_but(lab, exercise, solved)
-    return Variant(exercise, name, kind, appended(cells, source), fails, mistake)
 
 
 def frozen_but(lab: LabSpec, exercise: str, solved: Notebook) -> Notebook:
@@ -107,15 +115,6 @@ def frozen_but(lab: LabSpec, exercise: str, solved: Notebook) -> Notebook:
     others = [lab.exercises[name].functions for name in lab.exercises if name != exercise]
     names = [name for functions in others for name in functions]
     return appended(solved, FREEZE.replace("{names!r}", repr(names)))
-
-
-def declared_fails(module: ast.Module) -> tuple[str, ...]:
-    """The module constant FAILS, read without running the file."""
-    for node in module.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "FAILS":
-            value = ast.literal_eval(node.value)
-            return (value,) if isinstance(value, str) else tuple(value)
-    return ()
 
 
 def appended(cells: Notebook, source: str) -> Notebook:

@@ -14,13 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 import pytest
 from damage import hand_in
 from disturbed import in_file
 
-from autograder.demo.entries import load_entries
-from autograder.demo.honest import Kit, grade_id
+from autograder.demo.make_class import make_kit
 from autograder.grading.results import read_report
 from autograder.labs.manifest import load_lab
 from autograder.labs.source import build_source
@@ -46,14 +44,7 @@ def handed_in(tmp_path_factory) -> tuple[Path, Path]:
     folder, course = tmp_path_factory.mktemp("class"), tmp_path_factory.mktemp("released")
     generate(ROOT, LAB, course)
     lab = load_lab(LAB, course)
-    solved = nbformat.read(build_source(ROOT, LAB, course), as_version=4).cells
-    kit = Kit(
-        release=nbformat.read(lab.release_notebook, as_version=4),
-        solved={grade_id(cell): cell.source for cell in solved if grade_id(cell)},
-        functions={name: exercise.functions for name, exercise in lab.exercises.items()},
-        triad=lab.suite_dir / "triad",
-        entries=load_entries(lab),
-    )
+    kit = make_kit(lab, build_source(ROOT, LAB, course))
     with (folder / "roster.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "name"), *roster()])
     for number, (student, name) in enumerate(roster()):

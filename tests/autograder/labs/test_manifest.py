@@ -83,7 +83,7 @@ def test_a_lab_that_is_none(course, name):
 
 def test_hashes_change_with_what_decides_and_with_nothing_else(course):
     before = load_lab(NAME, course)
-    for path in (f"{SUITE}/triad/ex1/wrong_x.py", f"{SUITE}/__pycache__/x.pyc"):
+    for path in (f"{SUITE}/triad/ex1/right_x.py", f"{SUITE}/triad/ex1.diff", f"{SUITE}/__pycache__/x.pyc"):
         write(course / path, b"x = 1")
     write(course / f"labs/{NAME}/.ipynb_checkpoints/toy.ipynb", release())
     assert load_lab(NAME, course).suite_hash == before.suite_hash

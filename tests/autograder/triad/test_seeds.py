@@ -17,39 +17,37 @@ from autograder.triad.variants import NO_WORK, Variant, collect_variants
 
 SEEDS = 12
 VARIANTS = {
-    # test_scale_negative draws four numbers from -2..-1: this one is wrong for some draws only
-    "ex1/wrong_by_luck.py": '''
-        """Numbers below -1.9 are not multiplied."""
-        FAILS = ["test_scale_negative"]
-        def scale(numbers, factor):
-            return [n if n < -1.9 else factor * n for n in numbers]
-        ''',
+    # test_scale_negative draws four numbers from -2..-1: the first is wrong for some draws only
+    "ex1.diff": """
+        === by_luck: Numbers below -1.9 are not multiplied.
+        fails: test_scale_negative
+        -    return [factor * number for number in numbers]
+        +    return [n if n < -1.9 else factor * n for n in numbers]
+
+        === always: The sign is lost.
+        fails: test_scale_negative
+        -    return [factor * number for number in numbers]
+        +    return [abs(factor * number) for number in numbers]
+        """,
     "ex1/right_by_luck.py": """
         def scale(numbers, factor):
             return [n if n < -1.9 else factor * n for n in numbers]
         """,
-    "ex1/wrong_always.py": '''
-        """The sign is lost."""
-        FAILS = ["test_scale_negative"]
-        def scale(numbers, factor):
-            return [abs(factor * number) for number in numbers]
-        ''',
     "ex2/right_other.py": "def clip(n, lo, hi):\n    return [min(max(x, lo), hi) for x in n]",
-    "ex2/wrong_ends.py": '''
-        """The process ends."""
-        FAILS = ["test_clip_random"]
-        def clip(numbers, lo, hi):
-            import os
-            os._exit(0)
-        ''',
-    "ex2/wrong_state.py": '''
-        """The second call gives the result of the first."""
-        FAILS = ["test_clip_random"]
-        first = []
-        def clip(numbers, lo, hi):
-            first.append([max(lo, min(n, hi)) for n in numbers])
-            return first[0] if len(first) > 1 else numbers
-        ''',
+    "ex2.diff": """
+        === ends: The process ends.
+        fails: test_clip_random
+        +def clip(numbers, lo, hi):
+        +    import os
+        +    os._exit(0)
+
+        === state: The second call gives the result of the first.
+        fails: test_clip_random
+        +first = []
+        +def clip(numbers, lo, hi):
+        +    first.append([max(lo, min(n, hi)) for n in numbers])
+        +    return first[0] if len(first) > 1 else numbers
+        """,
 }
 
 

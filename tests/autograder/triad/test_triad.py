@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import msgspec
 import pytest
@@ -20,26 +21,26 @@ from efflib.lab.report import TestReport
 VARIANTS = {
     "ex1/right_map.py": "def scale(numbers, factor):\n    return [*map(factor.__mul__, numbers)]",
     "ex1/right_but_not.py": "def scale(numbers, factor):\n    return tuple(numbers)",
-    "ex1/wrong_abs.py": '''
-        """Takes the absolute value: the sign is lost."""
-        FAILS = ["test_scale_negative"]
-        def scale(numbers, factor):
-            return [abs(factor * number) for number in numbers]
-        ''',
-    "ex1/wrong_survivor.py": '''
-        """Multiplies twice by one, which is no mistake."""
-        FAILS = ["test_scale_negative", "test_scale_by_hand"]
-        def scale(numbers, factor):
-            return [1 * factor * number for number in numbers]
-        ''',
-    "ex2/wrong_spills.py": '''
-        """Breaks the other exercise as well."""
-        FAILS = ["test_clip_by_hand"]
-        def clip(numbers, lo, hi):
-            return numbers
-        del scale
-        ''',
+    "ex1.diff": """
+        === abs: Takes the absolute value: the sign is lost.
+        fails: test_scale_negative
+        -    return [factor * number for number in numbers]
+        +    return [abs(factor * number) for number in numbers]
+
+        === survivor: Multiplies twice by one, which is no mistake.
+        fails: test_scale_negative, test_scale_by_hand
+        -    return [factor * number for number in numbers]
+        +    return [1 * factor * number for number in numbers]
+        """,
+    "ex2.diff": """
+        === spills: Breaks the other exercise as well.
+        fails: test_clip_by_hand
+        +def clip(numbers, lo, hi):
+        +    return numbers
+        +del scale
+        """,
 }
+WRONG = 3
 
 
 def dedent(text):
@@ -81,7 +82,7 @@ def test_the_kill_table(course, capsys):
     lab = load_lab(NAME, course)
     rows = list(run_triad(lab, SOLVED))
     problems = {row.variant.student: row.problem for row in rows if row.problem}
-    assert len(rows) == len(VARIANTS) + 5
+    assert len(rows) == 2 + WRONG + 5
     assert {row.variant.name for row in rows} >= {"canonical", "release", "returns-none"}
     assert set(problems) == {"ex1.right.but_not", "ex1.wrong.survivor", "ex2.wrong.spills"}
     assert problems["ex1.right.but_not"].startswith("loses points: test_scale_by_hand")
@@ -165,23 +166,32 @@ def test_a_frozen_class_finds_its_base_by_super(course):
     assert namespace["clip"]().seen == 2 and type(namespace["clip"]()) is namespace["clip"]
 
 
+EDIT = "-    return [factor * number for number in numbers]\n+    return []\n"
 BAD = {
-    "without a mistake": ("ex1/wrong_x.py", 'FAILS = ["test_scale_by_hand"]'),
-    "without FAILS": ("ex1/wrong_x.py", '"""A mistake."""'),
-    "FAILS of another exercise": (
-        "ex1/wrong_x.py",
-        '"""A mistake."""\nFAILS = ["test_clip_random"]',
+    "without a mistake": ("ex1.diff", f"=== x: \nfails: test_scale_by_hand\n{EDIT}"),
+    "without a colon": ("ex1.diff", f"=== x\nfails: test_scale_by_hand\n{EDIT}"),
+    "without a test": ("ex1.diff", f"=== x: A mistake.\n{EDIT}"),
+    "a test of another exercise": ("ex1.diff", f"=== x: Bad.\nfails: test_clip_random\n{EDIT}"),
+    "a test that is none": ("ex1.diff", f"=== x: A mistake.\nfails: test_x\n{EDIT}"),
+    "without an edit": ("ex1.diff", "=== x: A mistake.\nfails: test_scale_by_hand\n"),
+    "two of a name": ("ex1.diff", 2 * f"=== x: A mistake.\nfails: test_scale_by_hand\n{EDIT}\n"),
+    "of nobody": ("ex1.diff", f"=== x: A mistake.\nfails: test_scale_by_hand\nof: y\n{EDIT}"),
+    "something before": ("ex1.diff", f"# notes\n=== x: Bad.\nfails: test_scale_by_hand\n{EDIT}"),
+    "no Python": ("ex1.diff", "=== x: A mistake.\nfails: test_scale_by_hand\n+def scale(:\n"),
+    "an edit that fits nowhere": (
+        "ex1.diff",
+        "=== x: A mistake.\nfails: test_scale_by_hand\n-    return numbers\n+    return []\n",
     ),
-    "FAILS of no test": ("ex1/wrong_x.py", '"""A mistake."""\nFAILS = ["test_x"]'),
     "strange name": ("ex1/maybe.py", "x = 1"),
-    "strange exercise": ("ex7/right_x.py", "x = 1"),
+    "wrong and whole, as a file": ("ex1/wrong_x.py", '"""A mistake."""'),
+    "strange exercise": ("ex7.diff", f"=== x: A mistake.\nfails: test_scale_by_hand\n{EDIT}"),
 }
 
 
 @pytest.mark.parametrize("path, source", BAD.values(), ids=BAD)
 def test_a_variant_that_checks_nothing_is_refused(course, path, source):
     write(triad(course) / path, source.encode())
-    with pytest.raises(LabError):
+    with pytest.raises(LabError, match=re.escape(path.split("/")[-1].split("_")[0])):
         collect_variants(load_lab(NAME, course), SOLVED)
 
 

@@ -1,7 +1,0 @@
-"""Negative outliers are not seen."""
-
-FAILS = ["test_columns_by_hand", "test_edges_of_the_split"]
-
-
-def outlier_columns(x, threshold):
-    return (x >= threshold).flatten(0, -2).any(dim=0)

@@ -1,9 +1,0 @@
-"""The channels with the smallest scores."""
-
-FAILS = ["test_top_of_ten", "test_ranks"]
-
-
-def top_channels(score, fraction):
-    if not 0 < fraction <= 1:
-        raise ValueError(fraction)
-    return score.topk(max(1, round(fraction * len(score))), largest=False).indices

@@ -1,8 +1,0 @@
-"""1 / s: the large channels are scaled down."""
-
-FAILS = ["test_candidate_by_hand", "test_candidates_against_float64"]
-
-
-def candidate_scales(x_mean, ratio):
-    s = (x_mean.float() ** -ratio).clamp(min=FLOOR)  # noqa: F821
-    return s / (s.max() * s.min()).sqrt()

@@ -1,8 +1,0 @@
-"""Divided by max(s) min(s), without the square root."""
-
-FAILS = ["test_candidate_by_hand", "test_candidates_against_float64"]
-
-
-def candidate_scales(x_mean, ratio):
-    s = (x_mean.float() ** ratio).clamp(min=FLOOR)  # noqa: F821
-    return s / (s.max() * s.min())

@@ -1,7 +1,0 @@
-"""No normalization."""
-
-FAILS = ["test_candidate_by_hand", "test_candidates_against_float64"]
-
-
-def candidate_scales(x_mean, ratio):
-    return (x_mean.float() ** ratio).clamp(min=FLOOR)  # noqa: F821

@@ -1,7 +1,0 @@
-"""The weights are read again for every sequence."""
-
-FAILS = ["test_rates_by_hand", "test_rates_against_both_bounds"]
-
-
-def decode_rate(weights, kv, flops, batch, bandwidth, peak):
-    return batch / max(batch * (weights + kv) / bandwidth, batch * flops / peak)

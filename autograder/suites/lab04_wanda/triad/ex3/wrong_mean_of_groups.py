@@ -1,7 +1,0 @@
-"""fits looks at the mean over groups."""
-
-FAILS = ["test_fits_just_or_not", "test_what_fits"]
-
-
-def fits(w, n, m):
-    return bool(((grouped(w, n, m) != 0).sum(-1) <= n).float().mean() > 0.5)

@@ -1,7 +1,0 @@
-"""A bit for each weight that is kept, in place of all."""
-
-FAILS = ["test_bits", "test_limits_and_bits"]
-
-
-def bitmap_bits(shape, kept, value_bits):
-    return kept * (value_bits + 1)

@@ -1,8 +1,0 @@
-"""Biases stay whole."""
-
-FAILS = ["test_any_order_of_units", "test_removed_is_zeroed"]
-
-
-def remove_units(writers, reader, keep, size):
-    places = (keep[:, None] * size + torch.arange(size)).flatten()
-    return [w[places] if w.ndim == 2 else w for w in writers], reader[:, places]

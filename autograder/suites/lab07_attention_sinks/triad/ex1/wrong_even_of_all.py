@@ -1,9 +1,0 @@
-"""Divided by the number of all queries."""
-
-FAILS = ["test_even_share", "test_even_shares_of_long_texts"]
-
-
-def even_share(queries, first):
-    if not 0 <= first < queries:
-        raise ValueError("no such query")
-    return sum(1 / (t + 1) for t in range(first, queries)) / queries

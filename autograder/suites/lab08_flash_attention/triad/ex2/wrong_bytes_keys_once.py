@@ -1,9 +1,0 @@
-"""k and v count once."""
-
-FAILS = ["test_bytes", "test_random_bytes"]
-
-
-def attention_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
-    """Bytes that tiled attention moves."""
-    blocks = -(-T // block_m)
-    return itemsize * (2 * T * d + 2 * S * d) + 4 * T

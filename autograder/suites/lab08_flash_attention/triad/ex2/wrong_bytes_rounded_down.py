@@ -1,9 +1,0 @@
-"""The number of blocks is rounded down."""
-
-FAILS = ["test_bytes", "test_random_bytes"]
-
-
-def attention_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
-    """Bytes that tiled attention moves."""
-    blocks = max(1, T // block_m)
-    return itemsize * (2 * T * d + 2 * blocks * S * d) + 4 * T

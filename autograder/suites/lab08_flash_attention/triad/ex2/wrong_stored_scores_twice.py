@@ -1,9 +1,0 @@
-"""Scores are counted as written and read, probabilities not."""
-
-FAILS = ["test_bytes", "test_random_bytes"]
-
-
-def stored_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
-    """Bytes that attention in blocks of queries moves if it stores its scores."""
-    blocks = -(-T // block_m)
-    return itemsize * (2 * T * d + 2 * blocks * S * d + 2 * T * S)

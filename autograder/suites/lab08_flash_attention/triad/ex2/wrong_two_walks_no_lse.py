@@ -1,9 +1,0 @@
-"""Two walks are said to write no lse."""
-
-FAILS = ["test_bytes", "test_random_bytes"]
-
-
-def two_walks_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
-    """Bytes of two walks along the keys: for m and total, then for o."""
-    blocks = -(-T // block_m)
-    return itemsize * (2 * T * d + 3 * blocks * S * d)

@@ -1,9 +1,0 @@
-"""The block of queries is read for each walk."""
-
-FAILS = ["test_bytes", "test_random_bytes"]
-
-
-def two_walks_bytes(T: int, S: int, d: int, block_m: int, itemsize: int) -> int:
-    """Bytes of two walks along the keys: for m and total, then for o."""
-    blocks = -(-T // block_m)
-    return itemsize * (3 * T * d + 3 * blocks * S * d) + 4 * T

@@ -1,7 +1,0 @@
-"""0 is never the answer."""
-
-FAILS = ["test_speed_by_hand", "test_best_lengths"]
-
-
-def best_gamma(a, c, w, most):
-    return max(range(1, most + 1), key=lambda g: speedup(a, g, c, w)) if most else 0

@@ -1,7 +1,0 @@
-"""w for gamma + 1 tokens."""
-
-FAILS = ["test_speed_by_hand", "test_best_lengths"]
-
-
-def speedup(a, gamma, c, w):
-    return expected_tokens(a, gamma) / (1 + gamma * c + (gamma + 1) * w)

@@ -1,8 +1,0 @@
-"""The merged weight is float32, whatever w is."""
-
-FAILS = ["test_merge_rounds_once", "test_merged_weights"]
-
-
-def merge(w: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """w + scale b a, rounded once to the dtype of w. [N, K]"""
-    return (w.double() + scale * (b.double() @ a.double())).float()

@@ -1,8 +1,0 @@
-"""The most bytes."""
-
-FAILS = ["test_no_better_distance", "test_the_best_distance"]
-
-
-def best_every(layers: int, boundary: float, block: float) -> int:
-    """The `every` with the fewest bytes, the smallest of equal ones."""
-    return max(range(1, layers + 1), key=lambda n: checkpointed(layers, boundary, block, n))

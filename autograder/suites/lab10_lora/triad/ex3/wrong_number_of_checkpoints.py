@@ -1,8 +1,0 @@
-"""`every` is taken for the number of groups."""
-
-FAILS = ["test_a_walk_through_the_passes", "test_checkpoints_by_hand", "test_the_best_distance"]
-
-
-def checkpointed(layers: int, boundary: float, block: float, every: int) -> float:
-    """Bytes of activations with a checkpoint at the input of every `every`-th block."""
-    return every * boundary + math.ceil(layers / every) * block

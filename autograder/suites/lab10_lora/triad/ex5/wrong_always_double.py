@@ -1,9 +1,0 @@
-"""`double` is ignored."""
-
-FAILS = ["test_bits_by_hand", "test_every_bit"]
-
-
-def nf4_bits(n: int, double: bool) -> int:
-    """Bits of n weights: codes, scales, and what their own quantization needs."""
-    blocks = math.ceil(n / 64)
-    return 4 * n + 8 * blocks + 32 * math.ceil(blocks / 256) + 32
