@@ -11,12 +11,12 @@ NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 COURSE ?= .
 
-.PHONY: setup demo test test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
-	@echo "also: lint release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: quick lint release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -41,6 +41,10 @@ demo: setup
 # (groups are the labs of a file, long ones first: tests/conftest.py)
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+
+# a first answer in a minute or two: lint, tests of what changed, triads of its labs (SINCE=commit)
+quick: setup
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/quick.py $(SINCE)
 
 # what takes too long for every change: triads under 20 seeds, mutants of the solutions, notebooks on
 # all of their text and with all steps of training

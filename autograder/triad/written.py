@@ -16,6 +16,7 @@ or a wrapper, is whole: lines with a "+" and nothing else.
 
 import ast
 import difflib
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ def read_edits(path: Path) -> list[Wrong]:
 
 def read_edit(path: Path, lines: list[str]) -> Wrong:
     name, colon, mistake = lines.pop(0).partition(": ")
-    if not colon or not name.isidentifier():
+    if not colon or not re.fullmatch(r"\w+", name):
         raise LabError(f"{path}: a variant begins with {BEGIN}name: mistake, not {name!r}")
     said = {FAILS: "", OF: ""}
     for key in said:
