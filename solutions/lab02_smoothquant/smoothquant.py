@@ -235,8 +235,8 @@ lab.predict(
 # `outlier_channels(x_max, ratio) -> channels`.
 #
 # - `channel_maxima` runs `model(batch)` once for each batch, without gradients, and returns for
-#   each of the named layers $\max|X_j|$ of its inputs over all tokens, batches and calls. (A layer
-#   may run more than once in one forward pass; each named layer runs at least once.)
+#   each of the named linear layers $\max|X_j|$ of its inputs over all tokens, batches and calls.
+#   (A layer may run more than once in one forward pass; each named layer runs at least once.)
 # - Its hooks are gone when it returns, also if the model raises. All else about the model (other
 #   hooks, train or eval mode of each of its modules, `requires_grad` of its parameters) stays as it
 #   was, and gradients are on again if they were before.
@@ -554,8 +554,8 @@ print(f"exact {x @ w_row:.4f}, split {parts:.4f}, without the split {whole:.4f}"
 #   whole row.
 # - It has to work with no outlier column, with nothing else, and where tokens or rows of W are 0.
 #
-# **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16; `mask` [K] bool;
-# `y` [..., N], float32.
+# **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16; `threshold`: a
+# number that the dtype of `x` holds exactly; `mask` [K] bool; `y` [..., N], float32.
 
 
 # %% solution="ex3"
@@ -683,7 +683,7 @@ lab.predict(
 #   $\max|W_{:j}|$ is taken over all rows of all of them, since X can be divided only once.
 # - $\max|X_j|$ and $\max|W_{:j}|$ count as at least `FLOOR` each, before anything else: a channel
 #   that calibration never saw must not get $s = 0$.
-# - `ValueError` unless $0 \le \alpha \le 1$.
+# - `ValueError` for $\alpha$ below 0 or above 1.
 #
 # **Shapes** `x_max` [K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed; `s`
 # [K], float32, > 0. Compute in float32: powers in bfloat16 have 8 significant bits.
@@ -693,7 +693,7 @@ lab.predict(
 def smoothing_scales(x_max: Tensor, weights: list[Tensor], alpha: float) -> Tensor:
     """s_j of migration strength alpha, for all weights that read X. [K] float32 > 0.
 
-    Both maxima are at least FLOOR.  Raises ValueError unless 0 <= alpha <= 1.
+    Both maxima are at least FLOOR.  Raises ValueError for alpha below 0 or above 1.
     """
     ### BEGIN SOLUTION
     if not 0 <= alpha <= 1:

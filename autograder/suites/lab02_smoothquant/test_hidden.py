@@ -85,11 +85,24 @@ def drive_random(student, batches, w):
     return student.channel_maxima(net, ["block.down", "block.up"], batches)
 
 
+def drive_ids(student, batches, table):
+    """Runs beside the student's code: maxima of a layer that reads an embedding of token ids."""
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Embedding(*table.shape), nn.Linear(table.shape[1], 2))
+    with torch.no_grad():
+        model[0].weight.copy_(table)
+    return student.channel_maxima(model, ["1"], batches)
+
+
 @exercise(
     "ex1",
     points=2,
-    invariant="the maxima are those of the layers' own inputs, over all tokens of all batches",
-    cause="outputs for inputs, the batch dimension kept, or the order of the names relied on",
+    invariant="the maxima are those of the layers' own inputs, over all tokens of all batches, "
+    "also where a batch holds token ids",
+    cause="outputs for inputs, the batch dimension kept, the order of the names relied on, or a "
+    "batch that is changed before the model gets it",
 )
 def test_maxima_of_a_random_network(student, rng):
     w = torch.randn(5, 7, generator=rng)
@@ -107,6 +120,12 @@ def test_maxima_of_a_random_network(student, rng):
         # a sum of 7 products, and tanh, which does not enlarge errors
         size = (rows.double().abs() @ w.double().abs().T).amax()
         expect_close(down, inner, what="maxima inside", atol=(size * 16 * FLOAT32).item())
+    table = torch.randn(11, 4, generator=rng)
+    batches = [torch.randint(11, (2, 3), generator=rng) for _ in range(2)]
+    maxima = student.drive(drive_ids, batches, table)
+    seen = expect_tensor(maxima["1"], "x_max behind an embedding", torch.float32, (4,))
+    expected = table[torch.cat(batches).flatten()].abs().amax(0)
+    expect_same(seen, expected, "x_max behind an embedding")
 
 
 def drive_twice(student, pair):
@@ -145,11 +164,22 @@ def test_layer_that_runs_twice(student, rng):
         expect_same(maxima["other"], one, f"x_max of the other layer, x of size {size:g}")
 
 
-def drive_error(student, good, bad):
-    """Runs beside the student's code: hooks left behind after an error, and a pass that works."""
+def drive_error(student, good, bad, refuse):
+    """Runs beside the student's code: hooks left behind after an error, and a pass that works.
+
+    A layer gets the wrong width; or, with `refuse`, the model itself raises a KeyError.
+    """
     from torch import nn
 
-    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    class Model(nn.Sequential):
+        def forward(self, x):
+            if refuse and x.shape[-1] != 4:
+                raise KeyError("a batch that this model does not know")
+            for layer in self:
+                x = layer(x)
+            return x
+
+    model = Model(nn.Linear(4, 3), nn.Linear(3, 2))
     kind = ""
     try:
         student.channel_maxima(model, ["0", "1"], [good, bad])
@@ -162,20 +192,26 @@ def drive_error(student, good, bad):
 @exercise(
     "ex1",
     points=2,
-    invariant="hooks are removed also if the model raises, and the error is passed on",
-    cause="handles removed after the loop instead of in finally, or the error swallowed",
+    invariant="hooks are removed also if the model raises, whatever it raises, and the error is "
+    "passed on",
+    cause="handles removed after the loop instead of in finally, or for one kind of error only, or "
+    "the error swallowed",
 )
 def test_model_that_raises(student, rng):
-    good = torch.randn(2, 4, generator=rng)
-    kind, hooks, maxima = student.drive(drive_error, good, torch.randn(2, 5, generator=rng))
-    assert kind == "RuntimeError", f"the model's RuntimeError came out as {kind or 'nothing'}"
-    assert hooks == 0, f"{hooks} hooks stayed on a model that raised"
-    expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
-    expect_same(maxima["0"], good.abs().amax(0), "x_max after an error")
+    good, bad = torch.randn(2, 4, generator=rng), torch.randn(2, 5, generator=rng)
+    for refuse, right in ((False, "RuntimeError"), (True, "KeyError")):
+        kind, hooks, maxima = student.drive(drive_error, good, bad, refuse)
+        assert kind == right, f"the model's {right} came out as {kind or 'nothing'}"
+        assert hooks == 0, f"{hooks} hooks stayed on a model that raised a {right}"
+        expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
+        expect_same(maxima["0"], good.abs().amax(0), f"x_max after a {right}")
 
 
 def drive_side_effects(student, batch, weight):
-    """Runs beside the student's code: what the search leaves on a model."""
+    """Runs beside the student's code: what two searches leave on a model.
+
+    The second one is over half of the batch.
+    """
     import torch
     from torch import nn
 
@@ -186,6 +222,7 @@ def drive_side_effects(student, batch, weight):
     inner[0].bias.requires_grad_(False)
     with torch.no_grad():
         model[0].weight.copy_(weight)
+    model[0].weight.grad = weight.clone()
     grads = []
 
     def watch(module, args):
@@ -198,28 +235,37 @@ def drive_side_effects(student, batch, weight):
     enabled, modes = torch.is_grad_enabled(), [module.training for module in model.modules()]
     torch.set_grad_enabled(True)
     model.eval()
-    student.channel_maxima(model, ["0"], [batch])
+    second = student.channel_maxima(model, ["0"], [batch / 2])
     modes += [module.training for module in model.modules()]
     torch.set_grad_enabled(True)
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    return maxima, grads, kept, enabled, modes, frozen, model[0].weight.detach()
+    layer, names = model[0], list(model.state_dict())
+    rest = layer.weight.detach(), layer.weight.grad, names, second
+    return maxima, grads, kept, enabled, modes, frozen, rest
 
 
 @exercise(
     "ex1",
     points=1,
     invariant="bfloat16 inputs give float32 maxima; no gradients; foreign hooks, the mode of every "
-    "module, requires_grad and weights stay",
+    "module, requires_grad, weights and their gradients stay, and a second search starts anew",
     cause="no torch.no_grad, gradients switched off for good, eval mode left on, or train mode set "
     "again where a module was in eval mode, parameters frozen or thawed, all hooks of the model "
-    "cleared, or its weights changed",
+    "cleared, its weights changed, or maxima kept on its layers",
 )
 def test_side_effects(student, rng):
     batch = torch.randn(3, 4, generator=rng).bfloat16()
     weight = torch.randn(4, 4, generator=rng).bfloat16()
     value = student.drive(drive_side_effects, batch, weight)
-    maxima, grads, kept, enabled, modes, frozen, later = value
+    maxima, grads, kept, enabled, modes, frozen, (later, gradient, names, second) = value
     expect_same(later, weight, "a weight of the model afterwards")
+    assert gradient is not None, "a weight had a gradient before, now it has none"
+    expect_same(gradient, weight, "the gradient of a weight afterwards")
+    right = ["0.weight", "0.bias", "1.0.weight", "1.0.bias"]
+    assert names == right, f"the state of the model had the names {right}, now {names}"
+    half = expect_tensor(second["0"], "x_max of a second search", torch.float32, (4,))
+    expected = (batch / 2).abs().amax(0).float()
+    expect_same(half, expected, "x_max of a second search, over half of the batch")
     first = expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
     assert torch.equal(first, batch.abs().amax(0).float()), "maxima of bfloat16 inputs differ"
     assert grads == [False], f"one pass without gradients is asked, gradients were on: {grads}"
@@ -253,7 +299,7 @@ def test_rule_for_outliers(student, rng):
         ([0.0, 0.0, 1e-8], 3, [2]),
     ]
     x_max = torch.rand(101, generator=rng) + 0.5
-    where = torch.randperm(101, generator=rng)[:6]
+    where = torch.randperm(101, generator=rng)[:9]
     x_max[where] *= 40
     cases.append((x_max.tolist(), 8, sorted(where.tolist())))
     for values, ratio, expected in cases:
@@ -273,19 +319,29 @@ def w8a8(student, x, w, bias, kind, x_max=None):
 def drive_view(student, x, w, kind):
     """Runs beside the student's code: an input and a weight that are not contiguous.
 
-    Returns w8a8_linear of both, and the codes of the input.
+    Returns w8a8_linear of both, the codes of the input, and whether gradients were on after a call
+    with gradients and after one without.
     """
+    import torch
+
     x = x.transpose(0, 1)
     codes, _ = student.int8_codes(x, x.abs().amax())
-    return student.w8a8_linear(x, w.T, None, kind), codes
+    y = student.w8a8_linear(x, w.T, None, kind)
+    gradients = [torch.is_grad_enabled()]
+    with torch.no_grad():
+        student.w8a8_linear(x, w.T, None, kind)
+        gradients.append(torch.is_grad_enabled())
+    torch.set_grad_enabled(True)
+    return y, codes, gradients
 
 
 @exercise(
     "ex2",
     points=2,
-    invariant="all kinds equal integer sums, for [..., K], without a bias, for transposed tensors",
-    cause="view on tensors that are not contiguous, a scale per row of W, a bias that is needed, "
-    "or x_max used where it does not belong",
+    invariant="all kinds equal integer sums, for [..., K], one token, without a bias, for "
+    "transposed tensors; gradients stay on, or off",
+    cause="view on tensors that are not contiguous, a scale per row of W or per sequence, a bias "
+    "that is needed or changed, or x_max used where it does not belong",
 )
 def test_every_kind_against_integers(student, rng):
     w, w_codes = coded_tensor((5, 12), 0.02, rng)
@@ -305,11 +361,16 @@ def test_every_kind_against_integers(student, rng):
         y, bound = product(x_hat, w_hat)
         if kind != "static":  # the calibrated maximum is for "static" alone
             expect_within(w8a8(student, x, w, None, kind, static / 9), y, bound, f"{kind}, x_max")
-        three = w8a8(student, x.view(2, 3, 12), w, None, kind, x_max)
-        expect_within(three.view(6, 5), y, bound, f"{kind}, [2, 3, 12]")
+        for shape in ((2, 3, 12), (2, 3, 1, 12)):
+            more = w8a8(student, x.view(shape), w, None, kind, x_max)
+            expect_within(more.view(6, 5), y, bound, f"{kind}, {list(shape)}")
+        if kind != "tensor":  # of which one token has another scale
+            alone = w8a8(student, x[:1], w, bias, kind, x_max)
+            expect_within(alone, *product(x_hat[:1], w_hat, bias), f"{kind}, one token")
         if kind != "static":
             turned = x.view(2, 3, 12).transpose(0, 1).contiguous()
-            seen, codes = student.drive(drive_view, turned, w.T.contiguous(), kind)
+            seen, codes, on = student.drive(drive_view, turned, w.T.contiguous(), kind)
+            assert on == [True, False], f"gradients were on, then off; after {kind}: {on}"
             expect_tensor(codes, "codes of a view", torch.int8, (2, 3, 12))
             steps = x.double().view(2, 3, 12) * QMAX / x.double().abs().max()
             sure = (steps - steps.floor() - 0.5).abs() > CLEAR
@@ -325,25 +386,30 @@ def test_every_kind_against_integers(student, rng):
     "ex2",
     points=1,
     invariant="static: the grid is that of x_max, and what is larger is clipped to it",
-    cause="the maximum of x used where it is smaller or larger, or no clamp",
+    cause="the maximum of x used where it is smaller or larger, no clamp, or a step in bfloat16",
 )
 def test_static_scales(student, rng):
     w = torch.eye(4)
-    top = 2 + 3 * torch.rand((), generator=rng)
-    x = torch.tensor([[10.0, -20, 0.3, 0.6]]) * top
-    y = w8a8(student, x, w, None, "static", top)
-    clipped = torch.tensor([1.0, -1.0]) * top
-    expect_close(y[0, :2], clipped, what="clipped values", rtol=8 * FLOAT32)
-    small = torch.tensor([[0.003, 0.005, -0.011, 0.02]]) * top  # 0.381, 0.635, -1.397, 2.54 steps
-    y = w8a8(student, small, w, None, "static", top)[0] * QMAX / top
-    expect_close(y, torch.tensor([0.0, 1, -1, 3]), what="codes of small x", atol=32 * FLOAT32 * 3)
+    drawn = 2 + 3 * torch.rand((), generator=rng)
+    for x_max in (drawn, torch.tensor(2.984375).bfloat16()):  # 191 / 64, exact; / 127 it is not
+        top, what = x_max.float(), f"x_max in {x_max.dtype}"
+        x = torch.tensor([[10.0, -20, 0.3, 0.6]]) * top
+        y = w8a8(student, x, w, None, "static", x_max)
+        clipped = torch.tensor([1.0, -1.0]) * top
+        expect_close(y[0, :2], clipped, what=f"clipped values, {what}", rtol=8 * FLOAT32)
+        small = torch.tensor([[0.003, 0.005, -0.011, 0.02]]) * top  # .381, .635, -1.397, 2.54 steps
+        y = w8a8(student, small, w, None, "static", x_max)[0] * QMAX / top
+        right = torch.tensor([0.0, 1, -1, 3])
+        expect_close(y, right, what=f"codes of small x, {what}", atol=32 * FLOAT32 * 3)
 
 
 @exercise(
     "ex2",
     points=1,
-    invariant="tokens and weights that are all 0 give the bias, and leave the others alone",
-    cause="a scale of 0: 0 / 0 is NaN",
+    invariant="tokens and weights that are all 0 give the bias, and leave the others alone; an "
+    "x_max of 0 is one",
+    cause="a scale of 0 (0 / 0 is NaN), also beside others that are none, or `if not x_max`, which "
+    "takes an x_max of 0 for none",
 )
 def test_zeros(student, rng):
     x, codes = coded((3, 8), 0.25, rng)
@@ -354,12 +420,18 @@ def test_zeros(student, rng):
     assert scale > 0 and torch.isfinite(scale) and not seen.any(), (
         f"x = 0 with x_max = 0: codes {seen.tolist()}, scale {scale.item()}"
     )
+    seen, scale = student.int8_codes(x, x.abs().amax(1, keepdim=True))
+    expect_tensor(seen, "codes", torch.int8, (3, 8))
+    expect_tensor(scale, "scale", torch.float32, (3, 1))
+    assert (scale > 0).all() and torch.isfinite(scale).all(), f"a token of 0: {scale.tolist()}"
+    assert (seen.double() == codes).all(), "codes where one token of three is 0"
     y, bound = product(codes * 0.25, w_codes * 0.5, bias)
     expect_within(w8a8(student, x, w, bias, "token"), y, bound, "a token of zeros")
-    for kind in ("token", "tensor"):
-        nothing = w8a8(student, torch.zeros(3, 8), w, bias, kind)
+    for kind, x_max in (("token", None), ("tensor", None), ("static", torch.tensor(0.0))):
+        nothing = w8a8(student, torch.zeros(3, 8), w, bias, kind, x_max)
         assert torch.equal(nothing, bias.expand(3, 4)), f"{kind}: x = 0 gives {nothing[0]}"
-        nothing = w8a8(student, x, torch.zeros(4, 8), bias, kind)
+        top = None if x_max is None else x.abs().max()
+        nothing = w8a8(student, x, torch.zeros(4, 8), bias, kind, top)
         assert torch.equal(nothing, bias.expand(3, 4)), f"{kind}: w = 0 gives {nothing[0]}"
 
 
@@ -404,6 +476,12 @@ def test_bfloat16_and_arguments(student, rng):
     y, bound = product(codes / 8, w_codes / 64)
     for kind in ("token", "tensor"):
         expect_within(w8a8(student, x, w, None, kind), y, bound, f"bfloat16, {kind}")
+    fine, fine_codes = coded_tensor((4, 16), 0.3, rng)  # values that bfloat16 does not hold
+    y, bound = product(fine_codes * 0.3, w_codes / 64)
+    expect_within(w8a8(student, fine, w, None, "tensor"), y, bound, "x float32, w bfloat16")
+    fine, fine_codes = coded_tensor((6, 16), 0.03, rng)
+    y, bound = product(codes / 8, fine_codes * 0.03)
+    expect_within(w8a8(student, x, fine, None, "token"), y, bound, "x bfloat16, w float32")
     x = (torch.rand(200, generator=rng) * 3 + 0.1).bfloat16()
     steps = x.double() * QMAX / 3.1  # x_max = 3.1: no step that bfloat16 holds exactly
     clear = (steps - steps.floor() - 0.5).abs() > CLEAR
@@ -423,7 +501,9 @@ def test_bfloat16_and_arguments(student, rng):
         expect_tensor(scale, "scale", torch.float32, (4, 1))
         assert (seen.double() == expected).all(), f"x_max [4, 1], steps of {1e-9 * size:g}"
     x = (codes / 8).bfloat16()
-    for kind, x_max in (("row", None), ("static", None), ("row", torch.tensor(3.1))):
+    others = [("row", None), ("static", None), ("row", torch.tensor(3.1))]
+    others += [("tokens", None), ("Tensor", None), ("", torch.tensor(3.1))]
+    for kind, x_max in others:
         with pytest.raises(ValueError):
             student.w8a8_linear(x, w, None, kind, x_max)
 
@@ -433,9 +513,9 @@ def drive_swap_llama(student, config, state, names, ids):
     them in a first swap and the other in a second one.
 
     Returns (logits of the model, with every second layer tripled, after the second swap, (with all
-    layers swapped anew, and the same for a model with the parameters -state), names that the second
-    one called, logits of the model after every parameter of its copies was set to 0), or None if no
-    model came back.
+    layers swapped anew, for one function that they share, and the same for a model with the
+    parameters -state), names that the second one called, logits of the model after every parameter
+    of its copies was set to 0), or None if no model came back.
     """
     import torch
     from torch import nn
@@ -457,7 +537,7 @@ def drive_swap_llama(student, config, state, names, ids):
     if not isinstance(half, nn.Module):
         return None
     both = student.swap(half, {name: function(name, 1.0) for name in names[1::2]})
-    functions = {name: function(name, 1.0) for name in names}
+    functions = dict.fromkeys(names, function("any", 1.0))
     again = student.swap(model, functions)
     other = Llama(LlamaConfig(**config)).double()  # of the same shapes, with other weights
     other.load_state_dict({name: -value for name, value in state.items()})
@@ -479,7 +559,8 @@ def drive_swap_llama(student, config, state, names, ids):
     invariant="swap works on a Llama, twice in a row, on the same model again and on another one; "
     "what is done to the copy does not reach the model",
     cause="the model changed in place, parameters shared with the copy, functions kept from an "
-    "earlier call, or names with numbers in them not found",
+    "earlier call, names with numbers in them not found, or one layer for a function that several "
+    "names share",
 )
 def test_swap_in_a_llama(student, rng):
     from efflib.models.llama import Llama, LlamaConfig
@@ -534,9 +615,9 @@ def drive_swap_modes(student, state, x):
     model.norm.weight.requires_grad_(False)
     got = []
 
-    def function(x, weight, bias):
+    def function(x, matrix, offset):
         got.append(x.detach())
-        return x.float() @ weight.float().T / 3
+        return x.float() @ matrix.float().T / 3
 
     swapped = student.swap(model, {"q": function})
     if not isinstance(swapped, nn.Module):
@@ -558,24 +639,24 @@ def drive_swap_modes(student, state, x):
     points=1,
     invariant="a swapped layer passes on what it reads and what the function gives, in their "
     "dtypes; all else stays: layers whose names end alike, the mode of every module, requires_grad",
-    cause="the result cast to the dtype of x, names compared by their ends, model.eval() or "
-    "model.train(), or parameters frozen",
+    cause="x flattened, the result cast to the dtype of x, the function called by keywords, names "
+    "compared by their ends, model.eval() or model.train(), or parameters frozen",
 )
 def test_swap_leaves_the_rest(student, rng):
     state = {"q.weight": (4, 3), "q.bias": (4,), "a.q.weight": (2, 3), "a.q.bias": (2,)}
     state |= {"norm.weight": (3,), "norm.bias": (3,)}
     state = {name: torch.randn(shape, generator=rng).bfloat16() for name, shape in state.items()}
-    x = torch.randn(5, 3, generator=rng).bfloat16()
+    x = torch.randn(5, 2, 3, generator=rng).bfloat16()
     value = student.drive(drive_swap_modes, state, x)
     assert value is not None, "swap must return a model"
     got, (y, other), modes, trains, gradients = value
     assert got, "the function of q was not called"
-    expect_tensor(got[0], "x of the function", torch.bfloat16, (5, 3))
+    expect_tensor(got[0], "x of the function", torch.bfloat16, (5, 2, 3))
     expect_same(got[0], x, "x of the function")
-    expect_tensor(y, "outputs of the swapped layer", torch.float32, (5, 4))
+    expect_tensor(y, "outputs of the swapped layer", torch.float32, (5, 2, 4))
     expected, bound = product(x, state["q.weight"])
     expect_within(y, expected / 3, bound, "outputs of the swapped layer")
-    expect_tensor(other, "outputs of a.q", torch.bfloat16, (5, 2))
+    expect_tensor(other, "outputs of a.q", torch.bfloat16, (5, 2, 2))
     expected, size = product(x, state["a.q.weight"], state["a.q.bias"])
     bound = size + 2 * BFLOAT16 * (expected.abs() + state["a.q.bias"].double().abs())
     expect_within(other, expected, bound, "outputs of a.q, which was not swapped")
@@ -609,11 +690,13 @@ THRESHOLDS = (6.0, 1.5, 24.0)  # powers of 2 apart: x 2^k has the codes of x
 def split_case(rng, tokens=5, k=14, n=6, outliers=3):
     """x and w made from codes; `outliers` columns of x hold large values in one token or more.
 
-    Large: from 6 up; all other columns stay below 5.1.
+    Large: from 6 up; all other columns stay below 5.1.  Token 1 and row 1 of w have tiny steps.
     """
     x_step = (0.01 + 0.03 * torch.rand(tokens, 1, generator=rng)).double()  # below 127 * 0.04 = 5.1
+    x_step[1] *= 2.0**-40
     x, x_codes = coded((tokens, k), x_step, rng)
     w_step = (0.01 + 0.1 * torch.rand(n, 1, generator=rng)).double()
+    w_step[1] *= 2.0**-40
     w, w_codes = coded((n, k), w_step, rng)
     outlier = torch.zeros(k, dtype=torch.bool)
     for j in range(outliers):
@@ -633,7 +716,8 @@ def split_case(rng, tokens=5, k=14, n=6, outliers=3):
     "ex3",
     points=3,
     invariant="outlier columns in float, the others as integers with scales per token and per row",
-    cause="one scale for all of W or X, the bias lost, or an outlier counted in both parts",
+    cause="one scale for all of W or X, or a floor for it, the bias lost or not made float32, or "
+    "an outlier counted in both parts",
 )
 def test_split_against_both_sums(student, rng):
     for outliers in (0, 1, 4):
@@ -641,7 +725,7 @@ def test_split_against_both_sums(student, rng):
             x, x_hat, w, w_hat, outlier = split_case(rng, outliers=outliers)
             x, x_hat = x * (threshold / 6), x_hat * (threshold / 6)
             bias = torch.randn(w.shape[0], generator=rng)
-            for b in (bias, None):
+            for b in (bias, bias.bfloat16(), None):
                 y, bound = true_split(x, x_hat, w, w_hat, b, outlier)
                 what = f"{outliers} outlier columns, threshold {threshold:g}"
                 expect_within(split(student, x, w, b, threshold), y, bound, what)
@@ -709,6 +793,15 @@ def test_edges_of_the_split(student, rng):
     expect_within(split(student, x, w, None, torch.inf), y, bound, "threshold inf: no outliers")
 
 
+def short_case(shape, rng):
+    """(values in bfloat16 within 4, rounded in float64 with a scale per row), away from ties."""
+    values = torch.randn(shape, generator=rng).clamp(-4, 4).bfloat16()
+    top = values.double().abs().amax(-1, keepdim=True)
+    steps = values.double() / top * QMAX
+    clear = (steps - steps.floor() - 0.5).abs() > CLEAR
+    return values * clear, (steps * clear).round() * top / QMAX
+
+
 def drive_split_view(student, x, w, threshold):
     """Runs beside the student's code: an input and a weight that are not contiguous."""
     return student.llm_int8_linear(x.transpose(0, 1), w.T, None, threshold)
@@ -718,8 +811,8 @@ def drive_split_view(student, x, w, threshold):
     "ex3",
     points=1,
     invariant="tokens of 0, rows of W that are 0, one token, [B, T, K] and bfloat16 work",
-    cause="x[:, outlier] on three dimensions, 0 / 0 for a token or a row of zeros, or sums in "
-    "bfloat16",
+    cause="x[:, outlier] on three dimensions, 0 / 0 for a token or a row of zeros, or scales, "
+    "codes or sums in bfloat16",
 )
 def test_shapes_of_the_split(student, rng):
     x, x_hat, w, w_hat, outlier = split_case(rng, tokens=6)
@@ -746,6 +839,13 @@ def test_shapes_of_the_split(student, rng):
     for same in (w.float(), w):
         seen = split(student, large, same, None, 6.0)
         expect_within(seen, exact, exact * 8 * FLOAT32, f"bfloat16 x, {same.dtype} w")
+    (x, x_hat), (w, w_hat) = (short_case(shape, rng) for shape in ((6, 12), (4, 12)))
+    column, extra = 50 * x[:, :1].abs().amax() + x[:, :1], w[:, :1] / 2  # below the row's largest
+    x, x_hat = torch.cat([x, column], 1), torch.cat([x_hat, 0 * x_hat[:, :1]], 1)
+    w, w_hat = torch.cat([w, extra], 1), torch.cat([w_hat, 0 * w_hat[:, :1]], 1)
+    y, bound = true_split(x, x_hat, w, w_hat, None, torch.arange(13) == 12)
+    seen = split(student, x, w, None, 8.0)
+    expect_within(seen, y, bound, "x and w in bfloat16, one outlier column")
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -791,6 +891,7 @@ def test_dead_channels(student, rng):
     w = torch.randn(4, 5, generator=rng)
     w[:, 1:3] = 0
     w[:, 4] = 1e-6
+    w[:, 3] *= 1e6  # s may be smaller than FLOOR
     for alpha in (0.0, 0.5, 1.0):
         s = scales(student, x_max, [w], alpha)
         assert torch.isfinite(s).all() and (s > 0).all(), f"alpha = {alpha}: s = {s.tolist()}"
@@ -822,18 +923,27 @@ def test_law_of_scales(student, rng):
 @exercise(
     "ex4",
     points=2,
-    invariant="bfloat16 gives the float32 scales; alpha outside 0..1 raises",
-    cause="powers in bfloat16, or no check of alpha",
+    invariant="bfloat16 gives the float32 scales, FLOOR included; alpha outside 0..1 raises",
+    cause="powers or a floor in bfloat16, x_max taken to the dtype of the weights, or no check of "
+    "alpha",
 )
 def test_scales_of_bfloat16(student, rng):
     x_max = (9 * torch.rand(8, generator=rng)).bfloat16()
     weights = [torch.randn(3, 8, generator=rng).bfloat16() for _ in range(2)]
     s = scales(student, x_max, weights, 0.7)
     expect_close(s, true_scales(x_max, weights, 0.7), what="s of bfloat16", rtol=32 * FLOAT32)
+    fine = 9 * torch.rand(8, generator=rng) + 0.1
+    s = scales(student, fine, weights, 0.7)
+    expected = true_scales(fine, weights, 0.7)
+    expect_close(s, expected, what="s of x_max in float32, W in bfloat16", rtol=32 * FLOAT32)
+    dead = torch.arange(8) > 0, torch.arange(8) < 7  # channel 0 of X, channel 7 of W
+    zeros = x_max * dead[0], [w * dead[1] for w in weights]
+    s, expected = scales(student, *zeros, 0.5), true_scales(*zeros, 0.5)
+    expect_close(s, expected, what="s of bfloat16 with zeros", rtol=32 * FLOAT32)
     x_max, weights = x_max.float() * (torch.arange(8) > 0), [w.float() for w in weights]
     s = scales(student, x_max, weights, 0.5)
     expect_close(s, true_scales(x_max, weights, 0.5), what="s", rtol=32 * FLOAT32)
-    for alpha in (-0.1, 1.1, -2.0):
+    for alpha in (-0.1, 1.1, -2.0, -1e-4, 1.0001):
         with pytest.raises(ValueError):
             student.smoothing_scales(x_max, weights, alpha)
 
@@ -907,7 +1017,7 @@ def drive_fold(student, state, frozen, groups, maxima, alpha, h):
     return after, original, y, trainable, modes, before, thawed, gradients
 
 
-FROZEN = ["0.q.weight", "1.norm.weight", "head.bias"]
+FROZEN = ["0.q.weight", "1.norm.weight", "1.norm.bias", "head.bias"]
 EVAL = ["1", "1.k", "1.norm", "1.q", "1.tail"]
 GROUPS = {"0.norm": ["0.q", "0.k"], "1.norm": ["1.k", "1.q"]}
 
@@ -943,11 +1053,12 @@ def expect_parameters(observed, expected, rtol, what):
         expect_close(seen.double(), value.double(), what=f"{what}: {name}", rtol=rtol)
 
 
-def folded(student, case, alpha):
+def folded(student, case, alpha, groups=GROUPS):
     """(parameters after smoothing, outputs, names that train); the model that came in must be as
     it was sent, and modes and gradients as before, or no test of this exercise passes."""
     state, maxima, h = case
-    value = student.drive(drive_fold, state, FROZEN, GROUPS, maxima, alpha, h)
+    frozen = [name for name in FROZEN if name in state]
+    value = student.drive(drive_fold, state, frozen, groups, maxima, alpha, h)
     assert value is not None, "smooth must return a model"
     after, original, y, trainable, modes, before, free, gradients = value
     expect_parameters(original, state, 0.0, "the model that came in")
@@ -997,11 +1108,15 @@ def true_outputs(state, h):
 
 
 def drive_pair(student, state, maxima, alpha):
-    """Runs beside the student's code: a norm that one layer reads, after `smooth`."""
+    """Runs beside the student's code: a norm that one layer reads, after `smooth`.
+
+    The model was smoothed before, with another alpha.
+    """
     from torch import nn
 
     model = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3))
     model.load_state_dict(state)
+    student.smooth(model, {"0": ["1"]}, maxima, 1.0 - alpha)
     smoothed = student.smooth(model, {"0": ["1"]}, maxima, alpha)
     return {name: p.detach() for name, p in smoothed.named_parameters()}
 
@@ -1014,7 +1129,8 @@ S_FLOAT32 = 64 * FLOAT32  # of s in float32 (as in exercise 4), and of what it i
     points=3,
     invariant="norms are divided by s and weights multiplied, each group with its own s",
     cause="one s for the whole model, s of one linear only, rows multiplied instead of columns, a "
-    "second layer counted on, or the model that came in changed",
+    "second layer counted on, the copy of an earlier call, no FLOOR for a channel of zeros, or "
+    "the model that came in changed",
 )
 def test_parameters_against_float64(student, rng):
     for alpha in (0.0, 0.4, 1.0):
@@ -1025,9 +1141,11 @@ def test_parameters_against_float64(student, rng):
         expect_within(y, *true_outputs(state, h), f"alpha = {alpha}, outputs")
     state = {"0.weight": torch.rand(5, generator=rng) + 0.5, "0.bias": torch.ones(5)}
     state |= {"1.weight": torch.randn(3, 5, generator=rng), "1.bias": torch.ones(3)}
+    state["1.weight"][:, 3] = 0
     maxima = {"1": torch.rand(5, generator=rng) + 0.1}
-    after = student.drive(drive_pair, state, maxima, 0.5)
-    expected = true_fold(state, {"0": ["1"]}, maxima, 0.5)
+    maxima["1"][2] = 0  # calibration never saw it
+    after = student.drive(drive_pair, state, maxima, 0.4)
+    expected = true_fold(state, {"0": ["1"]}, maxima, 0.4)
     expect_parameters(after, expected, S_FLOAT32, "a norm that one layer reads")
 
 
@@ -1048,8 +1166,8 @@ def test_norms_without_bias(student, rng):
     "ex5",
     points=1,
     invariant="biases of linear layers and layers in no group stay bit by bit",
-    cause="the bias of a linear multiplied by s, every linear of the model smoothed, or the model "
-    "that came in changed",
+    cause="the bias of a linear multiplied by s, every linear of the model smoothed, names "
+    "compared by their ends, or the model that came in changed",
 )
 def test_what_must_stay(student, rng):
     state, maxima, h = case = fold_case(rng)
@@ -1061,6 +1179,14 @@ def test_what_must_stay(student, rng):
             expect_same(after[name], value, name)
     expected = true_fold(state, GROUPS, maxima, 0.3)["0.q.weight"]
     expect_close(after["0.q.weight"].double(), expected, what="0.q.weight", rtol=S_FLOAT32)
+    first = {"0.norm": GROUPS["0.norm"]}
+    after, _, _ = folded(student, case, 0.3, first)
+    for name, value in state.items():
+        if name.startswith("1."):
+            assert name in after, f"{name} is gone"
+            expect_same(after[name], value, f"{name}, of which no group knows")
+    expected = true_fold(state, first, maxima, 0.3)
+    expect_parameters(after, expected, S_FLOAT32, "one group of two")
 
 
 def drive_llama(student, config, state, groups, maxima, alpha, ids):
@@ -1263,7 +1389,8 @@ def test_order_of_alphas(student, rng):
     "ex6",
     points=2,
     invariant="[B, T, K] and bfloat16 are treated as float32 tokens",
-    cause="maxima per batch instead of per channel, or arithmetic in bfloat16",
+    cause="maxima per batch instead of per channel, arithmetic in bfloat16, or x taken to the "
+    "dtype of the weights",
 )
 def test_shapes_of_the_sweep(student, rng):
     x = torch.randn(2, 3, 8, generator=rng)
@@ -1272,9 +1399,10 @@ def test_shapes_of_the_sweep(student, rng):
     alphas = [0.0, 0.3, 0.5, 0.8, 1.0]
     compared = expect_errors(student, x, weights, alphas, "token")
     assert compared >= 1, "the test drew too many ties"
-    compared = 0
+    compared, mixed = 0, 0
     for _ in range(4):  # in bfloat16 half of a maximum is often a value: a tie at every alpha
         short = [torch.randn(5, 8, generator=rng).bfloat16()]
         loud = (torch.randn(2, 3, 8, generator=rng) * (1 + 29 * (torch.arange(8) == 1))).bfloat16()
         compared += expect_errors(student, loud, short, alphas, "tensor")
-    assert compared >= 1, "the test drew too many ties"
+        mixed += expect_errors(student, x, short, alphas, "tensor")  # x in float32
+    assert compared >= 1 and mixed >= 1, "the test drew too many ties"

@@ -1,0 +1,18 @@
+"""The step of a calibrated maximum in bfloat16 is rounded to bfloat16."""
+
+FAILS = ["test_static_scales"]
+
+
+def w8a8_linear(x, w, bias, activations, x_max=None):
+    if activations == "token":
+        x_max = x.abs().amax(-1, keepdim=True)
+    elif activations == "tensor":
+        x_max = x.abs().amax()
+    elif activations != "static" or x_max is None:
+        raise ValueError(activations)
+    if activations == "static":
+        x_max = (x_max / 127).float() * 127
+    q_x, s_x = int8_codes(x, x_max)  # noqa: F821
+    q_w, s_w = int8_codes(w, w.abs().amax())  # noqa: F821
+    y = (q_x.float() @ q_w.float().T) * (s_x * s_w)
+    return y if bias is None else y + bias.float()
