@@ -328,10 +328,10 @@ lab.check("ex1")
 # - Multiply codes or rounded values, as you like: the sums are the same.
 # - `swap` gives a copy of the model, in which the linear layer `name` (dotted or not) gives
 #   `functions[name](x, weight, bias)` with the copy's weight and bias (None if it has none), `x`
-#   as it comes and the result as it is. All else, and `model`, stay as they are: other layers, each
-#   module's mode, `requires_grad`. Put a module of yours in the place of the layer (its own mode
-#   does not matter), or give it another `forward`, a closure if you like: nobody copies what you
-#   return and trains it further.
+#   as it comes and the result as it is. `model` stays as it is, and of the copy all that is no
+#   swapped layer: each module's mode, each parameter's `requires_grad`. Put a module of yours in
+#   the place of the layer, or give it another `forward`, a closure if you like: mode and
+#   `requires_grad` of a swapped layer do not matter, and nobody copies or trains what you return.
 #
 # **Shapes** `x` [..., K], `w` [N, K] and `bias` [N] or None: float32 or bfloat16, perhaps not
 # contiguous. `x_max`, of these dtypes too, broadcasts to `x` in `int8_codes` and is [] in
@@ -734,9 +734,9 @@ lab.check("ex4")
 # **Deliver** `smooth(model, groups, maxima, alpha) -> smoothed`: a copy of the model with the same
 # function, whose norms give $X / s$.
 #
-# - `groups`: {name of a norm: names of all linear layers that read it}. Each group has one $s$,
-#   that of exercise 4 for all of its weights. Decide what the norm and the linear layers have to
-#   become so that the outputs stay.
+# - `groups`: {name of a norm: names of all linear layers that read it}, at least one. Each group
+#   has one $s$, that of exercise 4 for all of its weights. Decide what the norm and the linear
+#   layers have to become so that the outputs stay.
 # - `maxima`: {name of a linear layer: [K]}, from exercise 1. The layers of a group have the same
 #   input and the same maxima.
 # - `model` does not change. Nor do layers that are in no group, nor any bias of a linear layer.
