@@ -242,7 +242,7 @@ def drive_mixed(student, w, a, b, x, out):
     return layer(x).detach()
 
 
-def drive_nested(student, names, train):
+def drive_nested(student, names, train, dtype):
     """Runs beside the student's code: modes, gradients, and what was given."""
     import copy
 
@@ -263,11 +263,11 @@ def drive_nested(student, names, train):
 
     inner = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5), nn.Linear(5, 5))
     model = nn.Sequential(nn.Linear(4, 5), inner, nn.LayerNorm(5), Own())
-    model.train(train)
+    model.train(train).to(dtype)
     given = {n: p.detach().clone() for n, p in model.named_parameters()}
     made = student.add_lora(model, names, 2, 4.0)
     modes = sorted({m.training for each in (made, model) for m in each.modules()})
-    x = torch.randn(3, 4)
+    x = torch.randn(3, 4).to(dtype)
     outputs = [copy.deepcopy(m).eval()(x).detach() for m in (made, model)]
     for name in names:
         made.get_submodule(name).b.data.fill_(1.0)
@@ -288,8 +288,12 @@ def drive_nested(student, names, train):
 )
 def test_nested_models(student, rng):
     every = ["0", "1.0", "1.2", "3"]
-    for names, train in ((["1.0", "3"], False), (every, True), (["3"], True), (["0"], False)):
-        grads, modes, left, same, touched, outputs = student.drive(drive_nested, names, train)
+    cases = [(["1.0", "3"], False, torch.float32), (every, True, torch.float32)]
+    cases += [(["3"], True, torch.bfloat16), (["0"], False, torch.float32)]
+    for names, train, dtype in cases:
+        found = student.drive(drive_nested, names, train, dtype)
+        grads, modes, left, same, touched, outputs = found
+        expect_tensor(outputs[0], "the output of the model with new updates", dtype, (3, 2))
         expect_same(*outputs, "the output of the model with new updates")
         assert grads == sorted(f"{n}.{p}" for n in names for p in ("a", "b")), f"gradients: {grads}"
         assert modes == [train], "layers came back in another mode, or were left in one"
