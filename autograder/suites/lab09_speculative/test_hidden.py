@@ -128,10 +128,18 @@ def test_sizes_and_magnitudes(student, rng):
         (2e4, 20000.002, torch.float32),
         (-1e-30, 1e-30, torch.float32),
         (-6e4, 6e4, torch.float16),
+        (-math.inf, -6e4, torch.float16),
+        (-math.inf, -1e30, torch.float32),
     ):
         logits = torch.tensor([[low, high, low], [low, low, high]], dtype=dtype)
         tokens = student.verify_greedy(torch.tensor([1]), logits)
         expect_same(tokens, torch.tensor([1, 2]), "verify_greedy(...), close or large logits")
+    for dtype in (torch.float32, torch.bfloat16):
+        flat = torch.full((2, 130_000), -math.inf, dtype=dtype)
+        flat[0, [40_001, 129_999]] = 1.0
+        flat[1, [300, 301, 2500]] = -3.0
+        tokens = student.verify_greedy(torch.tensor([40_001]), flat)
+        expect_same(tokens, torch.tensor([40_001, 300]), "verify_greedy(...), equal logits")
     own = torch.randint(0, 9, (5,), generator=rng)
     logits = torch.rand(5, 9, generator=rng).scatter(1, own[:, None], 2.0)
     tokens = student.drive(drive_strided, "verify_greedy", [own[:-1].clone(), logits])
@@ -185,7 +193,14 @@ def emitted_by(student, p, q, vocab, g):
         rows_p = torch.stack([p[proposed[:i]] for i in range(g + 1)])
 
         def run(coin, pick, proposed=proposed, rows_q=rows_q, rows_p=rows_p):
-            tokens = student.verify(torch.tensor(proposed), rows_q, rows_p, coin, pick)
+            picks = []
+
+            def once(row):
+                picks.append(pick(row))
+                return picks[-1]
+
+            tokens = student.verify(torch.tensor(proposed), rows_q, rows_p, coin, once)
+            assert len(picks) == 1, "a round ends with one pick"
             expect_tensor(tokens, "verify", torch.int64)
             assert tokens.ndim == 1 and len(tokens) <= g + 1, "more than g + 1 tokens"
             return tuple(tokens.tolist())
@@ -231,12 +246,29 @@ def test_small_chances_and_long_rounds(student, rng):
         ([1e-7, 0.0, 1 - 1e-7], [1.0, 0.0, 0.0]),
         ([1 - 1e-6, 1e-6, 0.0], [1.0, 0.0, 0.0]),
         ([0.5, 0.5, 0.0], [1e-7, 1 - 1e-7, 0.0]),
+        ([2.5e-21, 0.5, 0.5], [1e-20, 1.0, 0.0]),
     ):
         first, behind = torch.tensor([row_p, [0.25, 0.25, 0.5]], dtype=torch.float64)
         p = {(): first, **{(t,): behind for t in range(3)}}
         q = {(): torch.tensor(row_q, dtype=torch.float64)}
         emitted = emitted_by(student, p, q, 3, 1)
         expect_distribution(emitted, p, 3, 2, EXACT, "small and large chances")
+    less = 2.0**-38  # exact; what is below 1e-12 `ways` leaves out, as torch's normalize does
+    behind = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
+    for row_p, row_q, proposed, first in (
+        ([less, 1 - less, 0.0], [1.0, 0.0, 0.0], 0, 0),  # hardly ever kept
+        ([0.5, 0.5 - less / 2, less / 2], [0.5, 0.5, 0.0], 1, 2),  # hardly ever refused
+    ):
+        p = torch.stack([torch.tensor(row_p, dtype=torch.float64), behind])
+        q = torch.tensor([row_q], dtype=torch.float64)
+
+        def run(coin, pick, p=p, q=q, proposed=proposed):
+            return student.verify(torch.tensor([proposed]), q, p, coin, pick).tolist()
+
+        seen = ways(run, 3, calls_of_round(1))
+        share = sum(weight for weight, tokens in seen if tokens[:1] == [first])
+        # a chance near 1 is rounded by 1e-16, which is 3e-5 of the rest
+        expect_close(share, less, what="the chance of an unlikely token", rtol=1e-3)
     for vocab, g, n in ((2048, 6, 6), (2048, 6, 5), (300, 70, 70), (300, 70, 69), (40_000, 2, 1)):
         own = torch.randint(0, vocab, (g + 1,), generator=rng)
         own[0] = vocab - 1
@@ -352,7 +384,10 @@ def test_expected_by_counting(student, rng):
             mean = sum((k + 1) * a**k * (1 - a) for k in range(gamma)) + (gamma + 1) * a**gamma
             seen = student.expected_tokens(a, gamma)
             expect_close(float(seen), mean, what="expected tokens", rtol=1e-9)
-    for a, gamma, right in ((1.0, 1000, 1001), (0.5, 200, 2), (1e-8, 3, 1 + 1e-8), (0.0, 99, 1)):
+    for a, gamma, right in (
+        *((1.0, 1000, 1001), (0.5, 200, 2), (0.0, 99, 1)),
+        *((1e-8, 3, 1 + 1e-8), (1e-10, 3, 1 + 1e-10)),
+    ):
         seen = float(student.expected_tokens(a, gamma))
         expect_close(seen, float(right), what="expected tokens", rtol=1e-12)
 
@@ -382,6 +417,7 @@ def test_best_lengths(student, rng):
         ((0.5, 0.5, 0.0, 9), 0),  # 1 and 1.5 / 1.5, both without rounding
         ((0.5, 0.25, 0.25, 9), 0),
         ((0.5, 0.0, 0.0, 30), 30),  # ahead of 29 by 1e-9
+        ((0.5, 0.0, 0.0, 45), 45),  # ahead of 44 by 3e-14; sums of powers of two are exact
         ((0.5, 1e-8, 1e-8, 60), 24),  # 2^-25 (1 - 48e-8) against 2e-8 (2 - 2^-24)
         ((1.0, 1e4, 0.0, 5), 0),
         ((1.0, 1.0, 1.0, 0), 0),
@@ -399,26 +435,55 @@ def test_best_lengths(student, rng):
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
+def mean_passes(p, q, new, gamma, text=()):
+    """Mean passes of the target for `new` tokens behind this text, by the rule of exercise 2."""
+    if new == 0:
+        return 0.0
+    g = min(gamma, new - 1)
+
+    def rest(text, kept):
+        """Of the rounds behind this one, which has kept so many proposals: they end this text."""
+        last = kept == g
+        ends = p[text] if last else (p[text] - q[text]).clamp(min=0)
+        total = 0.0
+        for token, chance in enumerate(ends.tolist()):
+            total += chance * mean_passes(p, q, new - kept - 1, gamma, (*text, token))
+        for token, chance in enumerate([] if last else torch.minimum(p[text], q[text]).tolist()):
+            total += chance * rest((*text, token), kept + 1)
+        return total
+
+    return 1.0 + rest(text, 0)
+
+
 @exercise(
     "ex4",
     points=4,
-    invariant="over every path, what is written is the target's own text, whatever the draft",
-    cause="rows off by one, a cache that is not rolled back, or verify given rows of another round",
+    invariant="over every path, what is written is the target's own text, whatever the draft, in "
+    "as many passes as rounds of gamma proposals take in the mean",
+    cause="rows off by one, a cache that is not rolled back, verify given rows of another round or "
+    "another q than the proposals were drawn from, or a round that proposes fewer than it could",
 )
 def test_all_that_may_be_written(student, rng):
-    for vocab, length, new, gamma in ((2, 1, 3, 2), (2, 3, 4, 1), (3, 2, 2, 3), (2, 2, 2, 2)):
+    for vocab, length, new, gamma in ((2, 1, 3, 2), (2, 3, 4, 1), (3, 2, 3, 3), (2, 2, 2, 2)):
         prompt = [draw(rng, 0, vocab - 1) for _ in range(length)]
         p, other = table(rng, vocab, new), table(rng, vocab, new)
         if vocab == 2:
             unlike(p, other)
+        else:  # a draft that is unsure
+            other[()] = torch.tensor([4, 3, 3], dtype=torch.float64) / 10
         near = {text: 0.8 * row + 0.2 / vocab for text, row in p.items()}
         for q in (other, near):
 
             def run(coin, pick, p=p, q=q, prompt=prompt, new=new, gamma=gamma):
-                return tuple(written(student, p, q, prompt, new, gamma, coin, pick)[0])
+                tokens, target, _ = written(student, p, q, prompt, new, gamma, coin, pick)
+                return tuple(tokens), len(target.calls)
 
             seen = ways(run, vocab, calls_of_loop(new, gamma))
-            expect_distribution(seen, p, vocab, new, EXACT, "the loop")
+            passes = sum(weight * count for weight, (_, count) in seen)
+            right = mean_passes(p, q, new, gamma)
+            expect_close(passes, right, what="the mean number of passes", atol=EXACT)
+            emitted = [(weight, tokens) for weight, (tokens, _) in seen]
+            expect_distribution(emitted, p, vocab, new, EXACT, "the loop")
 
 
 def expect_calls(student, text, guesses, prompt, gamma, vocab=3):
@@ -472,8 +537,8 @@ def test_calls_are_counted(student, rng):
 )
 def test_long_runs(student, rng):
     for new, gamma, length, right in (
-        *((12, 2, 1, False), (30, 1, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
-        *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 150, True)),
+        *((12, 2, 1, False), (60, 3, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
+        *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 1100, True)),
     ):
         text = [(1 + 7 * i) % 11 for i in range(new)]
         guesses = text if right else [(t + 1) % 11 for t in text]
@@ -525,12 +590,14 @@ def test_lookups(student, rng):
     cases += [([111, 0, 11, 0, 1], 3, 2), ([11, 0, 1], 2, 1)]
     large = [1500 + (37 * i) % 547 for i in range(300)]  # ids from 1500 to 2046, all different
     cases += [(large + large[k : k + m], 99, most) for k, m, most in LONG]
-    for n in (5, 9, 17, 33, 70):  # n tokens stood at the beginning, n - 1 of them stood later
+    for n in (5, 9, 17, 33, 70, 120):  # n tokens stood at the beginning, n - 1 of them stood later
         tail = large[:n]
         cases += [(tail + [3, 4] + tail[1:] + [5, 6] + tail, 2, most) for most in (n, n - 1, 99)]
     cases += [([2047 - t for t in large[:57]] + [3, 3], 9, 9), (large[:60] + large[1:50], 5, 9)]
     cases += [([100, 100, 5, 1001, 5, 100], 3, 1), ([100, 5, 1001, 100, 5], 3, 2)]
     cases += [([130_000, 256, 0, 151_935, 130_000], 9, 1), ([1, 256, 2, 0, 1], 2, 1)]
+    cases += [([k + 1, 2, 1], 3, 1) for k in (256, 1024, 32_768, 65_536, 100_000)]
+    cases += [([*range(1, 3000), 1, 2], 3, 2)]
     cases += [([7, 8] * 20, 1000, 50), ([1], 0, 1), ([1, 1], 1, 1), ([1, 1], 0, 1)]
     for text, gamma, longest in cases:
         right = []
@@ -609,7 +676,12 @@ def random_tree(rng, nodes, vocab):
 def test_masks_of_random_trees(student, rng):
     shapes = [(random_tree(rng, n, 4)[1], draw(rng, 0, 5)) for n in (1, 2, 7, 15)]
     shapes += [(list(range(-1, 8)), 0), ([-1] + [0] * 6, 1), ([-1, 0, 1, 0, 3, 2, 1], 2)]
-    shapes += [(list(range(-1, 69)), 100), ([-1] + [0] * 69, 3), ([-1, 0, 0, 1, 2], 300), ([-1], 0)]
+    shapes += [
+        (list(range(-1, 299)), 100),
+        ([-1] + [0] * 69, 3),
+        ([-1, 0, 0, 1, 2], 300),
+        ([-1], 0),
+    ]
     for parents, past in shapes:
         mask = student.tree_mask(parents, past)
         expect_tensor(mask, "tree_mask", torch.bool, (len(parents), past + len(parents)))
@@ -732,3 +804,8 @@ def test_the_coins_of_a_walk(student, rng):
     always, asked = recorded(lambda chance: True, 2)
     path, token = student.walk(tokens, parents, p, always, lambda row: 1)
     assert path == [0, 1, 4] and token == 1 and len(asked) == 2, "each first child was kept"
+    # powers of two: what is left is exact, and nearly nothing
+    small = torch.tensor([[0.5, 0.5 - 2.0**-38, 2.0**-38, 0.0]] * 4, dtype=torch.float64)
+    surest, _ = recorded(lambda chance: chance > 1 - 2.0**-42, 3)
+    path, _ = student.walk([3, 0, 1, 2], [-1, 0, 0, 0], small, surest, surely)
+    assert path == [0, 3], "behind two that were refused the third child is all that is left"

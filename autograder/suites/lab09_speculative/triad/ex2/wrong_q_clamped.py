@@ -1,0 +1,19 @@
+"""q is made 1e-9 at least before it divides."""
+
+import torch
+
+FAILS = ["test_small_chances_and_long_rounds"]
+
+
+def residual(p, q):
+    left = (p - q).clamp(min=0)
+    total = left.sum()
+    return left / total if total > 0 else p.clone()
+
+
+def verify(proposed, q, p, coin, pick):
+    for i, x in enumerate(proposed.tolist()):
+        if not coin(min(1.0, float(p[i, x] / q[i, x].clamp(min=1e-9)))):
+            last = pick(residual(p[i], q[i]))
+            return torch.tensor([*proposed[:i].tolist(), last])
+    return torch.tensor([*proposed.tolist(), pick(p[-1])])

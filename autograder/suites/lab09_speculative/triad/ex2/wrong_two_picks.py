@@ -1,0 +1,20 @@
+"""A rejection picks from p, forgets that, and picks from the residual."""
+
+import torch
+
+FAILS = ["test_rounds_of_all_drafts", "test_small_chances_and_long_rounds"]
+
+
+def residual(p, q):
+    left = (p - q).clamp(min=0)
+    total = left.sum()
+    return left / total if total > 0 else p.clone()
+
+
+def verify(proposed, q, p, coin, pick):
+    for i, x in enumerate(proposed.tolist()):
+        if not coin(min(1.0, float(p[i, x] / q[i, x]))):
+            pick(p[i])
+            last = pick(residual(p[i], q[i]))
+            return torch.tensor([*proposed[:i].tolist(), last])
+    return torch.tensor([*proposed.tolist(), pick(p[-1])])

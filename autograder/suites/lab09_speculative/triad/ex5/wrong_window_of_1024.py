@@ -1,0 +1,14 @@
+"""Only the last 1024 tokens are searched."""
+
+FAILS = ["test_lookups"]
+
+
+def lookup(text, gamma, longest):
+    text = text[-1024:]
+    size = len(text)
+    for n in range(min(longest, size - 1), 0, -1):
+        tail = text[size - n :]
+        for start in range(size - n - 1, -1, -1):
+            if text[start : start + n] == tail:
+                return text[start + n : start + n + gamma]
+    return []
