@@ -190,13 +190,14 @@ print(f"kept in all {kept.sum():.2f}, so a rejection has probability {1 - kept.s
 #
 # - `residual`: the distribution to draw from after a rejection. Derive it: a token x comes out
 #   either as a proposal that is kept, or after a rejection, and the two together must be p(x).
-#   Where nothing is missing (p = q, up to rounding) nothing is rejected but by rounding: then
-#   return p. No NaN, ever, and no constant added against it: what little is missing is exact.
+#   Where nothing is missing (p = q), or less than 1e-12 in all, nothing is rejected but by
+#   rounding: then return p. No NaN, ever, and no constant added against it: what is missing
+#   beyond that, however little, is exact.
 # - `verify`: one round. Proposals are judged in their order, by `coin`, with the chance above; it
-#   is never more than 1. The first that is refused ends the round with one `pick` from the residual
-#   of its row. If all are kept, one more is picked from the last row of p. `proposed[i]` was drawn
-#   from `q[i]`, so `q[i, proposed[i]] > 0`. However many there are, and however small or large a
-#   chance is: each is judged by it.
+#   is never more than 1, and where it is 1 you may ask or not. The first that is refused ends the
+#   round with one `pick` from the residual of its row. If all are kept, one more is picked from
+#   the last row of p. `proposed[i]` was drawn from `q[i]`, so `q[i, proposed[i]] > 0`. However
+#   many there are, and however small or large a chance is: each is judged by it.
 # - Compute in the dtype that comes: float32 or float64.
 #
 # **Shapes** `p`, `q`, `r` [V] in `residual`. In `verify`: `proposed` int64 [g], perhaps empty; `q`
@@ -405,9 +406,11 @@ lab.reveal("slower", said)
 #   as the target's own; `passes` how often the target was called. `new` and `gamma` are at least 1.
 #   `target` and `draft` are two functions `read` as above, which have read nothing yet.
 # - A round: `pick` proposals one by one from the draft's last row; *one* call of the target, which
-#   reads what it lacks of the text, and the proposals; then your `verify`.
+#   reads what it lacks of the text, and the proposals; then your `verify`, with the draft's rows
+#   from which the proposals were picked as q.
 # - A round proposes gamma tokens, but never more than can still be used: a round always gives one
-#   token of the target's own. The draft is not called to read its last proposal.
+#   token of the target's own. The draft is not called to read its last proposal, and not at all in
+#   a round that proposes nothing.
 # - Nothing is read twice: each call begins at the first position at which the model has not read
 #   what now stands there. (Behind a round with everything accepted, the draft lacks *two* tokens.)
 #   The prompt is read in the first calls, along with the rest, however long it is. No token ends
