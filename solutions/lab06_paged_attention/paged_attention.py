@@ -524,7 +524,7 @@ class Sequences:
         self.tables, self.lengths = {}, {}
         ### END SOLUTION
 
-    def append(self, name: str, tokens: int) -> list[tuple[int, int]]:
+    def append(self, name: str | int, tokens: int) -> list[tuple[int, int]]:
         """Room for more tokens; returns the pairs (from, to) of blocks to copy before writing.
 
         Raises MemoryError, and changes nothing, if there are not enough free blocks.
@@ -546,7 +546,7 @@ class Sequences:
         return copies
         ### END SOLUTION
 
-    def fork(self, name: str, child: str) -> None:
+    def fork(self, name: str | int, child: str | int) -> None:
         """A sequence `child` in the blocks of `name`.  Raises ValueError for wrong names."""
         ### BEGIN SOLUTION
         if child in self.tables:
@@ -557,7 +557,7 @@ class Sequences:
         self.tables[child], self.lengths[child] = table, length
         ### END SOLUTION
 
-    def free(self, name: str) -> None:
+    def free(self, name: str | int) -> None:
         """The sequence ends: its blocks are released, the last one first.  Raises ValueError."""
         ### BEGIN SOLUTION
         for block in reversed(self.table(name)):
@@ -565,7 +565,7 @@ class Sequences:
         del self.tables[name], self.lengths[name]
         ### END SOLUTION
 
-    def table(self, name: str) -> list[int]:
+    def table(self, name: str | int) -> list[int]:
         """The blocks of a sequence.  Raises ValueError for an unknown name."""
         ### BEGIN SOLUTION
         if name not in self.tables:
@@ -573,7 +573,7 @@ class Sequences:
         return list(self.tables[name])
         ### END SOLUTION
 
-    def length(self, name: str) -> int:
+    def length(self, name: str | int) -> int:
         """The tokens of a sequence.  Raises ValueError for an unknown name."""
         ### BEGIN SOLUTION
         if name not in self.lengths:
