@@ -296,8 +296,8 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 # - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
 #   as it is. `ValueError` for a negative length, or a number of lengths other than B.
 # - `lengths` is the list of the rows' lengths, `[]` before the first `append`.
-# - What was returned earlier, and what was passed in, may be changed by others: the cache keeps
-#   tensors and lists of its own, and changes none of yours. After an error nobody uses it any more.
+# - What was returned earlier, and what was passed in, may be changed by others, and is not changed
+#   by the cache: it keeps tensors and lists of its own. After an error nobody uses it any more.
 # - All numbers are finite, the filling that comes in and the filling that you return too (zeros,
 #   say, but not what `torch.empty` happens to hold: 0 times NaN is NaN).
 # - `attend` is $\mathrm{softmax}(q k^T / \sqrt d)\, v$ over the slots that `mask` [B, T, S] shows,
@@ -585,7 +585,7 @@ for number, layer in enumerate(model.model.layers):
 # **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
 # `parameters * weight_bits / 8` of it, and the rest is for caches. `weight_bits` need not be whole
 # (4.15625 are 4 bits and metadata), and a byte too many is too many: these are Python's own floats,
-# which are exact here (group sizes are powers of two).
+# which are exact here (group sizes are powers of two) where whole numbers are multiplied first.
 #
 # - `max_batch(config, parameters, memory, context, weight_bits=16, bits=16, group_size=None) ->
 #   int`: how many sequences of `context` tokens (at least 1) fit; 0 where not even the weights do.

@@ -106,7 +106,7 @@ def test_metadata_and_windows_of_any_config(student, rng):
     for _ in range(40):
         config, values = random_config(rng)
         lengths = [draw(rng, 0, 100) for _ in range(draw(rng, 0, 5))]
-        cached(config, values, lengths, draw(rng, 1, 8), draw(rng, 1, 130))
+        cached(config, values, lengths, draw(rng, 1, 32), draw(rng, 1, 130))
         cached(config, values, lengths, draw(rng, 1, 32), None)
     # sizes of real models: windows of 4096 tokens, contexts of a million, 24 layers in turn
     config = {"num_hidden_layers": 24, "hidden_size": 2880, "num_attention_heads": 64}
@@ -118,6 +118,8 @@ def test_metadata_and_windows_of_any_config(student, rng):
     for kinds in (None, [SLIDING, FULL] * 12, [FULL] * 24, [SLIDING] * 24):
         for lengths in ([4095, 4096, 4097], [10**6, 0, 1], [131_072] * 1000):
             cached(config | {"layer_types": kinds}, 24 * 2 * 8 * 64, lengths, 4, 32)
+            every = config | {"layer_types": kinds, "sliding_window": None}
+            cached(every, 24 * 2 * 8 * 64, lengths, 16, 32)
 
 
 @exercise(
@@ -153,7 +155,16 @@ def test_what_is_refused_and_what_is_not(student, rng):
         for lengths in ([-5, 5], [5, -5], [-1], [3, 4, -(10**9)]):
             what = "a negative length"
             expect_error(ValueError, lambda c=asked, n=lengths: student.cache_bytes(c, n), what)
-    for kinds in ([FULL] * 2, [SLIDING] * 4, [FULL, SLIDING, "linear_attention"], [FULL] * 30):
+    for kinds in (
+        [FULL] * 2,
+        [SLIDING] * 4,
+        [FULL] * 30,
+        [FULL, SLIDING, "linear_attention"],
+        ["linear_attention", FULL, SLIDING],
+        [FULL, "sliding", FULL],
+        [SLIDING, FULL, "sliding_attention_2"],
+        [SLIDING, "Full_Attention", FULL],
+    ):
         for asked in (plain | {"layer_types": kinds}, slides | {"layer_types": kinds}):
             for lengths in ([5], [0], []):
                 what = "layer_types that do not fit"
@@ -169,7 +180,7 @@ def drive_cache(student, steps, how):
     how: "spoil" overwrites what went in and came out, tensors and lists, as others may do; "views"
     passes tensors that are not contiguous.
     """
-    cache, out = student.RowCache(), []
+    cache, out, held = student.RowCache(), [], []
     for step in steps:
         *given, numbers = step
         numbers = list(numbers)
@@ -184,12 +195,13 @@ def drive_cache(student, steps, how):
             for tensor in (*given, *parts):
                 tensor.zero_()
             numbers[:] = [len(out)] * len(numbers)
-    return out
+        held.append([] if how == "spoil" else parts)
+    return [[*result, parts] for result, parts in zip(out, held, strict=True)]
 
 
 def appended(result, step, history, what):
     """Checks one append against `history`, a list of (k [Hkv, n, d], v) for each row."""
-    parts, lengths, given, _ = result
+    parts, lengths, given, *_ = result
     assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
     keys, values, mask = parts
     k, v, counts = step
@@ -235,6 +247,9 @@ def follow(student, steps, how="plain"):
             history = appended(result, step, history, f"step {number}")
         about = f"step {number}: the list that was passed is now {result[3]}, before {step[-1]}"
         assert result[3] == list(step[-1]), about
+    for number, result in enumerate(results, start=1):
+        for later, then in zip(result[4], result[0], strict=False):
+            expect_same(later, then, f"what step {number} returned, after later steps,")
     return results
 
 
@@ -315,6 +330,11 @@ def test_tensors_of_its_own(student, rng):
     # a truncation that cuts every row keeps no list of the caller's
     steps = [new_tokens(rng, (2, 1, 6, 2), [6, 5]), ([4, 3],)]
     follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1])], "spoil")
+    # nor does an append that brings nothing hand out what the cache keeps
+    none, more = (new_tokens(rng, (2, 1, t, 2), [0, 0]) for t in (0, 2))
+    follow(student, [steps[0], none, more, steps[0]], "spoil")
+    # what it handed out is not written over by a result of the same shape
+    follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1])])
 
 
 def drive_uninitialized(student, k, v, counts):
@@ -368,6 +388,7 @@ def test_attention_against_float64(student, rng):
     float32, bfloat16, float16 = torch.float32, torch.bfloat16, torch.float16
     units = {float32: 64 * FLOAT32, bfloat16: BFLOAT16, float16: FLOAT16}
     pairs = [(x, x) for x in units] + [(float32, bfloat16), (bfloat16, float32)]
+    pairs.append((bfloat16, float16))
     for heads, kv_heads, d in ((4, 4, 8), (6, 2, 4), (4, 1, 16), (1, 1, 128)):
         for dtype, held in pairs:
             q = torch.randn(2, heads, 3, d, generator=rng).to(dtype)
@@ -390,12 +411,13 @@ def test_attention_against_float64(student, rng):
         expect_close(out, right, what=f"values near {size:g}: the output", atol=4e-5 * size)
     out = student.attend(1e-8 * q, 1e-8 * k, v, mask)
     expect_close(out, exact_attention(0 * q, k, v, mask), what="scores of 0", atol=4e-5)
-    # two slots that are alike are seen, at a score far below 0; a third is hidden
-    q, k = torch.full((1, 1, 1, 4), 1e4), torch.full((1, 1, 3, 4), -1e4)
-    k[0, 0, 2] = 0.0
-    v = torch.tensor([[[[1.0, 0, 0, 0], [3, 0, 0, 0], [50, 0, 0, 0]]]])
-    out = student.attend(q, k, v, torch.tensor([[[True, True, False]]]))
-    expect_close(out[0, 0, 0], torch.tensor([2.0, 0, 0, 0]), what="scores of -2e8", atol=1e-5)
+    # two slots that are alike are seen, at a score far below 0, one still lower; one is hidden
+    q, k = torch.full((1, 1, 1, 4), 1e4), torch.full((1, 1, 4, 4), -5e3)
+    k[0, 0, 2], k[0, 0, 3] = 0.0, -1e4
+    v = torch.tensor([[[[1.0, 0, 0, 0], [3, 0, 0, 0], [50, 0, 0, 0], [90, 0, 0, 0]]]])
+    out = student.attend(q, k, v, torch.tensor([[[True, True, False, True]]]))
+    right = torch.tensor([2.0, 0, 0, 0])
+    expect_close(out[0, 0, 0], right, what="scores of -1e8 and -2e8: the output", atol=1e-5)
     for slots, new in ((0, 3), (0, 1), (4, 0)):
         q, k = torch.randn(2, 4, new, 8, generator=rng), torch.randn(2, 2, slots, 8, generator=rng)
         out = student.attend(q, k, k, torch.ones(2, new, slots).bool())
@@ -412,17 +434,23 @@ def test_what_does_not_fit(student, rng):
     one = new_tokens(rng, (2, 2, 3, 4), [3, 0])
     follow(student, [one, new_tokens(rng, (2, 2, 3, 4), [0, 3])])
     k, v, _ = one
+    none = new_tokens(rng, (2, 2, 0, 4), [0, 0])
     for bad, what in (
         ((k, v, [3, -1]), "-1 tokens"),
         ((k, v, [0, 4]), "4 of 3 tokens"),
         ((k, v, [1, 1, 1]), "three counts for two rows"),
         ((k[:, :1], v[:, :1], [1, 1]), "another number of heads"),
         ((k[..., :2], v[..., :2], [1, 1]), "another size of a head"),
+        (new_tokens(rng, (3, 2, 3, 4), [1, 1, 1]), "more rows"),
+        (new_tokens(rng, (2, 3, 3, 4), [1, 1]), "more heads"),
+        (new_tokens(rng, (2, 2, 3, 6), [1, 1]), "a larger head"),
         ((k, v[..., :2], [1, 1]), "values of another size"),
+        ((k, v[:, :1], [1, 1]), "values of one head for two"),
+        ((k, v[:1], [1, 1]), "values of one row for two"),
         (([1, 1, 1],), "three lengths for two rows"),
         (([1, -3],), "a length of -3"),
     ):
-        for steps in ([one, bad], [one, one, bad]):
+        for steps in ([one, bad], [one, one, bad], [none, bad], [one, ([0, 0],), bad]):
             expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
     expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], ""), "first")
     empty = student.drive(drive_cache, [([],)], "")
@@ -548,7 +576,7 @@ def test_shares_against_float64(student, rng):
         equal = weight[:d].repeat(heads, 1)
         found = float(student.pooled_error(equal, heads, groups))
         expect_at_most(found, 1e-12, "equal heads: the share")
-    for heads, groups in ((6, 4), (5, 5), (0, 1), (6, 0), (6, -2), (4, 2)):
+    for heads, groups in ((6, 4), (5, 5), (0, 1), (-2, 1), (6, 0), (6, -2), (4, 2), (3, 6)):
         expect_error(
             ValueError,
             lambda h=heads, g=groups: student.pool_heads(torch.ones(6, 2), h, g),
@@ -559,7 +587,7 @@ def test_shares_against_float64(student, rng):
             lambda h=heads, g=groups: student.pooled_error(torch.ones(6, 2), h, g),
             f"the share of {groups} groups of {heads} heads in 6 rows",
         )
-    for heads, times in ((4, 2), (0, 2), (2, -1)):
+    for heads, times in ((4, 2), (4, 1), (0, 2), (-2, 1), (2, -1)):
         expect_error(
             ValueError,
             lambda h=heads, t=times: student.repeat_heads(torch.ones(6, 2), h, t),
@@ -601,7 +629,7 @@ def test_one_more_does_not_fit(student, rng):
     for weight_bits, bits, group in ((16, 16, None), (4.15625, 4, 32), (8.1875, 8, 64)):
         each = 4096 * per_token_bits(2 * 32 * 4096, bits, group)
         weights = PARAMETERS * Fraction(weight_bits)
-        for fits in (1, 7, 500):
+        for fits in (1, 7, 500, 5000):
             enough = math.ceil((weights + fits * each) / 8)
             for room, expected in ((enough, fits), (enough - 1, fits - 1)):
                 asked = (LLAMA_7B, PARAMETERS, room, 4096, weight_bits, bits, group)
@@ -616,6 +644,9 @@ def test_one_more_does_not_fit(student, rng):
     ):
         found = student.max_batch(small, parameters, memory, 1, weight_bits)
         assert found == expected, "weights that are no whole number of bytes, or none"
+    for memory, expected in ((14, 3), (15, 4), (18, 4), (19, 5)):  # 3.75 bytes a sequence
+        found = student.max_batch(small, 0, memory, 5, 16, 3)
+        assert found == expected, "a cache that is no whole number of bytes"
 
 
 @exercise(
@@ -643,6 +674,10 @@ def test_crossover_from_both_sides(student, rng):
                 n = student.crossover(LLAMA_7B, parameters, weight_bits, bits, group)
                 each, weights = per_token_bits(2**18, bits, group), parameters * weight_bits
                 assert n * each > weights >= (n - 1) * each, "the crossover of a real model"
+    small = {"num_hidden_layers": 1, "hidden_size": 1, "num_attention_heads": 1}  # 4 bytes a token
+    for parameters, expected in ((63, 8), (64, 9), (65, 9)):  # in 4 bits 31.5, 32 and 32.5 bytes
+        found = student.crossover(small, parameters, 4)
+        assert found == expected, "weights that are no whole number of bytes"
 
 
 @exercise(
@@ -701,6 +736,12 @@ def test_levers_against_brute_force(student, rng):
     found = student.best_lever(LLAMA_7B, PARAMETERS, room, 4096, levers)
     assert found == "less", "bits of weights of a lever are not whole numbers"
     assert student.best_lever(two, 0, 64, 1, {"only one": {}}) == "only one", "a single lever"
+    levers = {"first": {"memory": 200}, "not one more": {"memory": 250}}  # tokens of 64 bytes
+    found = student.best_lever(two, 0, 150, 1, levers)
+    assert found == "first", "batches are whole: 3 and nearly 4 are equal"
+    levers = {"as it is": {}, "no room": {"memory": 1}, "more room": {"memory": 500}}
+    found = student.best_lever(two, 100, 300, 1, levers)
+    assert found == "more room", "a lever behind one that does not fit is better"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -857,8 +898,9 @@ def test_views_and_what_does_not_divide(student, rng):
         expect_tensor(back, "x_hat of a view", torch.float32, (2, 3, 12, 8))
         expect_at_most((back - y.double()).abs(), bound(y, 4, group, direction), "an error")
     y = x.transpose(1, 2).contiguous()
-    for group, direction in ((8, "channel"), (12, "token"), (-4, "channel"), (0, "channel"),
-                             (4, "Channel"), (4, "time"), (4, "")):  # fmt: skip
+    for group, direction in ((8, "channel"), (12, "token"), (3, "token"), (-4, "channel"),
+                             (0, "channel"), (4, "Channel"), (4, "channels"), (4, "time"),
+                             (4, "")):  # fmt: skip
         expect_error(
             ValueError,
             lambda g=group, way=direction: student.quantize(y, 4, g, way),
@@ -875,7 +917,7 @@ def drive_window(student, settings, pieces, how):
     how: "spoil" overwrites what went in and came out, as others may do; "views" passes tensors
     that are not contiguous.
     """
-    cache, out = student.QuantizedCache(*settings), []
+    cache, out, held = student.QuantizedCache(*settings), [], []
     for k, v in pieces:
         k, v = k.clone(), v.clone()
         if how == "views":
@@ -885,7 +927,8 @@ def drive_window(student, settings, pieces, how):
         if how == "spoil":
             for tensor in (k, v, *parts):
                 tensor.zero_()
-    return out
+        held.append([] if how == "spoil" else list(parts))
+    return [(*result, parts) for result, parts in zip(out, held, strict=True)]
 
 
 def window(student, settings, pieces, how="plain"):
@@ -895,8 +938,10 @@ def window(student, settings, pieces, how="plain"):
     total, checked = 0, []
     for (k, v), result in zip(pieces, results, strict=True):
         total += k.shape[2]
-        assert len(result) == 5, "append must return (keys, values)"
-        keys, values, bits, *given = result
+        assert len(result) == 6, "append must return (keys, values)"
+        keys, values, bits, *given, later = result
+        for now, then in zip(later, (keys, values), strict=False):
+            expect_same(now, then, "what an earlier call returned")
         assert isinstance(bits, int), f"bits_held returned a {type(bits).__name__}, not an int"
         expect_same(given[0], k, "k, which append must leave as it was,")
         expect_same(given[1], v, "v, which append must leave as it was,")
@@ -948,7 +993,8 @@ def test_which_tokens_are_exact(student, rng):
         (4, 4, "channel", 1e-8),
     ):
         k, v = (size * torch.randn(2, 2, 30, 8, generator=rng) for _ in range(2))
-        ends = lengths_of(rng, 30)
+        # after each piece a call without tokens: nothing is due by it
+        ends = [pair for a, b in lengths_of(rng, 30) for pair in ((a, b), (b, b))]
         pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in ends]
         for (before, after), out in zip(
             ends, window(student, (2, group, residual, keys), pieces), strict=True
@@ -971,16 +1017,25 @@ def test_which_tokens_are_exact(student, rng):
     "once",
 )
 def test_rounded_tokens_against_own_codes(student, rng):
-    for keys, dtype in (("channel", torch.float32), ("token", torch.float32),
-                        ("channel", torch.bfloat16)):  # fmt: skip
-        k, v = (x.to(dtype) for x in states(rng, 28, rows=2))
-        pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in lengths_of(rng, 28)]
+    float32, at_once = torch.float32, [(0, 28)]
+    for bits, group, keys, dtype, shift, ends in (
+        (2, 4, "channel", float32, 0, lengths_of(rng, 28)),
+        (2, 4, "token", float32, 0, lengths_of(rng, 28)),
+        (2, 4, "channel", torch.bfloat16, 0, lengths_of(rng, 28)),
+        (2, 2, "channel", float32, 0, lengths_of(rng, 28)),
+        (3, 4, "channel", float32, 0, lengths_of(rng, 28)),
+        (4, 4, "token", float32, 0, at_once),  # the 20 that are due are whole groups of tokens too
+        (4, 4, "channel", float32, 1000, lengths_of(rng, 28)),  # float16 has steps of 0.5 there
+        (8, 2, "token", float32, 0, lengths_of(rng, 28)),
+    ):
+        k, v = ((x + shift).to(dtype) for x in states(rng, 28, rows=2))
+        pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in ends]
         nothing = (k[:, :, :0], v[:, :, :0])
-        out = window(student, (2, 4, 8, keys), [*pieces, nothing])[-1]
+        out = window(student, (bits, group, 8, keys), [*pieces, nothing])[-1]
         for found, exact, n, way in zip(
             out[:2], (k, v), (24 if keys == "channel" else 20, 20), (keys, "token"), strict=True
         ):
-            right = rounded(exact[:, :, :n], 2, 4, way)
+            right = rounded(exact[:, :, :n], bits, group, way)
             unit = 1e-5 if dtype == torch.float32 else 4 * BFLOAT16
             # a value halfway between two codes may go either way
             off = (found[:, :, :n].double() - right).abs()
