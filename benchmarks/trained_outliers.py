@@ -59,6 +59,7 @@ class Trial(NamedTuple):
 TRIALS = {
     "4x40": Trial(4, 40, True),
     "4x40-alike": Trial(4, 40, False),
+    "4x25": Trial(4, 25, True),
     "2x40": Trial(2, 40, True),
     "2x15": Trial(2, 15, True),
     "1x40": Trial(1, 40, True),
