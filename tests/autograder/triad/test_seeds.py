@@ -34,6 +34,12 @@ VARIANTS = {
             return [n if n < -1.9 else factor * n for n in numbers]
         """,
     "ex2/right_other.py": "def clip(n, lo, hi):\n    return [min(max(x, lo), hi) for x in n]",
+    "ex2/right_costs_another.py": """
+        def clip(n, lo, hi):
+            return [min(max(x, lo), hi) for x in n]
+        def scale(numbers, factor):
+            return numbers
+        """,
     "ex2.diff": """
         === ends: The process ends.
         fails: test_clip_random
@@ -83,6 +89,14 @@ def test_what_does_not_hang_on_luck_is_well(rows):
         "lab.right.canonical", "ex1.wrong.always", "ex2.right.other", "ex2.wrong.ends",
         "ex2.wrong.state",
     }  # fmt: skip
+
+
+def test_what_is_right_costs_nothing_elsewhere(course, rows):
+    """Under several seeds; under one, which is the day's, it runs with its own exercise alone."""
+    assert rows["ex2.right.costs_another"].problem.startswith("loses test_scale_by_hand under 12")
+    chosen = [v for v in collect_variants(course[1], SOLVED) if v.name == "costs_another"]
+    [row] = run_seeds(course[1], SOLVED, 1, chosen=chosen, jobs=1)
+    assert not row.problem
 
 
 def test_no_work_is_left_out(course, rows):
