@@ -160,15 +160,16 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 # `num_attention_heads`, and perhaps
 # - `num_key_value_heads`: without it every query head has its own key head;
 # - `head_dim`: without it the hidden size is divided among the query heads;
-# - `kv_lora_rank` and `qk_rope_head_dim`: a DeepSeek model. Each layer keeps for each token *one*
-#   vector of `kv_lora_rank` values, from which all heads make their keys and values, and *one* key
-#   of `qk_rope_head_dim` values that all heads share. Derive the count;
+# - `kv_lora_rank` and `qk_rope_head_dim`, always both: a DeepSeek model. Each layer keeps for
+#   each token *one* vector of `kv_lora_rank` values, from which all heads make their keys and
+#   values, and *one* key of `qk_rope_head_dim` values that all heads share. Derive the count;
 # - `sliding_window`: a layer keeps no more than the last that many tokens (at least 1);
 # - `layer_types`: a list with a name for each layer. The window is then that of the layers called
 #   `"sliding_attention"`; those called `"full_attention"` keep everything.
 #
 # Any of the optional fields may be there and be `None`, which means the same as if it were missing.
-# The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens.
+# The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens
+# (whether it looks at them at all is up to you).
 #
 # In `bits` bits a value takes that many, and with a `group_size` $G$ each group of $G$ values has
 # 32 bits more (a scale and a smallest value in 16 bits each); count 32 / G for each value.
@@ -777,6 +778,7 @@ style.show(*pictures.states(k, v))
 #   else, and unless $G \ge 1$ divides that dimension.
 # - `codes` [B, H, S, d] uint8. `scale` and `low` are **float16**, [B, H, S/G, d] per channel and
 #   [B, H, S, d/G] per token. Codes belong to what is stored: round $s$ and $m$ to float16 first.
+#   Which way a code goes that lies in the middle between two is up to you.
 #   `low` is the smallest value of the group, rounded to float16 and to nothing else.
 # - A group of equal values has scale 0 and codes 0, and comes back as its `low`. So does one whose
 #   range is so small that its scale is 0 in float16.
