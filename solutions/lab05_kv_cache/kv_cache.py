@@ -169,7 +169,7 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 #
 # Any of the optional fields may be there and be `None`, which means the same as if it were missing.
 # The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens
-# (whether it looks at them at all is up to you).
+# (whether it refuses `layer_types` that do not fit is up to you).
 #
 # In `bits` bits a value takes that many, and with a `group_size` $G$ each group of $G$ values has
 # 32 bits more (a scale and a smallest value in 16 bits each); count 32 / G for each value.
