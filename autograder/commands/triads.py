@@ -84,7 +84,9 @@ def show_exercise(root: Path, name: str, exercise: str) -> None:
     for kind, variant, text in variants:
         out.print(f"{kind} {variant}: {text.mistake}", style="bold", markup=False, highlight=False)
         if text.fails:
-            out.print(f"has to fail {', '.join(text.fails)}", markup=False, highlight=False)
+            of = f"; an edit of right {text.of}" if text.of else ""
+            fails = f"has to fail {', '.join(text.fails)}{of}"
+            out.print(fails, markup=False, highlight=False)
         out.print(Syntax(as_diff(text), "diff", background_color="default"))
 
 

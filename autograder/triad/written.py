@@ -55,6 +55,7 @@ class Written(NamedTuple):
     base: str
     mistake: str = ""
     fails: tuple[str, ...] = ()
+    of: str = ""  # the right variant that base is, "" for the canonical solution
 
 
 def rights(triad: Path, exercise: str, canonical: str) -> dict[str, Written]:
@@ -115,14 +116,13 @@ def written(wrong: Wrong, canonical: str, right: dict[str, Written]) -> Written:
     ast.parse(whole)
     # behind the canonical solution only what is new in it has to run
     cell = whole if wrong.whole or wrong.of else new_statements(whole, base)
-    return Written(cell, whole, base, wrong.mistake, wrong.fails)
+    return Written(cell, whole, base, *wrong[1:4])
 
 
 def as_diff(text: Written) -> str:
     """How a variant differs from its base, three lines around; of functions that both have."""
-    names = {getattr(node, "name", "") for node in ast.parse(text.whole).body}
-    base = [
-        one for one in statements(text.base) if ast.parse(one).body[0].__dict__.get("name") in names
-    ]
-    lines = "\n\n\n".join(base).split("\n"), text.whole.strip("\n").split("\n")
+    names = {getattr(node, "name", None) for node in ast.parse(text.whole).body}
+    defined = ((one, getattr(ast.parse(one).body[0], "name", "")) for one in statements(text.base))
+    base = "\n\n\n".join(one for one, name in defined if name in names)
+    lines = base.split("\n"), text.whole.strip("\n").split("\n")
     return "\n".join(list(difflib.unified_diff(*lines, lineterm=""))[2:])

@@ -39,3 +39,60 @@ def test_an_unjudged_survivor_is_exit_code_1_until_it_is_judged(course, capsys):
     write(triad(course) / "equivalent.toml", judged + b'"ex1:scale:nan" = "no harm"\n')
     assert cli.run(command) == 1
     assert "lists ex1:scale:nan, but test_scale_by_hand kills it" in capsys.readouterr().out
+
+
+VARIANTS = {
+    "ex1/right_map.py": '''
+        """By map."""
+        def scale(n, factor):
+            return [*map(factor.__mul__, n)]
+        ''',
+    "ex1.diff": """
+        === abs: The sign is lost.
+        fails: test_scale_negative
+        -    return [factor * number for number in numbers]
+        +    return [abs(factor * number) for number in numbers]
+
+        === shorter: One is left out.
+        fails: test_scale_by_hand
+        of: map
+        -    return [*map(factor.__mul__, n)]
+        +    return [*map(factor.__mul__, n[1:])]
+
+        === nothing: An empty list.
+        fails: test_scale_by_hand
+        +def scale(numbers, factor):
+        +    return []
+        """,
+}
+
+
+def test_variants_are_shown_as_diffs(tmp_path, monkeypatch, capsys):
+    root, lab = toy(tmp_path, VARIANTS)
+    monkeypatch.setattr(triads, "solved_labs", lambda *_: iter([(lab, SOLVED)]))
+    command = ["triad", NAME, "--course", str(root), "--show"]
+    assert cli.run([*command, "ex1"]) == 0
+    said = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in said if line.startswith(("right ", "wrong ", "has to fail"))] == [
+        "right map: By map.",
+        "wrong abs: The sign is lost.",
+        "has to fail test_scale_negative",
+        "wrong shorter: One is left out.",
+        "has to fail test_scale_by_hand; an edit of right map",
+        "wrong nothing: An empty list.",
+        "has to fail test_scale_by_hand",
+    ]
+    for line in (
+        "-    return [factor * number for number in numbers]",
+        "+    return [abs(factor * number) for number in numbers]",
+        "-    return [*map(factor.__mul__, n)]",
+        "+    return []",
+    ):
+        assert line in said
+    assert cli.run([*command, "ex2"]) == 0, "an exercise without variants"
+
+
+@pytest.mark.parametrize("more", [["ex7"], ["ex1", "--seeds", "2"], ["ex1", "--mutants"]])
+def test_what_cannot_be_shown_is_said(course, more, capsys):
+    assert cli.run(["triad", NAME, "--course", str(course), "--show", *more]) == 2
+    assert "ex" in capsys.readouterr().err
