@@ -853,7 +853,8 @@ lab.check("ex5")
 #   that wait, come back as they are, bit by bit; the rest comes from codes. *What is due is rounded
 #   after the call*: a prompt attends to itself exactly.
 # - No token is rounded twice: its codes are made from the value that came, and stay. As in
-#   exercise 2 others may change what went in and what came out: what waits is the cache's own.
+#   exercise 2 others may change what went in and came out, and the cache does not: what waits is
+#   its own, and no later call writes over what an earlier one returned.
 # - `keys="token"` treats keys as values are treated (for comparison).
 # - `bits_held() -> int` counts the bits of all that is kept: `bits` for each code, 32 for each
 #   group, and 16 for each value that waits; 0 at first. (It counts what a kernel would store: codes
