@@ -13,6 +13,7 @@ assert "triton" not in sys.modules, "a pytest plugin imported triton before test
 if os.environ.get("EFFLIB_TEST_DEVICE", "cpu") == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
+import by_night  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
@@ -36,8 +37,21 @@ def pytest_xdist_make_scheduler(config, log):
     return ByLab(config, log)
 
 
+def pytest_report_header(config):
+    files = len(by_night.left_out())
+    return f"by night: {files} files on which nothing has changed since they passed (by_night.toml)"
+
+
 def pytest_collection_modifyitems(config, items):
-    """Groups with slow tests come first: a long one that starts last is waited for."""
+    """Leaves out what nothing can have broken, unless it is asked for by name.  Groups with slow
+    tests come first: a long one that starts last is waited for.
+    """
+    asked = {arg.partition("::")[0] for arg in config.args}
+    out = by_night.left_out() - asked
+    gone = [item for item in items if item.nodeid.partition("::")[0] in out]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if item.nodeid.partition("::")[0] not in out]
     if hasattr(config, "workerinput"):
         slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: group_of(item.nodeid) not in slow)
