@@ -197,7 +197,9 @@ def described(parcels: list[Parcel], metadata: dict) -> list[Parcel]:
 
 
 def person(sender: Sender, told: dict) -> Sender:
+    """Students write their SID themselves: an address there is not the one of their account."""
     name, sid, email = (str(told.get(key) or "").strip() for key in (":name", ":sid", ":email"))
+    sid = "" if "@" in sid and email else sid
     return replace(sender, name=name, handles=tuple(filter(None, (sid, email))))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autograder.intake.archive import shown
 from autograder.intake.lms import Parcel, Sender
-from autograder.intake.names import canonical, exact_key, loose_keys, safe_id
+from autograder.intake.names import canonical, exact_key, loose_keys, safe_id, words
 from autograder.intake.roster import Person, Roster, map_key
 
 HOW = "name it and the student's id in a CSV with the columns folder,id and give that as --map"
@@ -86,15 +86,25 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
     """The one student on the roster whom the name fits."""
     people = list(roster.values())
     fitting = logins(sender, people) if sender.system == "Blackboard" else matches(sender, people)
-    if len(fitting) == 1:
-        return Owner(fitting[0].id, fitting[0].name or sender.name)
     who = f'"{label}"'
     if sender.system == "Gradescope" and sender.name:
         who += f" ({shown(sender.name)})"
+    if len(fitting) == 1 and claims_only(sender, fitting[0]):
+        return f"{who} gives the SID of {fitting[0].id} with another name and address: {HOW}"
+    if len(fitting) == 1:
+        return Owner(fitting[0].id, fitting[0].name or sender.name)
     if not fitting:
         return f"{who} fits nobody on the roster: {HOW}"
     names = ", ".join(one.id for one in fitting[:5]) + (", ..." if len(fitting) > 5 else "")
     return f"{who} fits several students on the roster ({names}): {HOW}"
+
+
+def claims_only(sender: Sender, one: Person) -> bool:
+    """Whether nothing but a SID, which people write themselves, says that a sender is this one."""
+    address = sender.system == "Gradescope" and known_by(sender)[1]
+    if not (address and one.email and sender.name and one.name):
+        return False
+    return address not in one.handles and not set(words(sender.name)) & set(words(one.name))
 
 
 def logins(sender: Sender, people: list[Person]) -> list[Person]:
