@@ -15,7 +15,8 @@ from collections.abc import Iterable
 
 STUDENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 ID_RULE = "letters a-z, digits and . _ @ + - only, at most 64"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
+# how cells begin that spreadsheets compute, some of them in full width too
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 SLUG_CHARS = 40
 HASH_CHARS = 10
 SPELLED = str.maketrans(
