@@ -20,7 +20,15 @@ from autograder.intake.archive import (
 )
 from autograder.intake.choose import Unclear, choose, last_sent
 from autograder.intake.layout import Left, around, holds_lab, of_this_lab
-from autograder.intake.lms import Parcel, Stamp, is_nobodys, looks_exported, parcels_of, sender_of
+from autograder.intake.lms import (
+    METADATA,
+    Parcel,
+    Stamp,
+    is_nobodys,
+    looks_exported,
+    parcels_of,
+    sender_of,
+)
 from autograder.intake.names import name_hash
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
 from autograder.intake.owners import HOW, Owner, not_one, owners_of
@@ -112,7 +120,7 @@ def with_other_labs(
     everything: list[Entry], kept: list[Entry], mapping: dict[str, str]
 ) -> dict[str, str]:
     """id -> name of who has folders of other labs only: told, since that may be a slip."""
-    tops = {entry.parts[0] for entry in kept}
+    tops = {entry.parts[0] for entry in kept} - {METADATA}  # which says whose a folder is
     parcels = parcels_of(entry for entry in everything if entry.parts[0] not in tops)
     owners = [owner for parcel in parcels for owner in owners_of(parcel, None, mapping)]
     return {owner.id: owner.name for owner in owners if isinstance(owner, Owner)}
