@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.grading.changes import differences
+from autograder.grading.judge import plain
 from autograder.grading.results import Late, Result
 from autograder.intake.choose import MARKED_LATE
 from autograder.intake.timestamps import duration
@@ -121,7 +122,7 @@ def show_apart(rows: list["Recorded"], names: dict[str, str]) -> None:
     for before, what in ((False, "Nothing handed in"), (True, "Not here, and graded before")):
         missing = [row for row in rows if row.result.status == "missing"]
         absent = [row.result.student for row in missing if (row.stays is not None) == before]
-        missing = [f"{one} ({names[one]})" if names.get(one) else one for one in absent]
+        missing = [f"{one} ({plain(names[one])})" if names.get(one) else one for one in absent]
         if missing:
             out.print(f"\n{what} ({len(missing)}): {', '.join(missing)}", markup=False)
     unclear = [row.result for row in rows if row.result.status == "unclear"]

@@ -6,6 +6,7 @@ Nothing is ever unpacked to disk, no link is followed.
 
 import io
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ MAX_ENTRIES = 20_000
 TABLE_BYTES = 500  # of a zip's table of contents, for each entry that it may have
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SKIPPED = {"__MACOSX", "__pycache__"}
+NAMED = re.compile(r"\.(?!_).*(_assignsubmission_|_attempt_\d{4}-)")  # by Moodle, Blackboard
 
 
 class EntryError(Exception):
@@ -61,7 +63,12 @@ def is_notebook(entry: Entry) -> bool:
 
 
 def skipped(part: str) -> bool:
-    return part in SKIPPED or (part.startswith(".") and part != "..")
+    """Hidden files, and what macOS and Python leave behind.
+
+    People with one name only are often ". Suharto" to Moodle: what a system named is not hidden.
+    """
+    hidden = part.startswith(".") and part != ".." and not NAMED.match(part)
+    return part in SKIPPED or hidden
 
 
 def capped(file: BinaryIO, limit: int, name: str) -> bytes:

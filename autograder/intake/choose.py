@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autograder.intake.archive import Entry, EntryError, is_notebook, is_zip, unzip
+from autograder.intake.archive import Entry, EntryError, is_notebook, is_zip, shown, unzip
 from autograder.intake.lms import Parcel, Stamp, upload_number
 from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, read_notebook
 from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
@@ -12,6 +12,7 @@ MAX_STUDENT_ZIP = 50_000_000
 MAX_STUDENT_BYTES = 300_000_000  # of all files of one student that are read, after unpacking
 MAX_NOTEBOOKS = 10  # of one student, to choose from
 TIMESTAMP = "timestamp.txt"  # nbgrader's
+NO_NOTEBOOK = "there is no notebook (.ipynb) in the submission"
 MARKED_LATE = "The course system marks it as late."  # a note
 
 
@@ -52,13 +53,16 @@ def choose(parcels: list[Parcel], lab: LabSpec) -> Candidate:
     found, errors = [], []
     for parcel in parcels:
         try:
-            found += candidates(parcel, budget)
+            own = candidates(parcel, budget)
+            found += own
+            if not own and len(parcels) > 1:
+                raise EntryError(NO_NOTEBOOK)
         except EntryError as error:
             if len(parcels) == 1:
                 raise
-            errors.append(f"{parcel.labels[0]} was not used: {error}.")
+            errors.append(f"{shown(parcel.labels[0])} was not used: {error}.")
     if not found:
-        raise EntryError(" ".join(errors) or "there is no notebook (.ipynb) in the submission")
+        raise EntryError(" ".join(errors) or NO_NOTEBOOK)
     best, notes = pick(found, lab, several=len(parcels) > 1)
     if isinstance(best.cells, Exception):
         raise best.cells
@@ -99,7 +103,7 @@ def sent(parcel: Parcel, budget: Budget) -> tuple[Stamp, list[str]]:
     """When a parcel was handed in, as far as it says so, and notes on it."""
     notes = [MARKED_LATE] if parcel.late else []
     stamps = [e for e in parcel.files if e.parts[-1] == TIMESTAMP and len(e.parts) <= 3]
-    if parcel.when or not stamps:
+    if parcel.when or not stamps or parcel.senders[0].system:  # a student's own file there
         return parcel.when, notes
     try:
         time, problem = parse_timestamp(budget.read(stamps[0], MAX_TIMESTAMP_BYTES))

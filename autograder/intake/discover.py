@@ -20,7 +20,15 @@ from autograder.intake.archive import (
 )
 from autograder.intake.choose import Unclear, choose, last_sent
 from autograder.intake.layout import Left, around, holds_lab, of_this_lab
-from autograder.intake.lms import Parcel, Stamp, is_nobodys, looks_exported, parcels_of, sender_of
+from autograder.intake.lms import (
+    METADATA,
+    Parcel,
+    Stamp,
+    is_nobodys,
+    looks_exported,
+    parcels_of,
+    sender_of,
+)
 from autograder.intake.names import name_hash
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
 from autograder.intake.owners import HOW, Owner, not_one, owners_of
@@ -83,7 +91,8 @@ def discover(
 
     What is under `path` and is nobody's hand-in has a row of its own that says so.
     """
-    entries, left = of_this_lab(found_at(Path(path), roster, mapping or {}, lab), lab)
+    everything = found_at(Path(path), roster, mapping or {}, lab)
+    entries, left = of_this_lab(everything, lab)
     parcels = parcels_of(entries)
     if not parcels:
         raise IntakeError(f"{path} holds no submission of {lab.name}")
@@ -95,11 +104,26 @@ def discover(
             else:
                 rows.append(unclear("/".join(parcel.labels), lab, owner))
     rows += [student_row(sent, lab, left) for sent in students.values()]
-    present = {row.student for row in rows}
-    for one in (roster or {}).values():
-        if one.id not in present:
-            rows.append(Rejected(one.id, lab.name, MISSING, one.name, "missing"))
+    absent = {one.id: one.name for one in (roster or {}).values()}
+    if roster is None:
+        absent = with_other_labs(everything, entries, mapping or {})
+    present = {row.student.casefold() for row in rows}
+    rows += [
+        Rejected(student, lab.name, MISSING, name, "missing")
+        for student, name in absent.items()
+        if student.casefold() not in present
+    ]
     return sorted(rows, key=lambda row: row.student)
+
+
+def with_other_labs(
+    everything: list[Entry], kept: list[Entry], mapping: dict[str, str]
+) -> dict[str, str]:
+    """id -> name of who has folders of other labs only: told, since that may be a slip."""
+    tops = {entry.parts[0] for entry in kept} - {METADATA}  # which says whose a folder is
+    parcels = parcels_of(entry for entry in everything if entry.parts[0] not in tops)
+    owners = [owner for parcel in parcels for owner in owners_of(parcel, None, mapping)]
+    return {owner.id: owner.name for owner in owners if isinstance(owner, Owner)}
 
 
 def read_submission(path: Path, student: str, lab: LabSpec) -> Row:

@@ -29,6 +29,7 @@ BLACKBOARD = re.compile(
     r"(?P<title>.+?)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_.+|\.[^.]+)", re.ASCII
 )
 GRADESCOPE = re.compile(r"submission_(?P<number>\d+)", re.ASCII)
+HANDED_IN = (".ipynb", ".zip")  # how names of hand-ins end
 METADATA = "submission_metadata.yml"  # Gradescope's
 MAX_METADATA = 50_000_000
 # ("time", UTC), ("attempt", time in an unknown zone) or ("upload", Canvas's running number)
@@ -66,6 +67,8 @@ def sender_of(top: str, alone: bool) -> Sender:
     """From the name of something on the top level; alone: a file, not a folder of files."""
     canvas = CANVAS.fullmatch(top) if alone else None
     moodle, blackboard = MOODLE.fullmatch(top), BLACKBOARD.fullmatch(top)
+    if canvas and blackboard and canvas.start("file") == blackboard.end("title") + 1:
+        canvas = None  # "Lab_1_2034567_attempt_...": an assignment Lab_1, and a number as the login
     if canvas and (moodle or blackboard):
         return Sender(top, "Canvas", doubt="may be a name of two course systems")
     if canvas:
@@ -79,7 +82,7 @@ def sender_of(top: str, alone: bool) -> Sender:
         return of_blackboard(blackboard["title"])
     if not alone and (match := GRADESCOPE.fullmatch(top)):
         return Sender(top, "Gradescope", number=match["number"])
-    handed_in = alone and top.lower().endswith((".ipynb", ".zip"))
+    handed_in = alone and top.lower().endswith(HANDED_IN)
     text = top.rpartition(".")[0] if handed_in else top
     return Sender(text, "", text, handles=(text,))
 
@@ -197,7 +200,9 @@ def described(parcels: list[Parcel], metadata: dict) -> list[Parcel]:
 
 
 def person(sender: Sender, told: dict) -> Sender:
+    """Students write their SID themselves: an address there is not the one of their account."""
     name, sid, email = (str(told.get(key) or "").strip() for key in (":name", ":sid", ":email"))
+    sid = "" if "@" in sid and email else sid
     return replace(sender, name=name, handles=tuple(filter(None, (sid, email))))
 
 

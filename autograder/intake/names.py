@@ -11,13 +11,14 @@ import functools
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 
 STUDENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 ID_RULE = "letters a-z, digits and . _ @ + - only, at most 64"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
+# how cells begin that spreadsheets compute, some of them in full width too
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 SLUG_CHARS = 40
 HASH_CHARS = 10
-WORD = re.compile(r"[^\W_]+")
 SPELLED = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "å": "aa", "ø": "oe", "æ": "ae", "œ": "oe"}
 )
@@ -56,7 +57,8 @@ def without_accents(text: str) -> str:
 
 def words(name: str) -> tuple[str, ...]:
     """The words of a name, in order: "O'Hara, Anna" -> o, hara, anna."""
-    return tuple(WORD.findall(canonical(name)))
+    kept = (c if unicodedata.category(c)[0] in "LNM" else " " for c in canonical(name))
+    return tuple("".join(kept).split())  # M: the vowels of राम and रोम are marks
 
 
 @functools.lru_cache(100_000)
@@ -65,18 +67,34 @@ def exact_key(name: str) -> tuple[str, ...]:
     return tuple(sorted(words(name)))
 
 
+def alike(one: str, other: str) -> bool:
+    """Whether two names may be spellings of one: "muelleranna" and "Anna Müller" are.
+
+    One of them may have lost accents or letters on its way, not both: Anna Müller is not Anna
+    Möller, although a system that leaves out ü and ö calls both mlleranna.
+    """
+    return bool(full_keys(one) & loose_keys(other) or loose_keys(one) & full_keys(other))
+
+
+@functools.lru_cache(100_000)
+def full_keys(name: str) -> frozenset[str]:
+    """Words run together, with any of them first; as they are, and with accents spelled out."""
+    return run_together(words(name)) | run_together(w.translate(SPELLED) for w in words(name))
+
+
 @functools.lru_cache(100_000)
 def loose_keys(name: str) -> frozenset[str]:
-    """Two names that share one may be the same: "muelleranna" and "Anna Müller" do.
+    """The same, also with accents taken off, or the letter with them left out.
 
-    Words run together, with any of them first; accents spelled out, taken off, or the letter with
-    them left out, as systems do that keep to ASCII.
+    Systems do that which keep to ASCII.
     """
-    keys = set()
-    for spelled in (lambda w: w, lambda w: w.translate(SPELLED), without_accents, ascii_only):
-        parts = [spelled(word) for word in words(name)]
-        keys |= {"".join(parts[k:] + parts[:k]) for k in range(len(parts))}
-    return frozenset(filter(None, keys))
+    lost = (map(spelled, words(name)) for spelled in (without_accents, ascii_only))
+    return full_keys(name).union(*map(run_together, lost))
+
+
+def run_together(parts: Iterable[str]) -> frozenset[str]:
+    parts = tuple(parts)
+    return frozenset(filter(None, ("".join(parts[k:] + parts[:k]) for k in range(len(parts)))))
 
 
 def ascii_only(text: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from autograder.intake.archive import shown
-from autograder.intake.lms import Parcel, Sender
-from autograder.intake.names import canonical, exact_key, loose_keys, safe_id
+from autograder.intake.lms import HANDED_IN, Parcel, Sender
+from autograder.intake.names import alike, canonical, exact_key, safe_id, words
 from autograder.intake.roster import Person, Roster, map_key
 
 HOW = "name it and the student's id in a CSV with the columns folder,id and give that as --map"
@@ -61,7 +61,7 @@ def not_one(owners: Iterable[Owner]) -> str:
 def mapped_id(parcel: Parcel, mapping: dict[str, str]) -> str | None:
     names = [sender.label for sender in parcel.senders]
     for label in parcel.labels:
-        names += [label, label.rpartition(".")[0]]
+        names += [label, label.rpartition(".")[0] if label.lower().endswith(HANDED_IN) else label]
     return next((mapping[map_key(name)] for name in names if map_key(name) in mapping), None)
 
 
@@ -86,15 +86,34 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
     """The one student on the roster whom the name fits."""
     people = list(roster.values())
     fitting = logins(sender, people) if sender.system == "Blackboard" else matches(sender, people)
-    if len(fitting) == 1:
-        return Owner(fitting[0].id, fitting[0].name or sender.name)
     who = f'"{label}"'
     if sender.system == "Gradescope" and sender.name:
         who += f" ({shown(sender.name)})"
+    if len(fitting) == 1 and claims_only(sender, fitting[0]):
+        return f"{who} gives the SID of {fitting[0].id} with another name and address: {HOW}"
+    if len(fitting) == 1:
+        return Owner(fitting[0].id, fitting[0].name or sender.name)
+    if (
+        not fitting
+        and sender.system == "Moodle"
+        and any(alike(sender.name, p.name) for p in people)
+    ):
+        return (
+            f"{who} has none of the numbers on the roster, which Moodle makes anew for every "
+            f"assignment: give the worksheet of this one as --roster, or {HOW}"
+        )
     if not fitting:
         return f"{who} fits nobody on the roster: {HOW}"
     names = ", ".join(one.id for one in fitting[:5]) + (", ..." if len(fitting) > 5 else "")
     return f"{who} fits several students on the roster ({names}): {HOW}"
+
+
+def claims_only(sender: Sender, one: Person) -> bool:
+    """Whether nothing but a SID, which people write themselves, says that a sender is this one."""
+    address = sender.system == "Gradescope" and known_by(sender)[1]
+    if not (address and one.email and sender.name and one.name):
+        return False
+    return address not in one.handles and not set(words(sender.name)) & set(words(one.name))
 
 
 def logins(sender: Sender, people: list[Person]) -> list[Person]:
@@ -118,13 +137,15 @@ def matches(sender: Sender, people: list[Person]) -> list[Person]:
             return found
         people = [one for one in people if sender.system not in one.numbers]
     handles = set(map(canonical, sender.handles))
-    exact, loose = exact_key(sender.name), loose_keys(sender.name)
+    exact = exact_key(sender.name)
     alone = len(sender.handles) == 1  # a SID and an address must not be two people's
     rules = (
         lambda one: alone and one.id in sender.handles,
         lambda one: handles & one.handles,
-        lambda one: handles & {handle.partition("@")[0] for handle in one.handles},
-        lambda one: exact and exact == exact_key(one.name),
-        lambda one: loose & loose_keys(one.name),
+        lambda one: (
+            handles & {handle.partition("@")[0] for handle in one.handles}
+            or (exact and exact == exact_key(one.name))
+        ),
+        lambda one: alike(sender.name, one.name),
     )
     return next((found for rule in rules if (found := list(filter(rule, people)))), [])

@@ -7,7 +7,7 @@ makes a second person of everyone, whose grades nobody can put together again.
 import re
 from collections.abc import Iterable
 
-from autograder.intake.names import canonical, loose_keys, safe_id
+from autograder.intake.names import alike, canonical, safe_id
 from autograder.intake.roster import Person, Roster
 
 MADE_OF_CANVAS = re.compile(r"(.+)_(\d+)(?:-[0-9a-f]{10})?")  # names of files there: name_number
@@ -44,14 +44,14 @@ def namesakes(handed_in: dict[str, str], known: dict[str, str]) -> dict[str, str
 
     handed_in, known: id -> name of the person, which may be "".
     """
-    others = {one: loose_keys(name) for one, name in known.items() if name and one not in handed_in}
+    others = {one: name for one, name in known.items() if name and one not in handed_in}
     found = {}
     for student, name in handed_in.items():
         if student in known:
             continue
         match = MADE_OF_CANVAS.fullmatch(student)
-        own = loose_keys(name or (match[1] if match else student))
-        fits = [one for one, keys_of_one in others.items() if own & keys_of_one]
+        own = name or (match[1] if match else student)
+        fits = [one for one, name_of_one in others.items() if alike(own, name_of_one)]
         if fits:
             found[student] = fits[0]
     return found

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from autograder.errors import UsageError
+from autograder.intake.archive import shown
 from autograder.intake.names import canonical
 from autograder.intake.roster import plain_heading
 from autograder.lms.scores import Score, Scores
@@ -82,7 +83,9 @@ def staying(sheet: Sheet, scores: Scores, at: int | None) -> list[str]:
     lines = [(sheet.students.get(line, ""), row) for line, row in sheet.lines if at is not None]
     people = [(one, row) for one, row in lines if row[0] and "Points Possible" not in row[0]]
     return [
-        one or row[0] for one, row in people if row[at].strip() and one not in scores.by_student
+        one or shown(row[0])
+        for one, row in people
+        if row[at].strip() and one not in scores.by_student
     ]
 
 

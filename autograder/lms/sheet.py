@@ -18,6 +18,7 @@ from autograder.intake.roster import (
     plain_heading,
 )
 
+NO_FORMULA = re.compile(r"-|[+-]?\d+([.,]\d+)?", re.ASCII)  # although it begins like one
 NAMES = ("name", "first", "last")  # columns of text that people chose
 
 
@@ -90,8 +91,9 @@ def keys(row: dict[str, str]) -> set[str]:
 
 
 def write_sheet(path: Path, sheet: Sheet, rows: list[list[str]], heading: list[str]) -> None:
-    """Writes heading and rows; what people chose as their names computes nothing.
+    """Writes heading and rows; what people wrote, from names to online texts, computes nothing.
 
+    What the system reads again stays as it is: numbers, and the "-" of Moodle's empty cells.
     Raises UsageError if the file is there already: it may hold grades.
     """
     if path.exists():
@@ -102,4 +104,10 @@ def write_sheet(path: Path, sheet: Sheet, rows: list[list[str]], heading: list[s
         writer.writerow(heading)
         for row in rows:
             cells = zip(row, chosen, strict=True)
-            writer.writerow([inert(cell) if is_name else cell for cell, is_name in cells])
+            writer.writerow(
+                [cell if harmless(cell, is_name) else inert(cell) for cell, is_name in cells]
+            )
+
+
+def harmless(cell: str, is_name: bool) -> bool:
+    return not is_name and bool(NO_FORMULA.fullmatch(cell))

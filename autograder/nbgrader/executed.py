@@ -50,7 +50,10 @@ ACTIVE = [
     (re.compile(r"[\x00-\x08\x0b-\x1f\x7f]"), ""),
     (re.compile(r"<(?=[A-Za-z/!?])"), "<" + BREAK),  # tags, comments, <javascript:...>
     (re.compile(r"\](?=[(:\[])"), "]" + BREAK),  # links, images, link definitions
-    (re.compile(r"\\(?=(?:href|style|class|cssId|require)(?![A-Za-z]))"), "\\" + BREAK),  # MathJax
+    (
+        re.compile(r"\\(?=(?:href|style|class|cssId|require|mmlToken|csname)(?![A-Za-z]))"),
+        "\\" + BREAK,
+    ),  # MathJax
     (re.compile(r"(?<=[`~])([ \t]*)(?=mermaid)"), r"\1" + BREAK),  # nbconvert leaves these raw
 ]
 

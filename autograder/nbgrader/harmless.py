@@ -2,7 +2,7 @@
 
 import functools
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from pygments import highlight
@@ -12,6 +12,9 @@ from pygments.lexers import PythonLexer
 from autograder.nbgrader.formulas import readable
 
 KEPT = 1_000  # texts
+# Longer texts are shown as they are: the time that mistune and pygments take can grow with the
+# square of the characters, which is more than a minute for 50 000 of begun formulas.
+LONG = 10_000
 CODE = HtmlFormatter(cssclass="highlight")  # its colours: page_style.py
 TAGS = "a abbr blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre span strong"
 TAGS += " sub sup table tbody td th thead tr ul"
@@ -43,12 +46,20 @@ class Renderer(IPythonRenderer):
 
 @functools.lru_cache(maxsize=KEPT)  # many hand in the same; questions and set-up are on every page
 def coloured(source: str) -> str:
+    if len(source) > LONG:
+        return f'<div class="highlight">{as_it_is(source)}</div>'
     return highlight(source, PythonLexer(), CODE)
 
 
 @functools.lru_cache(maxsize=KEPT)
 def rendered(markdown: str) -> Markup:
     """Markdown as HTML of harmless tags only."""
+    if len(markdown) > LONG:
+        return as_it_is(markdown)
     renderer = Renderer(escape=True, exclude_anchor_links=True)
     html = MarkdownWithMath(renderer=renderer).render(markdown)
     return Markup(SANITIZER.sanitize_html_tags(html))
+
+
+def as_it_is(text: str) -> Markup:
+    return Markup("<pre>{}</pre>").format(escape(text))

@@ -12,6 +12,7 @@ any more, since the next answer could not be told from a late one.
 """
 
 import os
+import traceback
 from collections.abc import Callable
 
 from autograder.sandbox.clock import WALL_FACTOR, Meter
@@ -22,6 +23,7 @@ from efflib.lab.student import StudentError, student_error
 GRACE_SECONDS = 2.0  # the worker stops itself at its limit; later than this it is killed
 MAX_CALLBACKS = 20_000
 MAX_NESTED = 16
+MAX_GIVEN = 8 * 2**20  # bytes that functions of the test are given: what they keep stays here
 TEXT_CHARS = 300  # of one part of an error
 
 
@@ -30,7 +32,7 @@ class Exchange:
 
     def __init__(self, channel: Channel, cpu: Callable[[], float] = lambda: 0.0) -> None:
         """cpu: the CPU seconds that the worker's sandbox has used."""
-        self._channel, self._cpu, self._callbacks = channel, cpu, 0
+        self._channel, self._cpu, self._callbacks, self._given = channel, cpu, 0, 0
         self._open: dict[bytes, list[Callable]] = {}  # nonce -> functions lent with the request
 
     def ask(self, request: dict, seconds: float):
@@ -46,7 +48,7 @@ class Exchange:
         frame = pack(request | {"nonce": nonce} | limits, functions)
         if not self._open:
             self._channel.check_quiet()
-            self._callbacks = 0
+            self._callbacks = self._given = 0
         self._open[nonce] = functions
         try:
             self._channel.send(frame, meter)
@@ -65,23 +67,28 @@ class Exchange:
         return answer["ok"]
 
     def _receive(self, meter: Meter) -> dict:
+        frame = self._channel.receive(meter)
         try:
-            answer = unpack(self._channel.receive(meter))
+            answer = unpack(frame)
         except CodecError as fault:
             raise WireError("protocol", f"it sent {fault}") from None
         if type(answer) is not dict or type(answer.get("nonce")) is not bytes:
             raise WireError("protocol", "it sent something that is no answer")
+        self._given += len(frame) if "callback" in answer else 0
         return answer
 
     def _called_back(self, answer: dict, failed: list[AssertionError]) -> bytes:
         """Runs a function of the test for the student's code; the frame with what it returned.
 
         What it raises reaches the student as its kind only: the text may hold what is expected.
-        A failed assertion is kept, since student code may catch the exception and go on.
+        The first failed assertion is kept, since student code may catch the exception and go on;
+        without the values of its frames, which are the student's.
         """
         self._callbacks += 1
         if self._callbacks > MAX_CALLBACKS:
             raise WireError("protocol", f"it called a function more than {MAX_CALLBACKS} times")
+        if self._given > MAX_GIVEN:
+            raise WireError("protocol", f"it gave functions of the test over {MAX_GIVEN} bytes")
         function, args, kwargs = self._lent(answer)
         reply = {"nonce": answer["nonce"], "op": "reply"}
         try:
@@ -94,8 +101,9 @@ class Exchange:
                 raise
             kind = fault.kind
         except Exception as fault:
-            if isinstance(fault, AssertionError):
-                failed.append(fault)
+            if isinstance(fault, AssertionError) and not failed:
+                traceback.clear_frames(fault.__traceback__)
+                failed.append(fault.with_traceback(fault.__traceback__.tb_next))
             kind = type(fault).__name__
         return pack(reply | {"error": kind})
 

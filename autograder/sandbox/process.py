@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from autograder.sandbox import clock, image, keeper
+from autograder.sandbox import clock, image, keeper, own_memory
 from autograder.sandbox.limits import Cgroup
 
 PIPE_BYTES = 2**20  # tensors pass in fewer steps than with the usual 64 KiB
@@ -48,16 +48,17 @@ class Process:
         self.read_fd, self.write_fd, (inside_read, inside_write) = pipes()
         outside = [str(image.interpreter()), "-I", "-S", keeper.__file__, str(os.getpid()), scratch]
         try:
-            self._popen = subprocess.Popen(
-                [*outside, *self._folders, "--", *command(inside_read, inside_write)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=(inside_read, inside_write, *inherited),
-                env=environment,
-                cwd=scratch or "/",
-                start_new_session=True,
-            )
+            with own_memory.lifted():
+                self._popen = subprocess.Popen(
+                    [*outside, *self._folders, "--", *command(inside_read, inside_write)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=(inside_read, inside_write, *inherited),
+                    env=environment,
+                    cwd=scratch or "/",
+                    start_new_session=True,
+                )
         except BaseException:
             os.close(self.write_fd)
             os.close(self.read_fd)

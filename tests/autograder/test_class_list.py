@@ -96,6 +96,14 @@ def test_an_older_download_changes_neither_grade_nor_json(course, capsys):
     assert results["s02"].score == recorded(course)["s02"] == 40
 
 
+def test_a_name_on_the_roster_sends_nothing_to_the_terminal(course, capsys):
+    write(course / "roster.csv", (ROSTER + "s04,\x1b]0;mine\x07Eve,14\n").encode())
+    write(course / "in/s01.ipynb", b"{")
+    grade(course, "in", "--roster", course / "roster.csv")
+    out = capsys.readouterr().out
+    assert "s04 (?]0;mine?Eve)" in out and "\x1b" not in out and "\x07" not in out
+
+
 # ---- the ids of a gradebook stay ----------------------------------------------------------------
 
 

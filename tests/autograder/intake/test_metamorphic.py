@@ -1,8 +1,8 @@
-"""What one student hands in changes no other student's row, in any layout.
+"""What one student hands in changes no other student's row, in any layout, and nobody vanishes.
 
 Classes are generated as the course systems give them out.  Then one student's files get other names
 (such as stand for another student in some system), more files, damaged ones, or folders.  What the
-system writes stays: a student does not choose it.
+system writes stays: a student does not choose it, but for the SID at Gradescope.
 """
 
 import json
@@ -28,16 +28,20 @@ class Someone:
     name: str
     login: str
 
+    @property
+    def email(self) -> str:
+        return f"{self.name.split()[1].lower()}@uni.edu"
+
 
 CLASS = [
     Someone(1, "Anna Müller", "amueller"),
     Someone(2, "Eve Evil", "x_amueller"),
     Someone(3, "Ben Bär", "s03"),
-    Someone(4, "Li Wei", "lw"),
+    Someone(4, ". Suharto", "su"),  # a name as Moodle has it of who has one
 ]
 EVE = CLASS[1]
 ROSTER = {
-    one.login: person(one.login, {"id": one.login, "name": one.name, **numbers})
+    one.login: person(one.login, {"id": one.login, "name": one.name, "email": one.email, **numbers})
     for one in CLASS
     for numbers in [{"canvas": f"1{one.number}", "moodle": f"4{one.number}"}]
 }
@@ -81,10 +85,20 @@ FOLDERS = [
     "Anna Müller_41_assignsubmission_file_",
     f"amueller/{NAME}",
 ]
-METADATA = "".join(
-    f"submission_{one.number}:\n  :submitters:\n  - :name: {one.name}\n    :sid: {one.login}\n"
-    for one in CLASS
-)
+SIDS = ["x_amueller", "", "Müller@uni.edu", "müller@uni.edu ", "suharto@uni.edu", "Eve"]
+
+
+def metadata(sid: str = EVE.login) -> str:
+    """Gradescope's, where Eve wrote this as her SID; Anna has none: her address is her id."""
+    sids = {one: one.login for one in CLASS} | {EVE: sid, CLASS[0]: ""}
+    return "".join(
+        f"submission_{one.number}:\n  :submitters:\n  - :name: '{one.name}'\n"
+        f"    :sid: '{sids[one]}'\n    :email: {one.email}\n"
+        f"  :created_at: 2026-10-0{one.number} 12:00:00 Z\n"
+        for one in (CLASS[0], *CLASS[2:], EVE)
+    )
+
+
 CONTENT = st.sampled_from(
     [
         GOOD,
@@ -92,7 +106,7 @@ CONTENT = st.sampled_from(
         b"{",
         b"",
         b"PK\x03\x04",
-        METADATA.replace("Eve Evil", "Anna Müller").encode(),
+        metadata("Müller@uni.edu").replace("Eve Evil", "Anna Müller").encode(),
         zipped({"amueller/toy.ipynb": OTHER}),
         zipped({f"amueller/{NAME}/toy.ipynb": OTHER, "../x.ipynb": OTHER}),
     ]
@@ -102,7 +116,13 @@ FILE = st.sampled_from(NAMES) | st.builds(
 )
 
 
-def written(root: Path, system: str, files: dict[Someone, dict[str, bytes]], packed: bool) -> Path:
+def written(
+    root: Path,
+    system: str,
+    files: dict[Someone, dict[str, bytes]],
+    packed: bool,
+    sid: str = EVE.login,
+) -> Path:
     """The download of a class; folders that a system flattens keep their last name only."""
     all_files = {}
     for one, own in files.items():
@@ -110,7 +130,7 @@ def written(root: Path, system: str, files: dict[Someone, dict[str, bytes]], pac
             flat = file if system in IN_FOLDERS else file.rpartition("/")[2]
             all_files[SYSTEMS[system](one, flat, copy)] = content
     if system == "gradescope":
-        all_files["submission_metadata.yml"] = METADATA.encode()
+        all_files["submission_metadata.yml"] = metadata(sid).encode()
     if packed:
         return write(root / "class.zip", zipped(all_files))
     for name, content in all_files.items():
@@ -119,16 +139,17 @@ def written(root: Path, system: str, files: dict[Someone, dict[str, bytes]], pac
     return root / "class"
 
 
-def rows_but_of(one: Someone, path: Path, roster) -> dict[str, tuple]:
-    """Everything about all rows that are not this student's, and none of the unclear ones."""
-    mine = {one.login, "evileve_12", "Eve Evil"}
-    found = {}
+def rows_but_of(one: Someone, path: Path, roster) -> tuple[dict[str, tuple], bool]:
+    """Everything about all rows that are not this student's; and whether others are there."""
+    mine = {one.login, one.email, "evileve_12", "Eve Evil"}
+    found, told = {}, False
     for row in discover(path, LAB, roster):
         if row.student in mine or row.name == one.name or row.student.startswith("unclear-"):
+            told = True
             continue
         graded = isinstance(row, Submission)
         found[row.student] = (row.digest, row.notes) if graded else (row.status, row.reason)
-    return found
+    return found, told
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["roster", "none"])
@@ -136,27 +157,34 @@ def rows_but_of(one: Someone, path: Path, roster) -> dict[str, tuple]:
 @settings(
     deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@example(files={NAMES[1]: OTHER}, packed=False)
-@example(files={NAMES[3]: OTHER}, packed=True)
-@example(files={f"{NAME}/toy.ipynb": OTHER}, packed=False)
-@given(files=st.dictionaries(FILE, CONTENT, max_size=4), packed=st.booleans())
-def test_no_other_row_changes(system, listed, files, packed, tmp_path_factory):
+@example(files={NAMES[1]: OTHER}, packed=False, sid=EVE.login)
+@example(files={NAMES[3]: OTHER}, packed=True, sid="Müller@uni.edu")
+@example(files={f"{NAME}/toy.ipynb": OTHER}, packed=False, sid=EVE.login)
+@example(files={"lab09_other/toy.ipynb": OTHER}, packed=False, sid=EVE.login)
+@given(
+    files=st.dictionaries(FILE, CONTENT, max_size=4),
+    packed=st.booleans(),
+    sid=st.sampled_from(SIDS),
+)
+def test_no_other_row_changes(system, listed, files, packed, sid, tmp_path_factory):
     if system == "blackboard" and not listed:
         return  # amueller and x_amueller cannot be told apart there: see the test below
     roster = ROSTER if listed else None
     honest = {one: {"toy.ipynb": GOOD} for one in CLASS}
     root = tmp_path_factory.mktemp("class")
-    before = rows_but_of(EVE, written(root / "a", system, honest, packed), roster)
+    before, _ = rows_but_of(EVE, written(root / "a", system, honest, packed), roster)
     assert len(before) == len(CLASS) - 1
-    after = rows_but_of(EVE, written(root / "b", system, honest | {EVE: files}, packed), roster)
+    path = written(root / "b", system, honest | {EVE: files}, packed, sid)
+    after, told = rows_but_of(EVE, path, roster)
     assert after == before
+    assert told or not files
 
 
 def test_two_possible_owners_of_a_login_are_both_told(tmp_path):
     """Without a roster nobody can say whether x belongs to the title or to the login."""
     honest = {one: {"toy.ipynb": GOOD} for one in CLASS}
     found = discover(written(tmp_path, "blackboard", honest, False), LAB)
-    assert {row.student for row in found if isinstance(row, Submission)} == {"s03", "lw"}
+    assert {row.student for row in found if isinstance(row, Submission)} == {"s03", "su"}
     [row] = [row for row in found if not isinstance(row, Submission)]
     assert row.status == "unclear"
     assert "Lab 1_amueller and Lab 1_x_amueller" in row.reason and "--roster" in row.reason
@@ -174,12 +202,12 @@ def test_a_name_of_two_systems_is_asked_about(tmp_path):
 def test_one_folder_called_like_the_lab_is_one_student_s(tmp_path):
     for one in CLASS[:3]:
         write(tmp_path / one.login / "toy.ipynb", GOOD)
-    write(tmp_path / "lw" / NAME / "toy.ipynb", GOOD)
-    write(tmp_path / "lw" / "scratch.ipynb", OTHER)
+    write(tmp_path / "su" / NAME / "toy.ipynb", GOOD)
+    write(tmp_path / "su" / "scratch.ipynb", OTHER)
     found = {row.student: row for row in discover(tmp_path, LAB)}
     assert set(found) == {one.login for one in CLASS}
     assert all(isinstance(row, Submission) for row in found.values())
-    assert f"Not looked at, since {NAME}/ is there: scratch.ipynb." in found["lw"].notes
+    assert f"Not looked at, since {NAME}/ is there: scratch.ipynb." in found["su"].notes
     assert found["s03"].notes == ()
 
 
@@ -187,7 +215,7 @@ def test_the_only_student_s_files_are_not_taken_for_a_class(tmp_path):
     """A folder with one student's folder in it, as where one hand-in came late."""
     write(tmp_path / "late" / "evil" / "Anna Müller_41_assignsubmission_file_toy.ipynb", OTHER)
     assert [row.student for row in discover(tmp_path / "late", LAB)] == ["evil"]
-    write(tmp_path / "late" / "evil" / "Li Wei_44_assignsubmission_file_toy.ipynb", OTHER)
+    write(tmp_path / "late" / "evil" / ". Suharto_44_assignsubmission_file_toy.ipynb", OTHER)
     listed = {"evil": person("evil", {"id": "evil"})} | ROSTER
     rows = discover(tmp_path / "late", LAB, listed)
     handed_in = [row for row in rows if getattr(row, "status", "") != "missing"]

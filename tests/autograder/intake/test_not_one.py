@@ -75,6 +75,39 @@ def test_nobody_hands_in_for_others_by_writing_their_sid(tmp_path):
     assert found(tmp_path, sids)["s01"].status == "unclear"
 
 
+def metadata(*people):
+    """Gradescope's: (name, SID, address) of submission_1, submission_2, ..."""
+    return "".join(
+        f"submission_{n}:\n  :submitters:\n"
+        f"  - :name: {name}\n    :sid: '{sid}'\n    :email: {email}\n"
+        f"  :created_at: 2026-10-0{n} 15:36:26 Z\n"
+        for n, (name, sid, email) in enumerate(people, 1)
+    ).encode()
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["roster", "none"])
+def test_an_address_written_as_a_sid_is_nobody_s_address(tmp_path, listed):
+    """Anna has no SID, so that her address is her id; Eve writes it down as her own SID."""
+    people = ("Anna", "", "anna@uni.edu"), ("Eve", "anna@uni.edu", "eve@x.org")
+    write(tmp_path / "submission_metadata.yml", metadata(*people))
+    write(tmp_path / "submission_1/toy.ipynb", GOOD)
+    write(tmp_path / "submission_2/toy.ipynb", EVIL)
+    rows = found(tmp_path, ROSTER) if listed else found(tmp_path)
+    assert is_good(rows["s01" if listed else "anna@uni.edu"])
+    assert listed or not is_good(rows["eve@x.org"])
+
+
+@pytest.mark.parametrize("name, mine", [("Eve Evil", False), ("Anna M.", True)])
+def test_a_sid_alone_is_not_believed_against_name_and_address(tmp_path, name, mine):
+    write(tmp_path / "submission_metadata.yml", metadata((name, "s01", "eve@x.org")))
+    write(tmp_path / "submission_1/toy.ipynb", GOOD)
+    rows = found(tmp_path, ROSTER)
+    assert is_good(rows["s01"]) == mine
+    told = [row.reason for name, row in rows.items() if name.startswith("unclear-")]
+    assert len(told) == (not mine)
+    assert mine or "gives the SID of s01 with another name and address" in told[0]
+
+
 def test_nobody_gets_another_s_feedback(tmp_path):
     for name in PAIRS["Moodle"]:
         write(tmp_path / name, GOOD)

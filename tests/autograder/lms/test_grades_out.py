@@ -96,6 +96,28 @@ def test_moodle(course):
     assert lines == given
 
 
+def test_nothing_that_students_write_is_a_formula(course):
+    """Moodle's worksheet has their online texts, Gradescope's roster the SID they gave."""
+    text = (
+        "Identifier,Full name,ID number,Group,Grade,Last modified (grade),Online text\n"
+        'Participant 1,＝1+1,s01,+49,-,-,"=HYPERLINK(""http://x"")"\n'
+        'Participant 2,Al,s04,@SUM(1),-5.5,-,"\n-1+1"\n'
+    )
+    _, [_, one, other] = filled(course, text)
+    assert one[1] == "'＝1+1" and one[3:] == ["+49", "90", "-", '\'=HYPERLINK("http://x")']
+    assert other[3:] == ["'@SUM(1)", "-5.5", "-", "'\n-1+1"]
+    (course / "out.csv").unlink()
+    _, lines = filled(course, "First Name,Last Name,SID,Email\nE,E,=cmd(),e@u.edu\n")
+    assert lines[1][2] == "'=cmd()"
+
+
+def test_a_name_sends_nothing_to_the_terminal(course, capsys):
+    text = "Student,ID,SIS User ID,Section,Toy lab (55)\n    Points Possible,,,,100\n"
+    code, _ = filled(course, text + '"\x1b[2JEve",7,s77,A,12\n', "--column", "Toy lab")
+    out = capsys.readouterr().out
+    assert code == 0 and "?[2JEve" in out and "\x1b" not in out
+
+
 def test_gradescope(course):
     code, lines = filled(course, GRADESCOPE)
     assert code == 0 and lines == [

@@ -5,11 +5,13 @@ import nbformat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 from nbconvert import HTMLExporter
 from nbconvert.filters import markdown2html
 from nbgrader.server_extensions.formgrader import handlers
 from payloads import PAYLOADS, dangers
 
+from autograder.nbgrader import harmless
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.executed import executed_notebook, pictures, safe_markdown
 from autograder.nbgrader.feedback import rendered
@@ -56,10 +58,25 @@ def test_ordinary_text_stays_as_it_was(text):
 
 
 def test_formulas_of_a_student_make_no_links():
-    for command in ("\\href{javascript:alert(1)}{x}", "\\require{html}", "\\cssId{a}{x}"):
+    for command in (
+        "\\href{javascript:alert(1)}{x}",
+        "\\require{html}",
+        "\\cssId{a}{x}",
+        '\\mmlToken{mi}[href="javascript:alert(1)"]{x}',
+        "\\csname href\\endcsname{x}{y}",
+    ):
         for text in (f"${command}$", f"$${command}$$", f"$\\let\\x={command}$"):
             assert command.split("{")[0] not in markdown2html(safe_markdown(text))
     assert safe_markdown("$\\hrefs \\styles$") == "$\\hrefs \\styles$"  # other names
+
+
+@pytest.mark.parametrize("text", ["\\\\(" * 5_000, "<script>" * 2_000, 'x = "' + "\\N{" * 5_000])
+def test_a_long_text_is_shown_as_it_is(monkeypatch, text):
+    """What begins and does not end costs mistune and pygments a time that grows with its square."""
+    for name in ("MarkdownWithMath", "highlight"):
+        monkeypatch.setattr(harmless, name, lambda *_, **__: pytest.fail("it was read"))
+    for html in (harmless.rendered.__wrapped__(text), harmless.coloured.__wrapped__(text)):
+        assert not dangers(html) and escape(text) in html and "<pre>" in html
 
 
 def test_maths_code_and_lists_still_render():

@@ -1,6 +1,7 @@
 """Functions of the test, called by student code: where they run, and what the student learns."""
 
 import time
+import traceback
 
 import pytest
 from peers import frame, peer
@@ -64,6 +65,28 @@ def test_a_failed_assertion_in_a_callback_fails_the_request():
 
     with peer(calls_back(1)) as exchange, pytest.raises(AssertionError, match="too small"):
         exchange.ask({"op": "call", "args": (function,)}, 10)
+
+
+def test_what_functions_are_given_is_bounded_in_all(monkeypatch):
+    monkeypatch.setattr("autograder.sandbox.conversation.MAX_GIVEN", 400)
+    kept = []
+    with peer(calls_back(20)) as exchange, pytest.raises(WireError, match="over 400 bytes"):
+        exchange.ask({"op": "call", "args": (lambda n: kept.append(n) or n,)}, 10)
+    assert 0 < len(kept) < 10
+
+
+def test_a_failed_assertion_keeps_nothing_that_the_student_gave():
+    """Twenty of them would keep twenty tensors; and the first is the one that is told."""
+
+    def function(n):
+        assert n > 5, f"called with {n}"
+
+    with peer(calls_back(3)) as exchange, pytest.raises(AssertionError) as caught:
+        exchange.ask({"op": "call", "args": (function,)}, 10)
+    assert str(caught.value).startswith("called with 2")
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert [frame.f_locals for frame in frames if frame.f_code is function.__code__] == [{}]
+    assert all(frame.f_code.co_name != "_called_back" for frame in frames)
 
 
 # ---- in a real sandbox --------------------------------------------------------------------------
