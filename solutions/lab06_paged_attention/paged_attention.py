@@ -1031,8 +1031,9 @@ for name, server in servers.items():
 #
 # **Sources.** Kwon et al., *Efficient Memory Management for Large Language Model Serving with
 # PagedAttention*, 2023 (arXiv:2309.06180). Milakov and Gimelshein, *Online normalizer calculation
-# for softmax*, 2018 (arXiv:1805.02867). vAttention (2024): pages by the GPU's virtual memory. MIT
-# 6.5940, lectures on LLM deployment. The code of nano-vllm and vLLM (prefix caching).
+# for softmax*, 2018 (arXiv:1805.02867). Prabhu et al., *vAttention*, 2024 (arXiv:2405.04437): pages
+# by the GPU's virtual memory. MIT 6.5940, lectures on LLM deployment. The code of nano-vllm and
+# vLLM (prefix caching).
 #
 # ## Report and takeaways
 #
