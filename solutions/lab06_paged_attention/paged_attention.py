@@ -1023,6 +1023,8 @@ for name, server in servers.items():
 #
 # - **Swap.** When blocks run out, copy a sequence to the CPU's memory and back, in place of
 #   computing it again. When is it cheaper? (Bytes over the PCIe bus against FLOPs of a prompt.)
+# - **Split a long sequence.** Two processors take half of the blocks each. Merge their states
+#   (m, t, a), in any order, and show that any split gives the same o. (Lab 8 grades such a merge.)
 # - **Beams.** Run `Sequences` under a beam search of width 4: how many blocks are copied?
 # - **Evict.** Write the pool of a prefix cache: what was used least recently leaves first, and its
 #   key with it.
