@@ -31,6 +31,7 @@ from lab07_texts import (
     N,
     anew,
     curve,
+    first_token,
     kept,
     perplexity,
     said,
@@ -165,16 +166,9 @@ def nosink() -> None:
     model, ids = zoo.load("target"), torch.cat([texts(seed) for seed in range(SEEDS)])
     one, window = (through(model, ids, kept(model, p)) for p in ((0,), ()))
     write("lab07_nosink", table({"window": window} | without_a_sink(model, ids), one)[1])
-    constants, full = KVCache(), KVCache()
+    constants = KVCache()
     with torch.no_grad():
         model(torch.tensor([[zoo.BEGIN_ID]]), cache=constants)
-        model(ids[:, :-1], cache=full)
-    apart = max(float((x[:, :, 0] - x[:1, :, 0]).abs().max()) for x in full.keys + full.values)
-    sizes = [v[:, :, 0].norm(dim=-1) / v[:, :, 1:].norm(dim=-1).median(-1).values
-             for v in full.values]  # fmt: skip
-    sizes = torch.stack([size.mean(0) for size in sizes]).flatten().sort().values
-    print(f"keys and values of <s> lie {apart} apart; its values {sizes[0]:.2f} to {sizes[-1]:.2f} "
-          f"times the median token's, half of the heads below {sizes.median():.2f}")  # fmt: skip
     back = through(model, ids, PutBack(model, constants))
     marks = {SIZE: "full", BACK: "put back"}
     curves = {"the last 12": curve(window, one), "the last 11, `<s>` put back": curve(back, one)}
@@ -186,6 +180,11 @@ def nosink() -> None:
         pair = (said(spread(run, one, a, b)) for run in (window, back))
         lines.append(f"| {a + 1} to {b} | {' | '.join(pair)} |")
     write("lab07_back", "\n".join(lines) + "\n")
+
+
+def first() -> None:
+    ids = torch.cat([texts(seed) for seed in range(SEEDS)])
+    write("lab07_first", first_token(zoo.load("target"), ids))
 
 
 def sizes() -> None:
@@ -234,7 +233,7 @@ def training() -> None:
     save(attention.training(curves, title), "training")
 
 
-PARTS = {f.__name__: f for f in (opening, ablation, nosink, sizes, maps, training)}
+PARTS = {f.__name__: f for f in (opening, ablation, nosink, first, sizes, maps, training)}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from efflib.attention.streaming import StreamingCache, recomputed_logits, stream_logits
 from efflib.models import Llama
-from efflib.models.cache import Cache
+from efflib.models.cache import Cache, KVCache
 from efflib.plots import attention, style
 from efflib.zoo.windows import Scale, windows
 
@@ -46,6 +46,30 @@ def without_begin(model: Llama, ids: Tensor) -> Tensor:
 
 def kept(model: Llama, pinned, size: int = SIZE) -> StreamingCache:
     return StreamingCache(size, pinned, model.config.rope_theta, model.config.rope_scaling)
+
+
+@torch.no_grad()
+def first_token(model: Llama, ids: Tensor) -> str:
+    """How long values and hidden states of the first token are; ids [B, T]."""
+    cache, hidden = KVCache(), []
+    note = [
+        m.register_forward_hook(lambda _, args, x: hidden.append(x)) for m in model.model.layers
+    ]
+    model(ids[:, :-1], cache=cache)
+    for hook in note:
+        hook.remove()
+    apart = max(float((x[:, :, 0] - x[:1, :, 0]).abs().max()) for x in cache.keys + cache.values)
+    norms = [v.norm(dim=-1) for v in cache.values]  # [B, H, T]
+    heads = [n[:, :, 0] / n[:, :, 1:].median(-1).values for n in norms]
+    heads = torch.stack([each.mean(0) for each in heads]).flatten().sort().values
+    norms = [x.norm(dim=-1) for x in hidden]  # [B, T]
+    first, *_, last = [float((n[:, 0] / n[:, 1:].median(-1).values).mean()) for n in norms]
+    return (
+        f"The value of `<s>` is {heads[0]:.2f} to {heads[-1]:.2f} times as long as the median "
+        f"token's, below {heads.median():.2f} in half of the heads. Its hidden state is "
+        f"{first:.1f} times as long as the median token's behind the first layer and {last:.1f} "
+        f"times behind the last. In {len(ids)} texts its keys and values lie {apart} apart.\n"
+    )
 
 
 def spread(a: Tensor, b: Tensor, first: int = FIRST, last: int | None = None) -> tuple:

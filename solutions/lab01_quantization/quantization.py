@@ -72,7 +72,7 @@ from torch import Tensor, nn
 
 from efflib import zoo
 from efflib.lab import Lab
-from efflib.plots import explorer, granularity, grid, layers, pareto, style
+from efflib.plots import explorer, granularity, grid, layers, pareto, placements, style
 
 lab = Lab("lab01_quantization")
 
@@ -386,7 +386,8 @@ print(f"and by {off[1]:.0e} from the layer without rounding (of the largest outp
 # %% [markdown]
 # ## 2. Granularity and cost
 #
-# Let fewer weights share a scale: one per **tensor**, per output **channel** (a row of $W$), or
+# A weight pays for the size of another one because both have one step, and the largest sets it. So
+# let fewer weights share a scale: one per **tensor**, per output **channel** (a row of $W$), or
 # per **group** of $G$ neighbours in a row. A scale takes 16 bits (fp16) and a zero point $b$ bits.
 # The whole weight then takes
 #
@@ -780,10 +781,10 @@ lab.check("ex5")
 # both could be stored with the layer. Each of the two grids is rounded, repaired and trained. One
 # layer is no evidence for all: look at three.
 #
-# The last column tells layers apart: how much of the squared size of a layer's inputs is that of
-# their *mean* over the tokens. Where this is nearly all, rounding moves an output by nearly the
-# same amount for every token, and one number for each output takes that away. A large gain of
-# training in such a layer is no sign that it found better weights.
+# The share above each picture tells layers apart: how much of the squared size of a layer's inputs
+# is that of their *mean* over the tokens. Where this is nearly all, rounding moves an output by
+# nearly the same amount for every token, and one number for each output takes that away. A large
+# gain of training in such a layer is no sign that it found better weights.
 #
 # Then the mask. Here the *outputs* of a layer are quantized, to 4 bits on a range that clips many
 # of them, and its weights are trained to bring the quantized outputs close to the true ones. A
@@ -818,17 +819,19 @@ def two_bits(layer: nn.Linear, clipped: bool) -> list[float]:
 
 
 # %% tags=["demo"]
-print("output error at 2 bits, plain rounding = 100; three layers: about 8 seconds\n")
-print("                            min..max             clipped               inputs:")
-print("                     repaired  trained  rounded  repaired  trained  share of the mean")
-middle = model.config.num_hidden_layers // 2
+# three layers, about 8 seconds
+ways = ["repaired", "trained", "clipped", "clipped, repaired", "clipped, trained"]
+middle, panels = model.config.num_hidden_layers // 2, {}
 for place in (f"{middle}.self_attn.o_proj", "0.self_attn.o_proj", f"{middle}.mlp.down_proj"):
     layer, x = linears[f"model.layers.{place}"], inputs_of(linears[f"model.layers.{place}"], text)
     (rounded, *rest), clipped = two_bits(layer, clipped=False), two_bits(layer, clipped=True)
-    left = [100 * error / rounded for error in (*rest, *clipped)]
-    found.setdefault("trained", {})[place] = left
-    numbers = "".join(f"{p:{n}.0f}" for p, n in zip(left, (9, 9, 9, 10, 9), strict=True))
-    print(f"{place:20s}{numbers}{x.mean(0).square().sum() / x.square().sum(1).mean():17.0%}")
+    left = [error / rounded for error in (*rest, *clipped)]
+    found.setdefault("trained", {})[place] = [100 * part for part in left]
+    share = x.mean(0).square().sum() / x.square().sum(1).mean()
+    panels[f"{place}, mean {share:.0%}"] = {w: [p] for w, p in zip(ways, left, strict=True)}
+title = "Output error that is left at 2 bits on held-out text; plain rounding is 1"
+words = "; ".join(f"{k} {[round(p) for p in row]} %" for k, row in found["trained"].items())
+style.show(placements.bars(panels, title, "left", [ways[0], *ways[2:4]]), f"{title}: {words}")
 lab.reveal("training", found["trained"][f"{middle}.self_attn.o_proj"][1])
 
 # %% tags=["demo"]

@@ -530,15 +530,6 @@ lab.check("ex3")
 # directions in the input that one head's keys read, how much lies in those of another? 1 if both
 # read the same, and 32 / 192 = 0.17 by chance. What do neighbours have in common, and what must a
 # training that follows therefore do?
-#
-# <details><summary>What they have in common</summary>
-#
-# Neighbours share about as much as chance gives them. But two heads that are no neighbours read
-# nearly half of the same directions in layer 4, and two in layer 5 more than a third: "nothing in
-# common" would be wrong, and which heads form a group is a choice (see the stretch). So the mean of
-# neighbours is a start and no more, and training on has to find a head that serves a whole group.
-# The paper trains on and comes close to MHA; nothing here does.
-# </details>
 
 # %% tags=["demo", "fold"]
 from dataclasses import replace
@@ -577,6 +568,16 @@ for number, layer in enumerate(model.model.layers):
     shared = shared_directions(layer.self_attn.k_proj.weight.detach())
     (a, b), next_to = divmod(int(shared.tril(-1).argmax()), heads), shared.diagonal(1).mean()
     print(f"layer {number}: neighbours {next_to:.2f}, most heads {b} and {a}, {shared[a, b]:.2f}")
+
+# %% [markdown]
+# <details><summary>What neighbours have in common</summary>
+#
+# Neighbours share about as much as chance gives them. But two heads that are no neighbours read
+# nearly half of the same directions in layer 4, and two in layer 5 more than a third: "nothing in
+# common" would be wrong, and which heads form a group is a choice (see the stretch). So the mean of
+# neighbours is a start and no more, and training on has to find a head that serves a whole group.
+# The paper trains on and comes close to MHA; nothing here does.
+# </details>
 
 # %% [markdown]
 # ### Exercise 4 · What fits
@@ -1189,5 +1190,6 @@ print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
 # Shazeer, *Fast Transformer Decoding: One Write-Head is All You Need*, 2019 (arXiv:1911.02150).
 # Ainslie et al., *GQA*, 2023 (arXiv:2305.13245). DeepSeek-AI, *DeepSeek-V2*, 2024
 # (arXiv:2405.04434). Liu et al., *KIVI*, 2024 (arXiv:2402.02750). Hooper et al., *KVQuant*, 2024
-# (arXiv:2401.18079). Ashkboos et al., *QuaRot*, 2024; Liu et al., *SpinQuant*, 2024; *TurboQuant*,
-# 2025: rotations. The figures of section 1: MIT 6.5940, lecture on LLM deployment.
+# (arXiv:2401.18079). Rotations: Ashkboos et al., *QuaRot*, 2024 (arXiv:2404.00456); Liu et al.,
+# *SpinQuant*, 2024 (arXiv:2405.16406); Zandieh et al., *TurboQuant*, 2025 (arXiv:2504.19874). The
+# figures of section 1: MIT 6.5940, lecture on LLM deployment.

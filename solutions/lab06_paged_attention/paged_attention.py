@@ -1023,6 +1023,8 @@ for name, server in servers.items():
 #
 # - **Swap.** When blocks run out, copy a sequence to the CPU's memory and back, in place of
 #   computing it again. When is it cheaper? (Bytes over the PCIe bus against FLOPs of a prompt.)
+# - **Split a long sequence.** Two processors take half of the blocks each. Merge their states
+#   (m, t, a), in any order, and show that any split gives the same o. (Lab 8 grades such a merge.)
 # - **Beams.** Run `Sequences` under a beam search of width 4: how many blocks are copied?
 # - **Evict.** Write the pool of a prefix cache: what was used least recently leaves first, and its
 #   key with it.
@@ -1031,8 +1033,9 @@ for name, server in servers.items():
 #
 # **Sources.** Kwon et al., *Efficient Memory Management for Large Language Model Serving with
 # PagedAttention*, 2023 (arXiv:2309.06180). Milakov and Gimelshein, *Online normalizer calculation
-# for softmax*, 2018 (arXiv:1805.02867). vAttention (2024): pages by the GPU's virtual memory. MIT
-# 6.5940, lectures on LLM deployment. The code of nano-vllm and vLLM (prefix caching).
+# for softmax*, 2018 (arXiv:1805.02867). Prabhu et al., *vAttention*, 2024 (arXiv:2405.04437): pages
+# by the GPU's virtual memory. MIT 6.5940, lectures on LLM deployment. The code of nano-vllm and
+# vLLM (prefix caching).
 #
 # ## Report and takeaways
 #

@@ -237,6 +237,17 @@ def three_heads(maps: Tensor, shares: Tensor) -> dict[str, Tensor]:
     return {f"layer {i}, head {h}": maps[i, h, :48, :48] for i, h in found}
 
 
+@torch.no_grad()
+def hidden_of_first() -> list[float]:
+    """How long the hidden state of the first token is behind each layer, in medians of all."""
+    seen, layers = [], model.model.layers
+    hooks = [layer.register_forward_hook(lambda m, a, out: seen.append(out)) for layer in layers]
+    model(texts[:, :-1])
+    for hook in hooks:
+        hook.remove()
+    return [(h[:, 0].norm(dim=-1) / h.norm(dim=-1).median()).mean().item() for h in seen]
+
+
 def show_head(layer: str, head: str):
     """One map, large."""
     p = maps[int(layer.split()[1]), int(head.split()[1]), :64, :64]
@@ -246,8 +257,7 @@ def show_head(layer: str, head: str):
 # %% tags=["demo"]
 maps = all_maps(texts[:1])
 shares, bare = mean_shares(texts), mean_shares(texts[:, 1:])  # without the begin token
-found["first"] = 100 * shares.max().item()
-found["even"] = 100 * even_share(texts.shape[1], 32)
+found |= {"first": 100 * shares.max().item(), "even": 100 * even_share(texts.shape[1], 32)}
 title = "Looking most widely, most at the token before, at the first"
 style.show(*attention.maps(three_heads(maps, shares), title))
 title = f"One head gives the first token {found['first']:.0f} % of its attention"
@@ -255,6 +265,7 @@ style.show(*attention.layers(shares, title, found["even"] / 100))
 print(f"most without the begin token in front: {100 * bare.max():.0f} %")
 sizes = torch.stack([v[:, :, :1].norm(dim=-1) / v.norm(dim=-1).median() for v in full.values])
 print(f"its value is {sizes.min():.2f} to {sizes.max():.2f} times as long as a layer's median")
+print("its hidden state, layer by layer:", ", ".join(f"{x:.1f}" for x in hidden_of_first()))
 lab.reveal("first", found["first"])
 counts = zip(("layer", "head"), shares.shape, strict=True)
 explorer.explorer(show_head, {name: [f"{name} {i}" for i in range(n)] for name, n in counts})
@@ -1101,7 +1112,8 @@ for name, net in nets.items():
 # al., 2024), followed through training (Gu et al., 2025), explained as a use that large models make
 # of the first token (Barbero et al., 2025), and removed by a gate on the head's output (Qiu et al.,
 # 2025), which Qwen3-Next has. A gate multiplies a head's output by a number, as *scaled* did above,
-# but by one that each query chooses.
+# but by one that each query chooses. (The hidden state of `<s>`, which you printed in section 1, is
+# a small kin of massive activations: some times as long as the median one.)
 #
 # **Then write one sentence:** a head could also learn to look at a token whose value is zero. Why
 # does a window hurt such a model, and a model with a learned bias not? (Folded behind section 5.)

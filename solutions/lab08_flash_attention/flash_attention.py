@@ -985,6 +985,8 @@ for name, (m_block, n_block) in (("reference", (32, 64)), ("yours", (32, 64))):
 # - **exp2.** GPUs have only $2^x$. Put $\log_2 e$ into the scale, and get the lse right.
 # - **Two loops.** Keys before the diagonal need no mask. Split the walk of exercise 5 in two.
 # - **A window.** Let queries see only the last w keys: where does the walk begin then?
+# - **Backward, to read.** FlashAttention-2, section 3: which numbers of the forward pass does the
+#   backward pass ask for, and why is one number a row enough in place of all probabilities?
 #
 # **Next:** lab 9 makes several tokens a pass; the chapter on the meter has the roofline in full.
 #

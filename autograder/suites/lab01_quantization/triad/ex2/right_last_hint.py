@@ -1,4 +1,4 @@
-"""The last hint, word for word."""
+"""The hints, step by step."""
 
 
 def integer_product(products, x_sums, w_sums, k, x_zero, w_zero):

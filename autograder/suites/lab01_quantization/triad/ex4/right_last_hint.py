@@ -1,4 +1,4 @@
-"""The last hint, word for word: the sums are float32, as torch.bincount gives them."""
+"""The hints, step by step: the sums are float32, as torch.bincount gives them."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The last hint, word for word."""
+"""The hints, step by step."""
 
 import torch
 

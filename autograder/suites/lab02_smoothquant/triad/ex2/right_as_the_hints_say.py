@@ -1,4 +1,4 @@
-"""The hints, word for word."""
+"""The hints, step by step."""
 
 import copy
 

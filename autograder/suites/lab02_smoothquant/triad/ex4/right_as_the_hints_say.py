@@ -1,4 +1,4 @@
-"""The hints, word for word, with the range of alpha as two comparisons."""
+"""The hints, step by step, with the range of alpha as two comparisons."""
 
 import torch
 
