@@ -151,7 +151,7 @@ def test_layers_that_differ(student, rng):
     assert near(found, 2368), (
         f"48 layers, every 6th full, 32768 tokens: {found:g} MiB, expected 2368"
     )
-    for kinds in ([FULL], [FULL] * 3, [FULL, "chunked_attention"]):
+    for kinds in ([], [FULL], [FULL] * 3, [FULL, "chunked_attention"]):
         config = half | {"layer_types": kinds}
         expect_error(ValueError, lambda c=config: student.cache_bytes(c, [5]), f"layers {kinds}")
 
@@ -519,6 +519,9 @@ def test_levers_by_hand(student, rng):
     }
     found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
     assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
+    more = levers | {"fewer parameters": {"parameters": 1}}  # 3 sequences
+    found = student.best_lever(config, 400, 1000, 10, more)
+    assert found == "fewer parameters", f"of {more} the best is 'fewer parameters', not {found!r}"
     for chosen, right in (
         (levers, "cache"),
         (dict(reversed(levers.items())), "context"),
