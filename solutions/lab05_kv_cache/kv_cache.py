@@ -164,8 +164,8 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 #   each token *one* vector of `kv_lora_rank` values, from which all heads make their keys and
 #   values, and *one* key of `qk_rope_head_dim` values that all heads share. Derive the count;
 # - `sliding_window`: a layer keeps no more than the last that many tokens (at least 1);
-# - `layer_types`: a list with a name for each layer. The window is then that of the layers called
-#   `"sliding_attention"`; those called `"full_attention"` keep everything.
+# - `layer_types`: a list with a name for each layer, never empty. The window is then that of the
+#   layers called `"sliding_attention"`; those called `"full_attention"` keep everything.
 #
 # Any of the optional fields may be there and be `None`, which means the same as if it were missing.
 # The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens

@@ -161,7 +161,6 @@ def test_what_is_refused_and_what_is_not(student, rng):
             what = "a negative length"
             expect_error(ValueError, lambda c=asked, n=lengths: student.cache_bytes(c, n), what)
     for kinds in (
-        [],
         [FULL] * 2,
         [SLIDING] * 4,
         [FULL] * 30,
