@@ -519,6 +519,9 @@ def test_levers_by_hand(student, rng):
     }
     found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
     assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
+    more = levers | {"fewer parameters": {"parameters": 1}}  # 3 sequences
+    found = student.best_lever(config, 400, 1000, 10, more)
+    assert found == "fewer parameters", f"of {more} the best is 'fewer parameters', not {found!r}"
     for chosen, right in (
         (levers, "cache"),
         (dict(reversed(levers.items())), "context"),
