@@ -1190,7 +1190,8 @@ def drive_bytes_kept(student, settings, k, v, prompt):
 
     def alive():
         gc.collect()
-        found = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+        found = [x for x in gc.get_objects() if type(x) is torch.Tensor]
+        found = [x for x in found if x.layout == torch.strided]
         held = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in found}
         return sum(held.values())
 
@@ -1230,12 +1231,12 @@ def test_bits_held_by_counting(student, rng):
     for keys in ("channel", "token"):
         assert student.drive(drive_nothing, (2, 4, 8, keys)) == 0, "bits held by nothing"
     # what else is kept beside what is counted: three quarters of the floats, says the card
-    k, v = (torch.randn(1, 2, 320, 32, generator=rng) for _ in range(2))
+    k, v = (torch.randn(1, 2, 128, 32, generator=rng) for _ in range(2))
     for keys in ("channel", "token"):
-        for prompt in (0, 256):
+        for prompt in (0, 64):
             asked = ((2, 32, 32, keys), k, v, prompt)
             kept, shapes = student.drive(drive_bytes_kept, *asked)
-            assert shapes == [[1, 2, 320, 32]] * 2, "another number of tokens is returned"
+            assert shapes == [[1, 2, 128, 32]] * 2, "another number of tokens is returned"
             expect_at_most(kept, 0.75 * 2 * 4 * k.numel(), "the bytes that the cache keeps")
     for tokens, residual in ((0, 1), (1, 1), (5, 1), (32_767, 128), (32_768, 128), (127, 128)):
         found = student.waiting(tokens, residual)
