@@ -164,8 +164,8 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 #   each token *one* vector of `kv_lora_rank` values, from which all heads make their keys and
 #   values, and *one* key of `qk_rope_head_dim` values that all heads share. Derive the count;
 # - `sliding_window`: a layer keeps no more than the last that many tokens (at least 1);
-# - `layer_types`: a list with a name for each layer. The window is then that of the layers called
-#   `"sliding_attention"`; those called `"full_attention"` keep everything.
+# - `layer_types`: a list with a name for each layer, never empty. The window is then that of the
+#   layers called `"sliding_attention"`; those called `"full_attention"` keep everything.
 #
 # Any of the optional fields may be there and be `None`, which means the same as if it were missing.
 # The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens
@@ -296,7 +296,8 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 #   d than before, and where `k` and `v` differ in shape.
 # - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
 #   as it is. `ValueError` for a negative length, or a number of lengths other than B.
-# - `lengths` is the list of the rows' lengths, `[]` before the first `append`.
+# - `lengths` is the list of the rows' lengths, which others only read; `[]` before the first
+#   `append`, and nobody truncates before that.
 # - What was returned earlier, and what was passed in, may be changed by others, and is not changed
 #   by the cache: it keeps tensors and lists of its own. After an error nobody uses it any more.
 # - All numbers are finite, the filling that comes in and the filling that you return too (zeros,
@@ -304,7 +305,8 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 # - `attend` is $\mathrm{softmax}(q k^T / \sqrt d)\, v$ over the slots that `mask` [B, T, S] shows,
 #   for `q` [B, H, T, d]. $H$ is a multiple of $H_{kv}$: query head $h$ reads key head
 #   $\lfloor h \, H_{kv} / H \rfloor$. Compute in float32, return the dtype of `q`, which may be
-#   another than that of `k` and `v`. A query that sees nothing gives zeros.
+#   another than that of `k` and `v`. Numbers are up to 1e4 in size, so that a score may lie below
+#   -1e9. A query that sees nothing gives zeros.
 
 
 # %% solution="ex2"
@@ -466,8 +468,9 @@ lab.reveal("grow", found["grow"])
 #   order in which grouped attention (exercise 2) reads them, so that the function stays the same.
 # - `pooled_error(weight, heads, groups) -> float`: the share of the weight that pooling loses: the
 #   squared distance between the weight and what `repeat_heads` makes of the pooled one, divided by
-#   the sum of the squares of the weight. 0 if all heads of each group are equal. (This weight is
-#   float32 or float64, its largest number between 1e-8 and 1e4.)
+#   the sum of the squares of the weight. 0 if all heads of each group are equal, and small but not
+#   0 if they are nearly equal. (This weight is float32 or float64, its largest number between 1e-8
+#   and 1e4; differences in float32 are exact enough for both.)
 #
 # `ValueError`, in all three, unless `heads`, `groups` and `times` are at least 1, `groups` divides
 # `heads`, and `heads` the rows.
@@ -853,9 +856,12 @@ lab.check("ex5")
 #   keys and all values [B, H, S, d] in the dtype of `k`, float32 or bfloat16. New tokens, and those
 #   that wait, come back as they are, bit by bit; the rest comes from codes. *What is due is rounded
 #   after the call*: a prompt attends to itself exactly.
-# - No token is rounded twice: its codes are made from the value that came, and stay. As in
-#   exercise 2 others may change what went in and came out, and the cache does not: what waits is
-#   its own, and no later call writes over what an earlier one returned.
+# - No token is rounded twice: its codes are made from the value that came, and stay. Of an old
+#   token the cache keeps nothing but these: behind a long float32 text all that it keeps takes less
+#   than three quarters of the bytes of the keys and values that came. (`quantize` gives one byte a
+#   value: easy without the floats, impossible with them.) As in exercise 2 others may change what
+#   went in and came out, and the cache does not: what waits is its own, and no later call writes
+#   over what an earlier one returned.
 # - `keys="token"` treats keys as values are treated (for comparison).
 # - `bits_held() -> int` counts the bits of all that is kept: `bits` for each code, 32 for each
 #   group, and 16 for each value that waits; 0 at first. (It counts what a kernel would store: codes

@@ -519,6 +519,9 @@ def test_levers_by_hand(student, rng):
     }
     found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
     assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
+    more = levers | {"fewer parameters": {"parameters": 1}}  # 3 sequences
+    found = student.best_lever(config, 400, 1000, 10, more)
+    assert found == "fewer parameters", f"of {more} the best is 'fewer parameters', not {found!r}"
     for chosen, right in (
         (levers, "cache"),
         (dict(reversed(levers.items())), "context"),
@@ -772,13 +775,36 @@ def drive_nothing(student, settings):
     return student.QuantizedCache(*settings).bits_held()
 
 
+def drive_bytes_kept(student, settings, k, v, prompt):
+    """Runs beside the student's code: bytes of the tensors that a cache keeps alive.
+
+    The first `prompt` tokens come at once, the others one by one.
+    """
+    import gc
+
+    import torch
+
+    def alive():
+        gc.collect()
+        found = [x for x in gc.get_objects() if type(x) is torch.Tensor]
+        found = [x for x in found if x.layout == torch.strided]
+        held = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in found}
+        return sum(held.values())
+
+    before = alive()
+    cache = student.QuantizedCache(*settings)
+    for a, b in [(0, prompt), *((i, i + 1) for i in range(prompt, k.shape[2]))]:
+        shapes = [list(x.shape) for x in cache.append(k[:, :, a:b].clone(), v[:, :, a:b].clone())]
+    return alive() - before, shapes
+
+
 @exercise(
     "ex6",
     points=2,
     invariant="waiting(11, 4) is (3, 4); bits are counted: codes, 32 a group, 16 a waiting value",
     cause="metadata left out, waiting tokens left out or counted in the model's dtype, one block "
-    "of keys for each call where a long prompt brings several, or a formula that is wrong while "
-    "fewer than R have come",
+    "of keys for each call where a long prompt brings several, a formula that is wrong while fewer "
+    "than R have come, or floats of old tokens that are kept beside their codes",
 )
 def test_bits_and_waiting(student, rng):
     for tokens, residual, right in (
@@ -805,6 +831,11 @@ def test_bits_and_waiting(student, rng):
     assert first == 0, f"before any token {first} bits are held, expected 0"
     k, v = k.bfloat16(), v.bfloat16()
     window(student, (2, 2, 4), [(k, v), (k[:, :, :1], v[:, :, :1])])  # dtypes stay
+    k, v = (torch.randn(1, 2, 128, 32, generator=rng) for _ in range(2))
+    kept, shapes = student.drive(drive_bytes_kept, (2, 32, 32), k, v, 64)
+    assert shapes == [[1, 2, 128, 32]] * 2, f"128 tokens came, {shapes} were returned"
+    came = 4 * (k.numel() + v.numel())
+    expect_at_most(kept, 0.75 * came, f"of {came} bytes that came, those that the cache keeps")
 
 
 @exercise(

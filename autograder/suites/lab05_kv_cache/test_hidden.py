@@ -86,6 +86,11 @@ def test_any_config(student, rng):
         config, values = random_config(rng)
         found = expect_number(student.bytes_per_token(config, bits), "bytes_per_token(...)")
         expect_close(float(found), values * bits / 8, what="bytes of a token", rtol=1e-12)
+    plain = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 4}
+    fields = ("kv_lora_rank", "qk_rope_head_dim", "head_dim", "num_key_value_heads")
+    for names in (*((name,) for name in fields), fields[:2], fields):
+        found = student.bytes_per_token(plain | dict.fromkeys(names))
+        expect_close(float(found), 96.0, what="bytes of a token, fields that are None", rtol=1e-12)
 
 
 @exercise(
@@ -111,7 +116,7 @@ def test_metadata_and_windows_of_any_config(student, rng):
     # sizes of real models: windows of 4096 tokens, contexts of a million, 24 layers in turn
     config = {"num_hidden_layers": 24, "hidden_size": 2880, "num_attention_heads": 64}
     config |= {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 4096}
-    for group in (1, 128, 129):
+    for group in (1, 128, 129, 4096):
         found = student.bytes_per_token(config, 2, group)
         right = float(24 * 2 * 8 * 64 * (2 + Fraction(32, group)) / 8)
         expect_close(float(found), right, what="bytes of a token", rtol=1e-12)
@@ -221,7 +226,7 @@ def appended(result, step, history, what):
         vs = torch.cat([history[row][1], v[row, :, :c]], dim=1)
         grown.append((ks, vs))
         for i in range(c):
-            seen = [j for j in range(size) if mask[row, i, j]]
+            seen = mask[row, i].nonzero().flatten().tolist()
             right = n + i + 1
             assert seen == list(range(right)), (
                 f"{what}: new token {i} of row {row} (which had {n}) sees slots {seen}, "
@@ -234,7 +239,10 @@ def appended(result, step, history, what):
 
 def follow(student, steps, how="plain"):
     """Runs the steps and checks every one against rows kept here; returns the results."""
-    results = student.drive(drive_cache, steps, how)
+    return followed(student.drive(drive_cache, steps, how), steps)
+
+
+def followed(results, steps):
     assert isinstance(results, list) and len(results) == len(steps), "the cache stopped early"
     first = steps[0][0]
     history = [(first[0, :, :0], first[0, :, :0])] * first.shape[0]
@@ -312,6 +320,25 @@ def test_random_walks(student, rng):
     some = new_tokens(rng, (2, 2, 3, 4), [2, 0])
     follow(student, [nothing, none, ([0, 3],), some, ([0, 0],), none, nothing, some])
     follow(student, [none, some, none])
+    # texts longer than what 8 bits, and the 8 bits of a bfloat16, count
+    for dtype in (torch.float32, torch.bfloat16):
+        long = [new_tokens(rng, (2, 1, 600, 1), [600, 520], dtype), ([10**9, 513],)]
+        long.append(new_tokens(rng, (2, 1, 3, 1), [1, 3], dtype))
+        follow(student, [*long, ([259, 10**9],), new_tokens(rng, (2, 1, 1, 1), [1, 1], dtype)])
+
+
+def drive_in_turn(student, walks):
+    """Runs beside the student's code: as many caches as walks, each fed one step in turn."""
+    caches = [student.RowCache() for _ in walks]
+    out = [[] for _ in walks]
+    for steps in zip(*walks, strict=True):
+        for cache, results, (*given, numbers) in zip(caches, out, steps, strict=True):
+            sent = list(numbers)
+            parts = list(cache.append(*given, sent)) if given else []
+            if not given:
+                cache.truncate(sent)
+            results.append([parts, list(cache.lengths), given, sent, []])
+    return out
 
 
 @exercise(
@@ -333,8 +360,16 @@ def test_tensors_of_its_own(student, rng):
     # nor does an append that brings nothing hand out what the cache keeps
     none, more = (new_tokens(rng, (2, 1, t, 2), [0, 0]) for t in (0, 2))
     follow(student, [steps[0], none, more, steps[0]], "spoil")
+    # nor is a first token that is all there is kept as it came
+    one, two = (new_tokens(rng, (2, 1, 1, 2), [1, 1]) for _ in range(2))
+    follow(student, [one, two], "spoil")
+    follow(student, [one, ([1, 1],), two, two], "spoil")
     # what it handed out is not written over by a result of the same shape
     follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1])])
+    # two layers of a model, each with its cache
+    walks = [[*steps, one, two], [two, one, ([1, 2],), steps[0]]]
+    for results, walked in zip(student.drive(drive_in_turn, walks), walks, strict=True):
+        followed(results, walked)
 
 
 def drive_uninitialized(student, k, v, counts):
@@ -418,10 +453,30 @@ def test_attention_against_float64(student, rng):
     out = student.attend(q, k, v, torch.tensor([[[True, True, False, True]]]))
     right = torch.tensor([2.0, 0, 0, 0])
     expect_close(out[0, 0, 0], right, what="scores of -1e8 and -2e8: the output", atol=1e-5)
+    # the same with scores of -1.1e9, and of +1.1e9 in the slot that is hidden
+    q, k = torch.full((1, 1, 1, 128), 1e4), torch.full((1, 1, 3, 128), -1e4)
+    k[0, 0, 2], v = 1e4, torch.zeros(1, 1, 3, 128)
+    v[0, 0, :, 0] = torch.tensor([1.0, 3, 50])
+    out = student.attend(q, k, v, torch.tensor([[[True, True, False]]]))
+    expect_close(out[0, 0, 0], v[0, 0, :2].mean(0), what="scores of -1e9: the output", atol=1e-5)
+    # a mean of values that float16 would round to 0: only the result is in the dtype of q
+    v = torch.tensor([[[[1 + 2.0**-12, 1], [-1, 1]]]])
+    out = student.attend(0 * v.half(), 0 * v, v, torch.ones(1, 2, 2).bool())
+    right = torch.tensor([2.0**-13, 1]).half().expand(1, 1, 2, 2)
+    expect_close(out, right, what="float32 values, q in float16: the output", atol=2.0**-20)
+    q, k = torch.randn(1, 2, 2, 4, generator=rng), torch.randn(1, 1, 600, 4, generator=rng)
+    mask = torch.arange(600) < torch.tensor([[[600], [300]]])
+    right = exact_attention(q, k, k, mask)
+    expect_close(student.attend(q, k, k, mask), right, what="600 slots: the output", atol=4e-5)
     for slots, new in ((0, 3), (0, 1), (4, 0)):
         q, k = torch.randn(2, 4, new, 8, generator=rng), torch.randn(2, 2, slots, 8, generator=rng)
         out = student.attend(q, k, k, torch.ones(2, new, slots).bool())
         expect_same(out, torch.zeros(2, 4, new, 8), f"{slots} slots, {new} queries: the output")
+
+
+def drive_new_cache(student):
+    """Runs beside the student's code: the lengths before the first append."""
+    return list(student.RowCache().lengths)
 
 
 @exercise(
@@ -453,8 +508,7 @@ def test_what_does_not_fit(student, rng):
         for steps in ([one, bad], [one, one, bad], [none, bad], [one, ([0, 0],), bad]):
             expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
     expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], ""), "first")
-    empty = student.drive(drive_cache, [([],)], "")
-    assert empty[0][1] == [], "an empty cache has lengths"
+    assert student.drive(drive_new_cache) == [], "an empty cache has lengths"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -477,7 +531,7 @@ def test_pooling_against_a_loop(student, rng):
     for _ in range(12):
         groups, share, d = draw(rng, 1, 4), draw(rng, 1, 4), draw(rng, 1, 5)
         heads = groups * share
-        for shape in ((heads * d,), (heads * d, 3), (heads * d, 1, 2)):
+        for shape in ((heads * d,), (heads * d, 3), (heads * d, 1, 2), (heads * d, 2, 1, 2)):
             for size in (1.0, 1e-8, 1e4, 0.0):
                 weight = size * torch.randn(shape, generator=rng) if size else torch.ones(shape)
                 found = student.pool_heads(weight, heads, groups)
@@ -496,6 +550,12 @@ def test_pooling_against_a_loop(student, rng):
                     expect_close(pooled, right, what="a view, pooled", atol=off, rtol=FLOAT32)
                     rows = weight.unflatten(0, (heads, -1)).repeat_interleave(2, 0).flatten(0, 1)
                     expect_same(repeated, rows, "a view, repeated")
+    weight = torch.randn(32 * 2, 3, generator=rng)  # as many heads as real models have
+    for groups in (1, 8, 16, 32):
+        right = weight.double().view(groups, 32 // groups, 2, 3).mean(1).flatten(0, 1)
+        found = student.pool_heads(weight, 32, groups)
+        off = 32 * FLOAT32 * weight.abs().max().item()
+        expect_close(found, right, what="32 heads, pooled", atol=off, rtol=FLOAT32)
 
 
 @exercise(
@@ -513,6 +573,9 @@ def test_repeating_against_a_loop(student, rng):
                 found = student.repeat_heads(weight, heads, times)
                 rows = [weight[h // times * d + i] for h in range(heads * times) for i in range(d)]
                 expect_same(found, torch.stack(rows), "a repeated weight")
+        weight = torch.randn(8, 2, generator=rng, dtype=torch.float64).to(dtype)
+        right = weight.unflatten(0, (4, 2)).repeat_interleave(8, 0).flatten(0, 1)
+        expect_same(student.repeat_heads(weight, 4, 8), right, "each of 4 heads, 8 times")
 
 
 @exercise(
@@ -541,10 +604,19 @@ def test_dtypes(student, rng):
         half = torch.tensor(rows)[:, None].half()
         found = student.pool_heads(half, len(rows), 1)
         expect_same(found, torch.tensor([[right]]).half(), "the mean of float16 heads")
+    for size in (2.0**-27, 2.0**17):  # no numbers of float16
+        weight = size * torch.tensor([[1.0], [3.0]]).bfloat16()
+        right = torch.tensor([[2 * size]]).bfloat16()
+        expect_same(student.pool_heads(weight, 2, 1), right, "the mean of tiny or large heads")
     weight = torch.randn(4, 2, generator=rng, dtype=torch.float64)
     found = expect_tensor(student.pool_heads(weight, 2, 1), "pool_heads(float64)", torch.float64)
     right = (weight[:2] + weight[2:]) / 2
     expect_close(found, right, what="float64 heads", rtol=1e-14, atol=1e-15)
+
+
+def drive_share_of_view(student, weight, heads, groups):
+    """Runs beside the student's code: the share of a weight that is not contiguous."""
+    return student.pooled_error(weight.T.contiguous().T, heads, groups)
 
 
 @exercise(
@@ -554,7 +626,7 @@ def test_dtypes(student, rng):
     cause="a root that was taken or left out, means over rows, or a check of one of the two sizes",
 )
 def test_shares_against_float64(student, rng):
-    for groups, share, d in ((2, 3, 2), (1, 4, 3), (3, 1, 2)):
+    for groups, share, d in ((2, 3, 2), (1, 4, 3), (3, 1, 2), (8, 4, 1), (16, 2, 1)):
         heads = groups * share
         weight = torch.randn(heads * d, 4, generator=rng) + torch.randn(1, 4, generator=rng)
         found = expect_number(student.pooled_error(weight, heads, groups), "pooled_error(...)")
@@ -565,6 +637,8 @@ def test_shares_against_float64(student, rng):
         bias = weight.flatten()  # as many heads, of 4 d rows
         one = student.pooled_error(bias, heads, groups)
         expect_close(float(one), found, what="the share of a bias", rtol=1e-4, atol=1e-12)
+        view = student.drive(drive_share_of_view, weight, heads, groups)
+        expect_close(float(view), found, what="the share of a view", rtol=1e-4, atol=1e-12)
         deep = student.pooled_error(weight.unflatten(1, (2, 2)), heads, groups)
         expect_close(float(deep), found, what="three dimensions", rtol=1e-4, atol=1e-12)
         double = float(student.pooled_error(weight.double(), heads, groups))
@@ -576,6 +650,15 @@ def test_shares_against_float64(student, rng):
         equal = weight[:d].repeat(heads, 1)
         found = float(student.pooled_error(equal, heads, groups))
         expect_at_most(found, 1e-12, "equal heads: the share")
+    # 1 + 2^-13 and 1 - 2^-13 lose 2^-26; their squares are no float32.  Who scales first rounds
+    # both by 2^-24, 2^-10 of the distance and 2^-9 of its square
+    nearly = torch.tensor([[1 + 2.0**-13], [1 - 2.0**-13]])
+    found = float(student.pooled_error(nearly, 2, 1))
+    expect_close(found, 2.0**-26, what="the share of heads that are nearly equal", rtol=2.0**-8)
+    large = 1e4 * torch.ones(128, 160)  # squares add up to 2e12
+    large[64:] = 0.0
+    found = float(student.pooled_error(large, 2, 1))
+    expect_close(found, 0.5, what="the share of a large weight", rtol=1e-4)
     for heads, groups in ((6, 4), (5, 5), (0, 1), (-2, 1), (6, 0), (6, -2), (4, 2), (3, 6)):
         expect_error(
             ValueError,
@@ -683,6 +766,11 @@ def test_crossover_from_both_sides(student, rng):
                 n = student.crossover(LLAMA_7B, parameters, weight_bits, bits, group)
                 each, weights = per_token_bits(2**18, bits, group), parameters * weight_bits
                 assert n * each > weights >= (n - 1) * each, "the crossover of a real model"
+    latent = {"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128}
+    latent |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    n = student.crossover(latent, 10**9, 8)
+    each = 61 * 576 * 16  # bits
+    assert n * each > 8 * 10**9 >= (n - 1) * each, "the crossover of a model with a latent"
     small = {"num_hidden_layers": 1, "hidden_size": 1, "num_attention_heads": 1}  # 4 bytes a token
     for parameters, expected in ((63, 8), (64, 9), (65, 9)):  # in 4 bits 31.5, 32 and 32.5 bytes
         found = student.crossover(small, parameters, 4)
@@ -710,6 +798,8 @@ def test_levers_against_brute_force(student, rng):
             "e": {"memory": memory * 2, "parameters": parameters * 2},
             "f": {"bits": 32},
             "g": {},
+            "h": {"parameters": parameters // 2},
+            "i": {"group_size": 32},
         }
         order = torch.randperm(len(levers), generator=rng).tolist()
         names = [list(levers)[i] for i in order][: draw(rng, 1, 7)]
@@ -748,6 +838,14 @@ def test_levers_against_brute_force(student, rng):
     levers = {"first": {"memory": 200}, "not one more": {"memory": 250}}  # tokens of 64 bytes
     found = student.best_lever(two, 0, 150, 1, levers)
     assert found == "first", "batches are whole: 3 and nearly 4 are equal"
+    for levers, expected in (  # tokens of 64 bytes in 16 bits
+        ({"as it is": {}, "fewer": {"parameters": 50}}, "fewer"),
+        ({"more": {"parameters": 149}, "as it is": {}}, "as it is"),
+        ({"48 bits": {"group_size": 1}, "17 bits": {"group_size": 32}}, "17 bits"),
+        ({str(i): {"memory": 200 + 64 * i} for i in range(30)}, "29"),
+    ):
+        found = student.best_lever(two, 100, 400, 1, levers)
+        assert found == expected, "an argument that a lever changes alone, or the last of many"
     levers = {"as it is": {}, "no room": {"memory": 1}, "more room": {"memory": 500}}
     found = student.best_lever(two, 100, 300, 1, levers)
     assert found == "more room", "a lever behind one that does not fit is better"
@@ -802,12 +900,24 @@ def test_errors_against_float64(student, rng):
             x_hat = decode(student, *encode(student, x, bits, group, direction), direction)
             error = (x_hat - x.double()).abs()
             expect_at_most(error, bound(x, bits, group, direction), "an error")
-    for shape in ((1, 1, 1, 1), (1, 2, 6, 1), (3, 1, 1, 4)):  # sizes of 1, and one group alone
+    for shape, groups in (
+        ((1, 1, 1, 1), 1),  # sizes of 1, and one group alone
+        ((1, 2, 6, 1), 1),
+        ((3, 1, 1, 4), 1),
+        ((6, 1, 320, 4), 80),  # many rows, and a long text of many groups
+        ((1, 1, 2, 128), 64),
+    ):
         x = 5 * torch.randn(shape, generator=rng)
-        for direction, group in (("channel", shape[2]), ("token", shape[3])):
+        x *= 1 + torch.arange(shape[0])[:, None, None, None] + torch.arange(shape[2])[:, None]
+        for direction, size in (("channel", shape[2]), ("token", shape[3])):
+            group = size // math.gcd(groups, size)
             x_hat = decode(student, *encode(student, x, 4, group, direction), direction)
             error = (x_hat - x.double()).abs()
             expect_at_most(error, bound(x, 4, group, direction), "an error")
+    near = 1000 + torch.rand(1, 1, 8, 8, generator=rng) / 16  # narrow, not equal: a scale is stored
+    for direction in ("channel", "token"):
+        scale = encode(student, near, 2, 8, direction)[1]
+        assert (scale > 0).all(), "a narrow range far from 0 has no scale"
 
 
 @exercise(
@@ -1056,6 +1166,42 @@ def drive_nothing(student, settings):
     return student.QuantizedCache(*settings).bits_held()
 
 
+def drive_two_windows(student, settings, pieces):
+    """Runs beside the student's code: two caches in turn; what the first returns, and its bits.
+
+    Bits are asked for at the end only, and twice.
+    """
+    cache, other = (student.QuantizedCache(*x) for x in settings)
+    out = []
+    for k, v in pieces:
+        out.append([x.clone() for x in cache.append(k, v)])
+        other.append(v, k)
+    return out, [cache.bits_held(), cache.bits_held()]
+
+
+def drive_bytes_kept(student, settings, k, v, prompt):
+    """Runs beside the student's code: bytes of the tensors that a cache keeps alive.
+
+    The first `prompt` tokens come at once, the others one by one.
+    """
+    import gc
+
+    import torch
+
+    def alive():
+        gc.collect()
+        found = [x for x in gc.get_objects() if type(x) is torch.Tensor]
+        found = [x for x in found if x.layout == torch.strided]
+        held = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in found}
+        return sum(held.values())
+
+    before = alive()
+    cache = student.QuantizedCache(*settings)
+    for a, b in [(0, prompt), *((i, i + 1) for i in range(prompt, k.shape[2]))]:
+        shapes = [list(x.shape) for x in cache.append(k[:, :, a:b].clone(), v[:, :, a:b].clone())]
+    return alive() - before, shapes
+
+
 @exercise(
     "ex6",
     points=2,
@@ -1084,6 +1230,14 @@ def test_bits_held_by_counting(student, rng):
             assert tuple(found) == (total % residual, min(total, residual)), "waiting() is wrong"
     for keys in ("channel", "token"):
         assert student.drive(drive_nothing, (2, 4, 8, keys)) == 0, "bits held by nothing"
+    # what else is kept beside what is counted: three quarters of the floats, says the card
+    k, v = (torch.randn(1, 2, 128, 32, generator=rng) for _ in range(2))
+    for keys in ("channel", "token"):
+        for prompt in (0, 64):
+            asked = ((2, 32, 32, keys), k, v, prompt)
+            kept, shapes = student.drive(drive_bytes_kept, *asked)
+            assert shapes == [[1, 2, 128, 32]] * 2, "another number of tokens is returned"
+            expect_at_most(kept, 0.75 * 2 * 4 * k.numel(), "the bytes that the cache keeps")
     for tokens, residual in ((0, 1), (1, 1), (5, 1), (32_767, 128), (32_768, 128), (127, 128)):
         found = student.waiting(tokens, residual)
         assert tuple(found) == (tokens % residual, min(tokens, residual)), "waiting() is wrong"
@@ -1112,7 +1266,23 @@ def test_own_tensors_and_settings(student, rng):
                 for i, name in ((0, "keys"), (1, "values")):
                     expect_same(b[i], a[i], f"{name} after others changed their tensors")
                     expect_same(c[i], a[i], f"{name} of views")
-    for settings in ((2, 0, 4), (2, 4, -4), (2, 8, 4), (2, -2, 4), (2, 4, 4, "value"), (2, 3, 4)):
+    for settings, others in (((2, 4, 8), (4, 2, 4, "token")), ((4, 2, 4, "token"), (2, 4, 8))):
+        alone = window(student, settings, pieces)
+        found, bits = student.drive(drive_two_windows, (settings, others), pieces)
+        for one, (keys, values, _) in zip(found, alone, strict=True):
+            expect_same(one[0], keys, "keys beside a second cache, bits not asked for")
+            expect_same(one[1], values, "values beside a second cache, bits not asked for")
+        assert bits == [alone[-1][2]] * 2, "the bits held, asked for twice, beside a second cache"
+    # and a text longer than 8 bits count
+    k, v = states(rng, 600)
+    pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in ((0, 590), (590, 600), (600, 600))]
+    out = window(student, (2, 4, 8), pieces)[-1]
+    for found, exact, n, way in zip(out, (k, v), (600, 592), ("channel", "token"), strict=False):
+        right = rounded(exact[:, :, :n], 2, 4, way)
+        off = (found[:, :, :n].double() - right).abs()
+        expect_at_most(off, 1e-5 * (1 + right.abs()), "a rounded value of a long text")
+    for settings in ((2, 0, 4), (2, 4, -4), (2, 8, 4), (2, -2, 4), (2, 4, 4, "value"), (2, 3, 4),
+                     (2, -4, -8), (2, -4, -4), (2, 4, 4, ""), (2, 4, 4, None)):  # fmt: skip
         expect_error(
             ValueError,
             lambda s=settings: student.drive(drive_window, s, [], ""),

@@ -1,4 +1,4 @@
-"""Lists of single tokens, rounded as they fall due; decoded pieces are kept beside their size."""
+"""Lists of single tokens, rounded as they fall due; bits are added up as tokens leave."""
 
 import torch
 
@@ -6,11 +6,12 @@ import torch
 class _Line:
     def __init__(self, bits, group, residual, way):
         self.bits, self.group, self.residual, self.way = bits, group, residual, way
-        self.old, self.new, self.coded = [], [], 0  # decoded tokens, waiting ones, bits of codes
+        self.old, self.new, self.coded = [], [], 0  # pieces, waiting tokens, bits of codes
 
     def append(self, x):
         self.new += [token.clone() for token in x.split(1, dim=2)] if x.shape[2] else []
-        out = torch.cat([*(t.to(x.dtype) for t in self.old), *self.new, x[:, :, :0]], dim=2)
+        old = (dequantize(*piece, self.way).to(x.dtype) for piece in self.old)  # noqa: F821
+        out = torch.cat([*old, *self.new, x[:, :, :0]], dim=2)
         if self.way == "channel":
             while len(self.new) >= self.residual:
                 self._leave(self.residual)
@@ -21,7 +22,7 @@ class _Line:
 
     def _leave(self, n):
         codes, scale, low = quantize(torch.cat(self.new[:n], 2), self.bits, self.group, self.way)  # noqa: F821
-        self.old.append(dequantize(codes, scale, low, self.way))  # noqa: F821
+        self.old.append((codes, scale, low))
         self.coded += codes.numel() * self.bits + 16 * (scale.numel() + low.numel())
         del self.new[:n]
 
