@@ -50,8 +50,8 @@
 # Your code draws nothing itself. Two functions are handed to it: `coin(chance)` is True with that
 # probability, from 0 to 1, and `pick(probabilities)` gives a token, an int, drawn from
 # probabilities [V]. So a test can try *every* way that chance may go, and add up exactly. Functions
-# change no argument. A tensor may be a view of a larger one, V is 1 or 130,000 as well as 4, and no
-# argument holds NaN.
+# change no argument, and nothing that they returned before. A tensor may be a view of a larger one,
+# V is 1 or 130,000 as well as 4, and no argument holds NaN.
 
 # %%
 import torch
@@ -190,14 +190,15 @@ print(f"kept in all {kept.sum():.2f}, so a rejection has probability {1 - kept.s
 #
 # - `residual`: the distribution to draw from after a rejection. Derive it: a token x comes out
 #   either as a proposal that is kept, or after a rejection, and the two together must be p(x).
-#   Where nothing is missing (p = q), or less than 1e-12 in all, nothing is rejected but by
-#   rounding: then return p. No NaN, ever, and no constant added against it: what is missing
-#   beyond that, however little, is exact.
+#   Where nothing is missing (p = q), nothing is rejected but by rounding: then return p. Less than
+#   1e-12 in all is rounding, too, and may count as nothing. No NaN, ever, and no constant added
+#   against it: what is missing beyond that, however little, is exact.
 # - `verify`: one round. Proposals are judged in their order, by `coin`, with the chance above; it
-#   is never more than 1, and where it is 1 you may ask or not. The first that is refused ends the
-#   round with one `pick` from the residual of its row. If all are kept, one more is picked from
-#   the last row of p. `proposed[i]` was drawn from `q[i]`, so `q[i, proposed[i]] > 0`. However
-#   many there are, and however small or large a chance is: each is judged by it.
+#   is never more than 1, and where it is 0 or 1 you may ask or not. The first that is refused ends
+#   the round with one `pick` from the residual of its row (a coin for one behind it counts for
+#   nothing). If all are kept, one more is picked from the last row of p. `proposed[i]` was drawn
+#   from `q[i]`, so `q[i, proposed[i]] > 0`. However many there are, and however small or large a
+#   chance is: each is judged by it.
 # - Compute in the dtype that comes: float32 or float64.
 #
 # **Shapes** `p`, `q`, `r` [V] in `residual`. In `verify`: `proposed` int64 [g], perhaps empty; `q`
@@ -778,7 +779,7 @@ lab.reveal("lookup", found["ten texts"])
 #   node 0, its ancestors, itself.
 # - `walk(tokens, parents, p, coin, pick) -> (path, token)`. From node 0: the children of a node are
 #   judged by `coin` in the order of their numbers. The first that is kept becomes the next node. If
-#   none is (or there is none), `token` is picked, and the walk ends. `path` is node 0, and
+#   none is (or there is none), `token` is picked, once, and the walk ends. `path` is node 0, and
 #   then the nodes kept. The tokens must come out distributed as p, row i behind node i: derive with
 #   which chance each child is kept, and what is left to pick from. Every child is judged, however
 #   many there are, deep or unlikely. Children of one node are all different, and their numbers need

@@ -43,6 +43,20 @@ def drive_strided(student, name, tensors, *rest):
     return getattr(student, name)(*views, *rest)
 
 
+def drive_two(student, name, first, second):
+    """Runs beside the student's code, where what was returned could change: two calls' results."""
+    function = getattr(student, name)
+    held = function(*first)
+    return [held, function(*second)]
+
+
+def sure_round(own, proposed, vocab, dtype=torch.float32):
+    """(proposed, q, p) of a round in which p says `own` and q `proposed`, both surely."""
+    own, proposed = torch.tensor(own), torch.tensor(proposed, dtype=torch.int64)
+    p, q = (torch.nn.functional.one_hot(t, vocab).to(dtype) for t in (own, proposed))
+    return proposed, q, p
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -130,6 +144,9 @@ def test_sizes_and_magnitudes(student, rng):
         (-6e4, 6e4, torch.float16),
         (-math.inf, -6e4, torch.float16),
         (-math.inf, -1e30, torch.float32),
+        (1e30, 2e30, torch.bfloat16),
+        (1e-30, 2e-30, torch.bfloat16),
+        (1e300, 2e300, torch.float64),
     ):
         logits = torch.tensor([[low, high, low], [low, low, high]], dtype=dtype)
         tokens = student.verify_greedy(torch.tensor([1]), logits)
@@ -144,6 +161,12 @@ def test_sizes_and_magnitudes(student, rng):
     logits = torch.rand(5, 9, generator=rng).scatter(1, own[:, None], 2.0)
     tokens = student.drive(drive_strided, "verify_greedy", [own[:-1].clone(), logits])
     expect_same(tokens, own, "verify_greedy(...), of views")
+    logits, other = torch.eye(9)[own], torch.eye(9)[(own + 1) % 9]
+    calls = [(own[:-1].clone(), logits), ((own[:-1] + 1) % 9, other)]
+    for tokens, right in zip(
+        student.drive(drive_two, "verify_greedy", *calls), (own, (own + 1) % 9), strict=True
+    ):
+        expect_same(tokens, right, "verify_greedy(...), held while it was called again")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -175,11 +198,19 @@ def test_residuals(student, rng):
         expect_close(r, rest / rest.sum(), what="residual of views", atol=bound)
         half = torch.tensor([0.5, 0.5, 0.0], dtype=dtype)
         # powers of two: exact in both dtypes, however the missing part is computed
-        for less in (11, 12, 19, 21, 24, *((30, 36) if dtype == torch.float64 else ())):
+        right = torch.tensor([0.0, 0.0, 1.0], dtype=dtype)
+        for less in (11, 12, 19, 21, 24, *((30, 36, 39) if dtype == torch.float64 else ())):
             near = half + torch.tensor([0.0, -(2.0**-less), 2.0**-less], dtype=dtype)
             r = student.residual(near, half)
-            right = torch.tensor([0.0, 0.0, 1.0], dtype=dtype)
             expect_close(r, right, what="rows that nearly agree", atol=bound)
+        for less in (30, 36, 39) if dtype == torch.float32 else ():  # the sum is 1 in float32
+            near = half + torch.tensor([0.0, 0.0, 2.0**-less], dtype=dtype)
+            r = student.residual(near, half)
+            expect_close(r, right, what="float32 rows that nearly agree", atol=bound)
+        calls = [(half, right), (half, half.flip(0))]  # nothing in common; the first token alone
+        held = student.drive(drive_two, "residual", *calls)
+        for r, row in zip(held, (half, torch.eye(3, dtype=dtype)[0]), strict=True):
+            expect_close(r, row, what="residual, held while it was called again", atol=bound)
 
 
 def emitted_by(student, p, q, vocab, g):
@@ -235,7 +266,7 @@ def test_rounds_of_all_drafts(student, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="chances near 0 and near 1, rounds of many proposals, large vocabularies, views",
     cause="a proposal refused or kept without its coin, a limit on g or on ids, or a layout that "
     "is taken for granted",
@@ -269,7 +300,8 @@ def test_small_chances_and_long_rounds(student, rng):
         share = sum(weight for weight, tokens in seen if tokens[:1] == [first])
         # a chance near 1 is rounded by 1e-16, which is 3e-5 of the rest
         expect_close(share, less, what="the chance of an unlikely token", rtol=1e-3)
-    for vocab, g, n in ((2048, 6, 6), (2048, 6, 5), (300, 70, 70), (300, 70, 69), (40_000, 2, 1)):
+    sizes = [(2048, 6, 6), (2048, 6, 5), (300, 200, 200), (300, 70, 69), (130_000, 2, 1)]
+    for vocab, g, n in sizes:
         own = torch.randint(0, vocab, (g + 1,), generator=rng)
         own[0] = vocab - 1
         proposed = own[:-1].clone()
@@ -279,9 +311,56 @@ def test_small_chances_and_long_rounds(student, rng):
         coin, _ = recorded(no_coin, g)
         tokens = student.drive(drive_strided, "verify", [proposed, q, p], coin, surely)
         expect_same(tokens, own[: n + 1], "verify(...) of sure models")
-    none, one = torch.zeros(0, dtype=torch.int64), torch.ones(1, 1)
-    tokens = student.verify(none, torch.zeros(0, 1), one, no_coin, surely)
-    expect_same(tokens, torch.tensor([0]), "verify(...), one token in all")
+    for g in (0, 1, 2):
+        tokens = student.verify(*sure_round([0] * (g + 1), [0] * g, 1), no_coin, surely)
+        expect_same(tokens, torch.zeros(g + 1).long(), "verify(...), one token in all")
+
+
+def drive_two_rounds(student, first, second, coin, pick):
+    """Runs beside the student's code, where what was returned could change: two rounds."""
+    held = student.verify(*first, coin, pick)
+    return [held, student.verify(*second, coin, pick)]
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="each proposal has its own coin, in their order, with p / q however small or large",
+    cause="coins in another order or of another chance, a small chance refused or a large one kept "
+    "without asking, or a result that the next call changes",
+)
+def test_the_coins_of_a_round(student, rng):
+    for dtype in (torch.float64, torch.float32):
+        chances = [0.5, 0.25, 0.75, 0.125, 0.0625]  # powers of two and q of 1: exact
+        q = torch.tensor([[1.0, 0.0, 0.0]] * 5, dtype=dtype)
+        p = torch.tensor([[c, 1 - c, 0.0] for c in [*chances, 0.5]], dtype=dtype)
+        proposed = torch.zeros(5, dtype=torch.int64)
+        for refused, n in ((0.75, 2), (0.5, 0), (2.0, 5)):
+            coin, asked = recorded(lambda chance, no=refused: abs(chance - no) > 0.01, 5)
+            tokens = student.verify(proposed, q, p, coin, lambda row: 2)
+            expect_same(tokens, torch.tensor([0] * n + [2]), "verify(...), one refused")
+            # coins behind the refused one may be asked, and count for nothing
+            assert len(asked) > min(n, 4), "a proposal without its coin"
+            right = torch.tensor(chances[: len(asked)])
+            expect_close(torch.tensor(asked), right, what="the coins", rtol=1e-5)
+        rare, little = 2.0**-70, 2.0 ** -(48 if dtype == torch.float64 else 20)
+        for row_p, row_q, token, answer, n in (
+            ([rare, 1.0, 0.0], [1.0, 0.0, 0.0], 0, True, 2),
+            ([rare / 2, 1.0, 0.0], [rare, 1.0, 0.0], 0, True, 2),
+            ([1 - little, little, 0.0], [1.0, 0.0, 0.0], 0, False, 1),
+        ):
+            p = torch.tensor([row_p, [0.25, 0.25, 0.5]], dtype=dtype)
+            q, proposed = torch.tensor([row_q], dtype=dtype), torch.tensor([token])
+            coin, asked = recorded(lambda chance, answer=answer: answer, 1)
+            tokens = student.verify(proposed, q, p, coin, surely)
+            assert len(tokens) == n and asked, "not what the coin said, or not asked"
+            chance = float(p[0, token] / q[0, token])
+            # logarithms may stand between: of 2^-70 they are 48.5, rounded
+            expect_close(asked[0], chance, what="the coin", rtol=100 * torch.finfo(dtype).eps)
+    rounds = [sure_round([2, 1, 0], [2, 1], 3), sure_round([0, 2, 1], [0, 2], 3)]
+    held = student.drive(drive_two_rounds, *rounds, no_coin, surely)
+    for tokens, own in zip(held, ([2, 1, 0], [0, 2, 1]), strict=True):
+        expect_same(tokens, torch.tensor(own), "verify(...), held while it was called again")
 
 
 def drive_rounds(student, proposed, q, p, uniform):
@@ -362,11 +441,19 @@ def test_rates(student, rng):
         expect_close(student.acceptance_rate(p, p), 1.0, what="the rate of equal rows", atol=1e-9)
     one = torch.eye(3)
     assert student.acceptance_rate(one[0], one[1]) == 0, "nothing in common"
-    p, q = (distributions(rng, 2048).float() for _ in range(2))
-    right = math.fsum(min(a, b) for a, b in zip(p.tolist(), q.tolist(), strict=True))
-    rate = student.drive(drive_strided, "acceptance_rate", [p, q])
-    # 2048 positive float32 numbers, added in whatever order
-    expect_close(rate, right, what="the rate of float32 rows", atol=2048 * 2.0**-24)
+    for vocab in (2048, 130_000):
+        p, q = (distributions(rng, vocab).float() for _ in range(2))
+        right = math.fsum(min(a, b) for a, b in zip(p.tolist(), q.tolist(), strict=True))
+        rate = student.drive(drive_strided, "acceptance_rate", [p, q])
+        # so many positive float32 numbers, added in whatever order
+        expect_close(rate, right, what="the rate of float32 rows", atol=vocab * 2.0**-24)
+    near = torch.tensor([0.5 + 2.0**-20, 0.5 - 2.0**-20], dtype=torch.float64)
+    rate = student.acceptance_rate(near, torch.full_like(near, 0.5))
+    expect_close(rate, 1 - 2.0**-20, what="the rate of rows that nearly agree", atol=1e-9)
+    p = torch.tensor([1 - 2.0**-40, 2.0**-40], dtype=torch.float64)
+    q = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    rate = student.acceptance_rate(p, q)  # as 1 minus a half of |p - q| it is rounded by 2^-52
+    expect_close(rate, 2.0**-40, what="a very small rate", atol=4 * 2.0**-52)
     p = torch.tensor([1 - 1e-8, 1e-8], dtype=torch.float64)
     q = torch.tensor([0.0, 1.0], dtype=torch.float64)
     expect_close(student.acceptance_rate(p, q), 1e-8, what="a small rate", rtol=1e-6)
@@ -385,7 +472,7 @@ def test_expected_by_counting(student, rng):
             seen = student.expected_tokens(a, gamma)
             expect_close(float(seen), mean, what="expected tokens", rtol=1e-9)
     for a, gamma, right in (
-        *((1.0, 1000, 1001), (0.5, 200, 2), (0.0, 99, 1)),
+        *((1.0, 400, 401), (0.5, 200, 2), (0.0, 99, 1)),  # (no more: some will call themselves)
         *((1e-8, 3, 1 + 1e-8), (1e-10, 3, 1 + 1e-10)),
     ):
         seen = float(student.expected_tokens(a, gamma))
@@ -537,13 +624,14 @@ def test_calls_are_counted(student, rng):
 )
 def test_long_runs(student, rng):
     for new, gamma, length, right in (
-        *((12, 2, 1, False), (60, 3, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
-        *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 1100, True)),
+        *((12, 2, 1, False), (120, 3, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
+        *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 2100, True), (100, 90, 3, True)),
     ):
         text = [(1 + 7 * i) % 11 for i in range(new)]
         guesses = text if right else [(t + 1) % 11 for t in text]
         prompt = [(3 * i) % 11 for i in range(length)]
         expect_calls(student, text, guesses, prompt, gamma, 11)
+    expect_calls(student, [4] * 12, [4] * 12, [4, 4], 5, 11)  # one token, again and again
     text = [2047, 1024, 0, 255, 256, 257, 1501]
     expect_calls(student, text, [*text[:3], 3, *text[4:]], [2046, 300], 3, 2048)
 
@@ -590,14 +678,16 @@ def test_lookups(student, rng):
     cases += [([111, 0, 11, 0, 1], 3, 2), ([11, 0, 1], 2, 1)]
     large = [1500 + (37 * i) % 547 for i in range(300)]  # ids from 1500 to 2046, all different
     cases += [(large + large[k : k + m], 99, most) for k, m, most in LONG]
-    for n in (5, 9, 17, 33, 70, 120):  # n tokens stood at the beginning, n - 1 of them stood later
+    # n tokens stood at the beginning, n - 1 of them stood later
+    for n in (5, 9, 17, 33, 70, 120, 200):
         tail = large[:n]
         cases += [(tail + [3, 4] + tail[1:] + [5, 6] + tail, 2, most) for most in (n, n - 1, 99)]
     cases += [([2047 - t for t in large[:57]] + [3, 3], 9, 9), (large[:60] + large[1:50], 5, 9)]
     cases += [([100, 100, 5, 1001, 5, 100], 3, 1), ([100, 5, 1001, 100, 5], 3, 2)]
     cases += [([130_000, 256, 0, 151_935, 130_000], 9, 1), ([1, 256, 2, 0, 1], 2, 1)]
     cases += [([k + 1, 2, 1], 3, 1) for k in (256, 1024, 32_768, 65_536, 100_000)]
-    cases += [([*range(1, 3000), 1, 2], 3, 2)]
+    cases += [([*range(1, 5000), 1, 2], 3, 2), ([*large, large[0]], 1000, 1)]
+    cases += [([2**32 + 3, 8, 3], 3, 1), ([2**40, 7, 2_000_000, 2**40], 3, 1)]
     cases += [([7, 8] * 20, 1000, 50), ([1], 0, 1), ([1, 1], 1, 1), ([1, 1], 0, 1)]
     for text, gamma, longest in cases:
         right = []
@@ -651,6 +741,9 @@ def test_rounds_of_certain_proposals(student, rng):
         expect_same(student.certain(proposed, vocab), right, "certain(...)")
         views = student.drive(drive_strided, "certain", [proposed], vocab)
         expect_same(views, right, "certain(...) of a view")
+    two = [(torch.tensor([a]), 3) for a in (1, 2)]
+    for q, row in zip(student.drive(drive_two, "certain", *two), torch.eye(3)[1:], strict=True):
+        expect_same(q, row[None], "certain(...), held while it was called again")
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -679,9 +772,11 @@ def test_masks_of_random_trees(student, rng):
     shapes += [
         (list(range(-1, 299)), 100),
         ([-1] + [0] * 69, 3),
-        ([-1, 0, 0, 1, 2], 300),
+        ([-1, 0, 0, 1, 2], 1000),
         ([-1], 0),
     ]
+    alike = [list(range(-1, 5)), [-1] + [0] * 5, [-1, 0, 0, 1, 1, 2]]  # of one size
+    shapes += [(parents, past) for past in (2, 3) for parents in alike]
     for parents, past in shapes:
         mask = student.tree_mask(parents, past)
         expect_tensor(mask, "tree_mask", torch.bool, (len(parents), past + len(parents)))
@@ -696,6 +791,10 @@ def test_masks_of_random_trees(student, rng):
             right = [True] * past + [j in path for j in range(len(parents))]
             assert mask[node].tolist() == right, "a node sees something else"
             assert deep[node] == len(path) - 1, "another depth"
+    first, second = student.drive(drive_two, "tree_mask", *((parents, 0) for parents in alike[:2]))
+    expect_same(first, torch.ones(6, 6).tril().bool(), "tree_mask(...), held in another call")
+    star = torch.eye(6).bool().index_fill(1, torch.tensor(0), True)
+    expect_same(second, star, "tree_mask(...), held in another call")
 
 
 def drive_walk(student, tokens, parents, p, coin, pick):
@@ -710,7 +809,14 @@ def expect_walks(student, tokens, parents, rows, vocab):
     """[(probability, tokens)] of every walk; each node is reached with the target's own chance."""
 
     def run(coin, pick):
-        path, token = student.walk(tokens, parents, rows, coin, pick)
+        picks = []
+
+        def once(row):
+            picks.append(pick(row))
+            return picks[-1]
+
+        path, token = student.walk(tokens, parents, rows, coin, once)
+        assert len(picks) == 1, "a walk ends with one pick"
         assert path[0] == 0 and type(token) is int, "a path from node 0, and an int"
         good = all(parents[b] == a for a, b in itertools.pairwise(path))
         assert good, "no path of the tree"
@@ -767,7 +873,7 @@ def test_large_trees(student, rng):
     parents, tokens = [-1, 0, 1, 0, 3, 0, 5, 0, 7], [0, 1, 1, 2, 2, 3, 3, 0, 0]
     expect_walks(student, tokens, parents, distributions(rng, 9, 4), 4)
     sure = torch.eye(2048)
-    for wide, deep, ids in ((8, 1, 0), (1, 8, 1501), (70, 2, 1024), (2, 40, 0)):
+    for wide, deep, ids in ((8, 1, 0), (1, 100, 1501), (70, 2, 1024), (2, 40, 0)):
         parents, tokens, at = [-1], [2047], 0
         says = []  # behind each node: the token of the last child of the last
         for _ in range(deep):
@@ -809,3 +915,12 @@ def test_the_coins_of_a_walk(student, rng):
     surest, _ = recorded(lambda chance: chance > 1 - 2.0**-42, 3)
     path, _ = student.walk([3, 0, 1, 2], [-1, 0, 0, 0], small, surest, surely)
     assert path == [0, 3], "behind two that were refused the third child is all that is left"
+    for dtype, less in ((torch.float64, 2.0**-38), (torch.float32, 2.0**-20)):
+        rare = torch.tensor([[2.0**-70, 1.0]] * 2, dtype=dtype)
+        coin, _ = recorded(lambda chance: True, 1)
+        path, _ = student.walk([1, 0], [-1, 0], rare, coin, surely)
+        assert path == [0, 1], "an unlikely child was not kept, though the coin said so"
+        likely = torch.tensor([[1 - less, less]] * 2, dtype=dtype)
+        coin, _ = recorded(lambda chance: False, 1)
+        value = student.walk([1, 0], [-1, 0], likely, coin, surely)
+        assert value == ([0], 1), "a likely child was kept, though the coin said no"
