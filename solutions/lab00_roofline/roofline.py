@@ -58,7 +58,7 @@ from efflib.lab import Lab
 from efflib.lab.toy import Toy
 from efflib.plots import roofline as pictures
 from efflib.plots import style
-from efflib.traffic.timed import Wanted, arrivals, serve
+from efflib.traffic.one_card import serve
 from efflib.zoo.passes import losses_in_passes
 
 lab = Lab("lab00_roofline")
@@ -576,18 +576,6 @@ def on_paper(new: int, cached: int, batch: int, config: dict = LLAMA_8B) -> floa
     return seconds(flops, step_bytes(config, new, cached, batch), *H100)
 
 
-def log_at(rate: float, requests: int = 300) -> list[dict]:
-    """The log of that server, for section 3: the same requests at every rate, closer together."""
-    wanted = torch.randint(20, 201, (requests,), generator=torch.Generator().manual_seed(0))
-    times = zip(arrivals(requests, rate), wanted.tolist(), strict=True)
-    trace = [Wanted(time, 2048, tokens) for time, tokens in times]
-
-    def step(cached: list[int]) -> float:
-        return on_paper(1, sum(cached) // len(cached), len(cached))
-
-    return serve(trace, lambda prompt: on_paper(prompt, 0, 1), step, most=64)
-
-
 # %% tags=["demo"]
 speeds = {n: product_rate(n, repeats=REPEATS) for n in (128, 512, 1536)}
 copies = {mib: copy_rate(mib * 2**20, repeats=REPEATS) for mib in (1, 16, 256)}
@@ -752,7 +740,7 @@ lab.check("ex4")
 # %% tags=["demo"]
 rates, rows = (5, 10, 15, 20, 22, 24, 26, 28, 30), []
 for rate in rates:
-    log = log_at(rate)
+    log = serve(on_paper, rate)
     s, tokens = summarize(log, 1.0, 0.02), sum(len(request["times"]) for request in log)
     rows.append((s["throughput"] * len(log) / tokens, s["goodput"]))
     print(
