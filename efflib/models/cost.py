@@ -22,7 +22,7 @@ L.  The lecture's first line sums to half of its L^2 D: one of attention's two p
 Source: Kaplan et al. 2020 (arXiv:2001.08361), section 2.1; Pope et al. 2022 (arXiv:2211.05102).
 
 Not counted: activations, norms and softmax, the row of the token table that a token reads, and
-what kernels start with.  `efflib.serving.roofline` counts norms too, and latents and experts.
+what kernels start with.  `efflib.serving.roofline` counts norms too, latents, experts and windows.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ NAMES = {  # ours: Hugging Face's
 
 @dataclass(frozen=True)
 class Shapes:
-    """The sizes of a decoder without biases, latents and experts."""
+    """The sizes of a decoder without latents, experts and windows; biases are not counted."""
 
     layers: int
     hidden: int
@@ -85,7 +85,7 @@ def shapes(source: Any) -> Shapes:
     """The sizes of a `Shapes`, a `LlamaConfig`, a `Decoder`, or a dict with Hugging Face's names.
 
     In a dict, `gated_mlp` is ours, and false where the MLP has no gate.  Raises ValueError for a
-    missing field, and for latents and experts, which are not counted here.
+    missing field, and for latents, experts and windows, which are not counted here.
     """
     if isinstance(source, Shapes):
         return source
@@ -93,13 +93,16 @@ def shapes(source: Any) -> Shapes:
         return _from_config(source)
     if hasattr(source, "num_hidden_layers"):
         return _from_config({**vars(source), "tie_word_embeddings": source.tie_word_embeddings})
-    if getattr(source, "latent", None) or getattr(source, "experts", None):
-        raise ValueError("latents and experts are not counted here: see efflib.serving.roofline")
+    for name in ("latent", "experts", "window"):
+        if getattr(source, name, None):
+            raise ValueError(f"{name} is not counted here: see efflib.serving.roofline")
     return Shapes(*(getattr(source, name) for name in NAMES), tied=source.tied)
 
 
 def _from_config(raw: Mapping) -> Shapes:
     filled = dict(raw)
+    if filled.get("sliding_window") and filled.get("use_sliding_window", True):
+        raise ValueError("sliding_window is not counted here: see efflib.serving.roofline")
     heads = filled.get("num_attention_heads")
     if filled.get("num_key_value_heads") is None:
         filled["num_key_value_heads"] = heads

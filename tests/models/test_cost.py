@@ -113,7 +113,9 @@ def test_the_roofline_counts_the_same_and_norms_besides(name):
     assert step.kv == one.cache == prefill.cache
 
 
-@pytest.mark.parametrize("name", [n for n, m in MODELS.items() if not (m.latent or m.experts)])
+@pytest.mark.parametrize(
+    "name", [n for n, m in MODELS.items() if not (m.latent or m.experts or m.window)]
+)
 def test_sources_agree(name):
     m = MODELS[name]
     found = c.shapes(m)
@@ -158,9 +160,17 @@ def test_bad_arguments_are_named(change, said):
 
 
 def test_what_is_not_counted_is_refused():
-    for name in ("mixtral-8x7b", "deepseek-v3"):
-        with pytest.raises(ValueError, match="latents and experts"):
+    for name, what in (
+        ("mixtral-8x7b", "experts"),
+        ("deepseek-v3", "latent"),
+        ("mistral-7b", "window"),
+    ):
+        with pytest.raises(ValueError, match=f"{what} is not counted here"):
             c.shapes(MODELS[name])
+    raw = {theirs: 8 for theirs in c.NAMES.values()} | {"sliding_window": 4}
+    with pytest.raises(ValueError, match="sliding_window is not counted"):
+        c.shapes(raw)
+    assert c.shapes({**raw, "use_sliding_window": False}).hidden == 8
     with pytest.raises(ValueError, match="lacks intermediate_size, vocab_size"):
         c.shapes({"hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2})
     with pytest.raises(ValueError, match="heads=6 must be a multiple"):
