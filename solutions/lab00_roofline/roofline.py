@@ -242,14 +242,14 @@ print(f"the slide's formula: e ** log2(5.68) = {wrong:.2f}, which is 5.68 ** {1 
 lab.reveal("slide", wrong)
 vanilla, text = zoo.load("vanilla"), held_out_segments("code", 16 * 512)[:4]
 rows = []  # tokens read for each one scored, perplexity, name
-for stride in (127, 64, 16, 4):
+for stride in (127, 64, 16, 8):
     passes = strided_windows(text.shape[1], 128, stride)
     losses = losses_in_passes(vanilla, text, passes)  # [texts, tokens - 1] nats
     read = sum(end - start for start, end, _ in passes) / losses.shape[1]
     rows.append((read, perplexity(list(losses)), f"stride {stride}"))
 style.show(*pictures.by_passes(*zip(*rows, strict=True)))
 found["strides"], each = (rows[0][1], rows[-1][1]), [perplexity([row]) for row in losses]
-print(f"stride 4, text by text {[round(x, 2) for x in each]}: their mean {sum(each) / 4:.2f}")
+print(f"stride 8, text by text {[round(x, 2) for x in each]}: their mean {sum(each) / 4:.2f}")
 lab.predict("prefill", "One pass over 1000 tokens on an H100: how many times one over 1 token?")
 
 # %% [markdown]
@@ -499,22 +499,16 @@ lab.check("ex3")
 # %% tags=["demo"]
 ONE = {"hidden_size": 64, "intermediate_size": 256, "num_attention_heads": 8, "vocab_size": 1}
 ONE |= {"num_hidden_layers": 1, "gated_mlp": False}
-L, d = 100, 64
-for name, new, lecture in (
-    ("of 100", L, L * (12 * d * d + L * d)),
-    ("last", 1, 12 * d * d + L * d),
-):
-    products = step_flops(ONE, new, L - new) // 2 - d  # d: lm_head of one row
-    print(f"prompt {name}: {products:,} products in a layer, the lecture's formula {lecture:,}")
+lecture = {100: 100 * (12 * 64**2 + 100 * 64), 1: 12 * 64**2 + 100 * 64}
+for new in (100, 1):  # of a prompt of 100; less the 64 products of lm_head, which has one row
+    products = step_flops(ONE, new, 100 - new) // 2 - 64
+    print(f"the last {new:3d} of 100: {products:,} products, the lecture {lecture[new]:,}")
 times = {}
 for new, cached, batch in ((1, 1000, 1), (1, 1000, 32), (1000, 0, 1), (1, 0, 1)):
     work = step_flops(LLAMA_8B, new, cached, batch), step_bytes(LLAMA_8B, new, cached, batch)
-    times[new] = seconds(*work, *H100)
-    print(
-        f"8B, {batch:2d} x {new:4d} behind {cached:4d}: {intensity(*work):5.1f} FLOPs a byte,",
-        end=" ",
-    )
-    print(f"{1e3 * times[new]:5.2f} ms, limit: {limit(*work, *H100)}")
+    times[new] = 1e3 * seconds(*work, *H100)
+    print(f"8B, {batch} x {new} behind {cached}: {intensity(*work):.1f} FLOPs a byte", end=", ")
+    print(f"{times[new]:.2f} ms, limit: {limit(*work, *H100)}")
 lab.reveal("prefill", times[1000] / times[1])
 
 # %% [markdown]
@@ -1128,8 +1122,19 @@ LEVERS = {  # name: what changes
 }
 
 
-def rate_of(new, cached, batch, config=LLAMA_8B, bits=16, kv_bits=16, peak=H100[0], kept=None,
-            drafted=0, accepted=1, times=1) -> float:  # fmt: skip
+def rate_of(
+    new,
+    cached,
+    batch,
+    config=LLAMA_8B,
+    bits=16,
+    kv_bits=16,
+    peak=H100[0],
+    kept=None,
+    drafted=0,
+    accepted=1,
+    times=1,
+) -> float:
     """Tokens, or prompts, per second."""
     cached = cached if kept is None else min(cached, kept)
     if new > 1:
