@@ -1,7 +1,7 @@
 """Training and energy in the chapter on the roofline, by formula.
 
-    python benchmarks/lab00_budgets.py    writes lab00_chinchilla.md, lab00_rounding.md, lab00_use.md
-                                          and lab00_joules.md
+    python benchmarks/lab00_budgets.py    writes course/chapters/_generated/lab00_chinchilla.md,
+                                          lab00_rounding.md, lab00_use.md and lab00_joules.md
 
 The other tables of that chapter: lab00_tables.py, and lab00_measured.py for what is timed.
 """
