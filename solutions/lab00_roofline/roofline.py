@@ -650,8 +650,8 @@ lab.predict("knee", "From how many requests a second on does the server below no
 #   `"ttft"`, `"tpot"`: means over the requests that have one. `"itl"`, `"itl_p99"`: mean and 99th
 #   percentile over all gaps of all requests. `"throughput"`: all tokens, per second of the time
 #   from the first arrival to the last token. `"goodput"`: finished requests with TTFT and TPOT at
-#   most their limits, per second of the same time; with one token there is no TPOT, and any limit
-#   is kept. `None` for means and percentiles of nothing; without a token both rates are 0.
+#   most their limits, per second of the same time; with one token there is no TPOT, and its
+#   limit is kept. `None` for means and percentiles of nothing; without a token both rates are 0.
 #   `ValueError` as `timings`.
 
 
@@ -760,10 +760,10 @@ lab.predict("never", "And from how many cached tokens on is no batch large enoug
 
 # %% [markdown]
 # Throughput never falls, and that is the trap: past the knee the server works as hard as ever on
-# requests that come too late. And a mean hides something: at 20 requests a second TPOT is far below
-# its limit, while one gap in a hundred is many times as long. **Which pass stands in that gap, and
-# why does no user see it in TPOT?** (The numbers are bounds: nothing but FLOPs and bytes takes
-# time.)
+# requests that come too late. And a mean hides something: at 16 requests a second TPOT is well
+# below its limit, while one gap in a hundred is many times as long. **Which pass stands in that
+# gap, and why does no user see it in TPOT?** (The numbers are bounds: nothing but FLOPs and bytes
+# takes time.)
 #
 # ## 4. When does it end?
 #
@@ -843,16 +843,18 @@ lab.check("ex5")
 # **Idea.** Two straight lines over B. One starts at 0, the other at the time of the weights. They
 # meet if the first is steeper, and only then. Over the context both slopes are straight lines too.
 #
-# **By hand.** $W = 1184$ bytes, $f = 1216$ FLOPs, $k = 32$ bytes; ridge 2: $1216 B / 2 = 1184 + 32
-# B$, so $B^* = 1184 / 576 = 2.06$. For each token that is seen $f$ grows by 32 and $k$ by 32, from
-# 1184 and 0: $1184 + 32 s = 2 \cdot 32 s$ at $s = 37$. A token sees itself: 36 cached ones.
+# **By hand.** $W = 1184$ bytes, $f = 1216$ FLOPs, $k = 32$ bytes; ridge 2. So
+# $1216 B / 2 = 1184 + 32 B$ and $B^* = 1184 / 576 = 2.06$. For each token that is seen $f$ grows by
+# 32 and $k$ by 32, from 1184 and 0: $1184 + 32 s = 2 \cdot 32 s$ at $s = 37$. A token sees itself:
+# 36 cached ones.
 #
 # **The usual error.** Keys and values left out, so that $B^*$ is always there; a negative batch;
 # the weights' bits in the second function, where they have dropped out.
 # </details>
 #
 # **Reveal.** On paper first. Attention does $2 \cdot 2 H d$ FLOPs for $2 H_{kv} d$ numbers: in 16
-# bits that is $H / H_{kv}$ FLOPs a byte, *whatever the batch*. No machine's ridge is that low.
+# bits that is $H / H_{kv}$ FLOPs a byte, *whatever the batch*. With a key head for each head it is
+# 1, below the ridge of every machine; with one for all 32 it is 32, far below that of an H100.
 
 # %% tags=["demo"]
 MQA = LLAMA_7B | {"num_key_value_heads": 1}
@@ -868,9 +870,10 @@ found["never"] = ridge_context(LLAMA_7B, *H100), ridge_context(LLAMA_8B, *H100)
 lab.predict("off", "Batches 1 to 64: the worst prediction below is off by which factor?")
 
 # %% [markdown]
-# The rule of thumb "from batch 300 on an H100 computes" holds for the *matrices*. A whole step with
-# ordinary contexts never gets there: bigger batches share the weights, and nobody shares keys and
-# values. That is what fewer key heads are for (lab 5).
+# The rule of thumb "from batch 300 on an H100 computes" holds for the *matrices*. A whole step of
+# these models never gets there from a few hundred cached tokens on, with 32 key heads from 85 on:
+# larger batches share the weights, and nobody shares keys and values. That is what fewer key heads
+# are for (lab 5).
 #
 # **Acceptance, on your machine.** Your functions predict the step's time for batches from 1 to 64,
 # in two ways: one roofline for the whole step, and matrices, attention and `lm_head` `in_turn`. The
