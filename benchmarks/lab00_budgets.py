@@ -52,6 +52,7 @@ def use() -> None:
         cells = [f"{found.parameters / 1e9:.1f}", f"{found.tokens / 1e12:.2f}"]
         rows.append([f"{used:.0e}" if used else "0", *cells, f"{found.ratio:.0f}", f"{saved:.0%}"])
     write("use", ["tokens used", "N, 10⁹", "D, 10¹²", "D / N", "FLOPs saved in all"], rows)
+    print(f"Llama-2-7B: {2e12 / SEVEN.parameters():.0f} tokens a parameter")
     print(f"loss {loss:.4f}; Llama-2-7B's by the law {law.loss(SEVEN.parameters(), 2e12):.4f}")
 
 
@@ -68,6 +69,8 @@ def joules() -> None:
         rows.append([name, *(f"{x:.3g}" for x in each)])
     each = [energy.by_power(EIGHT, prompt, new, H100, TDP, b).sum for b in (1, 32, 256)]
     rows.append([f"{TDP:.0f} W for the least time", *(f"{x:.3g}" for x in each)])
+    flop, byte = 1e12 * TDP / H100.peak, 1e12 * TDP / H100.bandwidth
+    print(f"{TDP:.0f} W: {flop:.2f} pJ a FLOP and {byte:.0f} pJ a byte at a full roof")
     write("joules", ["joules a sentence", "alone", "32 in a batch", "256"], rows)
 
 

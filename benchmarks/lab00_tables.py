@@ -75,7 +75,7 @@ def context(found: float) -> str:
 
 def sizes() -> None:
     rows = []
-    for name in NAMES:
+    for name in ("llama-2-7b", "llama-2-13b", *NAMES[1:]):
         m, stored = MODELS[name], float(weight_bytes(MODELS[name]))
         row = [f"{m.parameters() / 1e9:.2f}", f"{stored / 1e9:.1f}", f"{stored / GiB:.1f}"]
         rows.append([name, *row, f"{1e3 * stored / H100.bandwidth:.1f}"])
@@ -98,6 +98,7 @@ def formulas() -> None:
         rows.append([f"{n:,}", *(f"{x:.3f}" for x in row)])
     head = ["L", "one more token / printed", "prompt / printed", "prompt / printed token, summed"]
     write("formulas", head, rows)
+    print(f"Llama-2-7B's layer: {cost.shapes(SEVEN).layer_weights / d**2:.2f} d^2 weights")
 
 
 def shares() -> None:
@@ -204,6 +205,9 @@ def perplexity() -> None:
         texts = scores.mean_of_perplexities(losses)
         cells = [f"{right:.2f}", f"{texts:.2f}", f"{scores.mixed_bases(right):.1f}"]
         rows.append([str(stride), f"{read:.1f}", *cells])
+    printed = 5.68  # LLaMA-7B, as the lectures print it
+    said = f"{scores.mixed_bases(printed):.1f}"
+    rows.append(["LLaMA-7B as printed", "", f"{printed:.2f}", "", said])
     head = ["stride", "tokens read for each", "perplexity", "mean over 16 texts", "the slide's"]
     write("perplexity", head, rows)
     save("strides", pictures.by_passes(*zip(*points, strict=True)))
