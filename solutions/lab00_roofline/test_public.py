@@ -251,6 +251,7 @@ def test_time_and_limit_by_hand(student, rng):
         (80, 4, 10, "compute"),
         (8, 40, 20, "memory"),
         (32, 8, 4, "compute"),
+        (16, 8, 4, "memory"),
         (0, 6, 3, "memory"),
         (16, 0, 2, "compute"),
     ):

@@ -386,6 +386,9 @@ def test_any_machine_and_step(student, rng):
         right = "memory" if moved / bandwidth > flops / peak else "compute"
         found = student.limit(flops, moved, peak, bandwidth)
         assert found == right, "the other one is the limit"
+    close(student.ridge(2e15, 8e12), 250, "ridge of a large machine")
+    for at in (3, 249.5, 1e7):
+        close(student.attainable(at, 2e15, 8e12), min(2e15, at * 8e12), "attainable there")
     for flops, moved, name in ((3e24, 1.5e20, "compute"), (1.5e20, 3e22, "memory")):
         time = max(flops / 2e15, moved / 8e12)
         close(student.seconds(flops, moved, 2e15, 8e12), time, "seconds of much work")
