@@ -9,7 +9,7 @@ Prices, in joules:
     fp32      2.3e-12  a FLOP       3.7 pJ a product, 0.9 pJ a sum             } Horowitz 2014,
     fp16      0.75e-12 a FLOP       1.1 pJ a product, 0.4 pJ a sum             } figure 1.1.9:
     DRAM      160e-12  a byte       1.3 nJ for 64 bits, the lower end          } 45 nm, 0.9 V
-    HBM2      31e-12   a byte       3.9 pJ a bit: O'Connor et al. 2017 (MICRO-50), table 3
+    HBM2      31e-12   a byte       3.9 pJ a bit: O'Connor et al. 2017 (MICRO-50), section 2
 
 A whole card takes more than its arithmetic and its memory: instructions, caches, wires, leakage.
 `by_power` is the other end: watts x least time, as if the card drew its full power throughout.
