@@ -11,8 +11,8 @@ are one sequence's and grow with S.  Both limits meet at the batch
     B* = W / (f / ridge - c),    none if f / ridge <= c
 
 A token that is seen costs c' bytes and f' FLOPs: f = f0 + S f' and c = (S + 1) c'.  Their quotient
-f' / c' is H / Hkv FLOPs a byte in 16 bits, 1 to 16 in the models of the table, and ridges are at
-least ten times as high.  So from a context on no batch is bound by computing,
+f' / c' is H / Hkv FLOPs a byte in 16 bits, 1 to 16 in the models of the table, and ridges of GPUs
+are 150 to 300.  So from a context on no batch is bound by computing,
 
     S* = (f0 - ridge c') / (ridge c' - f'),    on an H100 85 tokens with Llama-2-7B
 
