@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from efflib import zoo
 from efflib.meter.roofline import GPUS
 from efflib.models import cost
@@ -23,7 +21,7 @@ from efflib.plots import style
 from efflib.serving import limits, metrics
 from efflib.serving.decoder import MODELS
 from efflib.serving.memory import GiB, weight_bytes
-from efflib.traffic.timed import Wanted, arrivals, serve
+from efflib.traffic.one_card import serve
 from efflib.zoo import scores
 from efflib.zoo.evaluation import held_out_segments
 from efflib.zoo.passes import losses_in_passes
@@ -48,7 +46,6 @@ PRINTED = {  # a lecture's teraFLOPS of an H100: (printed, our name of the type)
 }
 SEVEN, EIGHT = MODELS["llama-2-7b"], MODELS["llama-3.1-8b"]
 NAMES = ("llama-2-7b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b")
-REQUESTS = 300
 RATES = (5, 10, 15, 20, 22, 24, 26, 28, 30)  # requests a second
 TTFT, TPOT, MOST, PROMPT = 1.0, 0.02, 64, 2048  # limits in seconds; the server
 
@@ -168,15 +165,9 @@ def server() -> None:
     def seconds(new: int, cached: int, batch: int) -> float:
         return limits.least_seconds(cost.total(cost.step_cost(EIGHT, new, cached, batch)), H100)
 
-    def step(cached: list[int]) -> float:
-        return seconds(1, sum(cached) // len(cached), len(cached))
-
-    outputs = torch.randint(20, 201, (REQUESTS,), generator=torch.Generator().manual_seed(0))
     rows, done, good = [], [], []
     for rate in RATES:
-        times = zip(arrivals(REQUESTS, rate), outputs.tolist(), strict=True)
-        trace = [Wanted(time, PROMPT, tokens) for time, tokens in times]
-        log = metrics.served(serve(trace, lambda prompt: seconds(prompt, 0, 1), step, MOST))
+        log = metrics.served(serve(seconds, rate, MOST, prompt=PROMPT))
         s = metrics.summarize(log, TTFT, TPOT)
         done.append(len(log) / metrics.span(log))
         good.append(s.goodput)
