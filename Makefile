@@ -126,6 +126,9 @@ bench: setup
 figures: setup
 	$(BIN)/python -m efflib.zoo > course/chapters/_generated/zoo.md
 	$(BIN)/python -m efflib.zoo.phenomena
+	$(BIN)/python benchmarks/lab00_tables.py
+	$(BIN)/python benchmarks/lab00_budgets.py
+	$(BIN)/python benchmarks/lab00_measured.py
 	$(BIN)/python benchmarks/lab01_tables.py
 	$(BIN)/python benchmarks/lab01_qat.py
 	$(BIN)/python benchmarks/lab02_tables.py

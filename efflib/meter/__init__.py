@@ -16,6 +16,7 @@
     traffic        bytes, reuse and coalescing
     cache          what an L2 cache leaves of the traffic
     roofline       GPUs of a table of datasheets, and the least time a kernel needs there
+    this_machine   the peak and the bandwidth of this computer, measured; times of a model's passes
     report         all of it as a table
     figures        reads per element; traffic against on-chip memory
     compiling      registers, spills, shared memory, tensor-core instructions, without a GPU

@@ -8,6 +8,8 @@
     pages       the same with somebody else's tables and slots
     checkpoint  Hugging Face's folders, read and written
     groups      which linears read the output of which norm
+    cost        FLOPs and bytes of a pass, part by part, from a config
+    scaling     parameters and tokens of a training budget (Chinchilla)
     offsets     a constant added to norms and taken off again behind them
 
 What nearly everything needs can be had from the package itself; the rest is loaded by its name.

@@ -6,4 +6,5 @@ builds blocks, tables and prefixes is in `efflib.serving`; nothing of it is need
     traces          requests from stated distributions, or from a file
     server          a trace served step by step, and where the memory was meanwhile
     conversations   prompts one after the other, whose beginnings may be found again
+    one_card        the log of a server whose passes take as long as somebody says
 """

@@ -14,9 +14,10 @@ from playwright.sync_api import sync_playwright
 from efflib.decoding.speculative import expected_tokens
 from efflib.decoding.speed import best_gamma, speedup
 from efflib.meter.roofline import GPUS
+from efflib.models import cost, scaling
 from efflib.quantization.nf4 import nf4_bits
 from efflib.quantization.size import codebook_bits, weight_bits
-from efflib.serving import memory, roofline
+from efflib.serving import energy, limits, memory, roofline
 from efflib.serving.blocks import OutOfBlocks
 from efflib.serving.decoder import MODELS, Decoder, from_config
 from efflib.serving.paged import PagedSequences
@@ -25,12 +26,18 @@ from efflib.sparsity.nm import compressed_bits
 pytestmark = pytest.mark.browser
 
 SCRIPTS = Path(__file__).parents[2] / "course" / "_static" / "calculators"
-FORMULAS = ("decoder", "memory", "roofline", "speculation", "formats", "paged", "tables")
+FORMULAS = ("decoder", "memory", "roofline", "limits", "budget", "speculation", "formats")
+FORMULAS += ("paged", "tables")
 CASES = 300
 CLOSE = 1e-12  # both sides add the same float64 numbers, in another order
 FORMATS = [memory.Format(), memory.Format(8), memory.W4, memory.Format(2, 32), memory.Format(3, 7)]
 
 FAULT = "raw => { try { calc.decoder.fromConfig(raw); return ''; } catch (e) { return e.message } }"
+
+
+LIMITS_FAULT = """raw => {
+    try { calc.limits.layerWeights(calc.decoder.fromConfig(raw)); return ""; }
+    catch (e) { return e.message } }"""
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +163,78 @@ def test_roofline(page):
         # a difference of two times: relative to it nothing can be promised where they are close
         assert ridge == pytest.approx(other, rel=1e-6)
     assert {math.isinf(ridge) for ridge in ridges} == {True, False}
+
+
+def test_limits(page):
+    asked, wanted = [], []
+    for draw, raw, m in models(6):
+        if m.latent or m.experts or m.window:
+            assert "not counted here" in page.evaluate(LIMITS_FAULT, raw)
+            continue
+        machine = roofline.Machine(draw.uniform(1e11, 1e13), draw.uniform(1e13, 3e15))
+        new, cached, batch = draw.randint(1, 3000), draw.randint(0, 9000), draw.randint(1, 300)
+        bits, kv_bits, made = draw.randint(1, 32), draw.randint(1, 32), draw.randint(1, 9)
+        prices = energy.Prices(*(draw.random() for _ in range(3)))
+        asked.append([raw, machine._asdict(), new, cached, batch, bits, kv_bits, made])
+        asked[-1].append(prices._asdict())
+        parts = cost.step_cost(m, new, cached, batch, bits, kv_bits)
+        whole = cost.total(parts)
+        row = [whole.flops, whole.moved, limits.intensity(whole.flops, whole.moved)]
+        row += [limits.least_seconds(whole, machine)]
+        row += [limits.seconds_in_turn(parts.values(), machine)]
+        arguments = (machine, prices, batch, bits, kv_bits)
+        row += [energy.sentence_joules(m, new, made, *arguments).sum]
+        row += [limits.ridge_batch(m, cached, machine, bits, kv_bits)]
+        wanted.append([*row, limits.ridge_context(m, machine, kv_bits)])
+    found = answers(
+        page,
+        """([raw, machine, fresh, cached, batch, bits, kvBits, made, prices]) => {
+            const [m, L] = [calc.decoder.fromConfig(raw), calc.limits];
+            const all = L.parts(m, fresh, cached, batch, bits, kvBits);
+            const whole = L.total(m, fresh, cached, batch, bits, kvBits);
+            return [whole.flops, L.moved(whole), L.intensity(whole), L.seconds(whole, machine),
+                L.inTurn(all, machine),
+                L.joules(m, fresh, made, machine, prices, batch, bits, kvBits),
+                L.ridgeBatch(m, cached, machine, bits, kvBits),
+                L.ridgeContext(m, machine, kvBits)] }""",
+        asked,
+    )
+    assert len(found) == len(wanted) > CASES / 4
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours[:6] == pytest.approx(theirs[:6], rel=CLOSE, abs=0)
+        assert ours[6:] == pytest.approx(theirs[6:], rel=1e-6)  # differences of two numbers
+    assert {math.isinf(row[6]) for row in found} == {True, False}
+
+
+def test_budget(page):
+    draw, asked, wanted = random.Random(7), [], []
+    laws = {
+        "Hoffmann et al., 2022": scaling.HOFFMANN,
+        "Besiroglu et al., 2024": scaling.BESIROGLU,
+    }
+    shown = page.evaluate("calc.budget.LAWS")
+    assert {name: scaling.Law(**law) for name, law in shown.items()} == laws
+    for _ in range(CASES):
+        compute, ratio = 10 ** draw.uniform(15, 28), 10 ** draw.uniform(-1, 4)
+        used, name = 10 ** draw.uniform(0, 15), draw.choice(sorted(laws))
+        asked.append([compute, ratio, used, name])
+        rule, best = scaling.by_rule(compute, ratio), scaling.by_law(compute, laws[name])
+        loss = laws[name].loss(*rule)
+        row = [*rule, *best, loss, scaling.lifetime_flops(rule, used)]
+        wanted.append([*row, scaling.tokens_for(loss, 2 * rule.parameters, laws[name])])
+    found = answers(
+        page,
+        """([compute, ratio, used, name]) => {
+            const [B, law] = [calc.budget, calc.budget.LAWS[name]];
+            const rule = B.byRule(compute, ratio);
+            const loss = B.loss(...rule, law);
+            return [...rule, ...B.byLaw(compute, law), loss, B.lifetime(...rule, used),
+                B.tokensFor(loss, 2 * rule[0], law)] }""",
+        asked,
+    )
+    agree([row[:6] for row in found], [row[:6] for row in wanted])
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours[6] == pytest.approx(theirs[6], rel=1e-6)  # a difference of losses
 
 
 def test_speculation(page):

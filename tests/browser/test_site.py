@@ -68,6 +68,16 @@ def test_memory_answers_for_the_config_that_is_pasted(calculators):
     expect(answer(calculators, "calc-memory", "cache of one token")).to_have_text("2.5 MiB")
 
 
+def test_limits_and_budgets_answer(calculators):
+    expect(answer(calculators, "calc-limits", "the GPU's ridge")).to_have_text("295.3")
+    expect(answer(calculators, "calc-limits", "in no batch from")).to_have_text("85 cached tokens")
+    calculators.locator("#calc-limits-cached").fill("100")
+    expect(answer(calculators, "calc-limits", "decides from")).to_have_text("never")
+    expect(answer(calculators, "calc-budget", "20 tokens a parameter")).to_have_text("26")
+    calculators.locator("#calc-budget-parameters").fill("26.96")
+    expect(answer(calculators, "calc-budget", "this model")).to_have_text("27")
+
+
 def test_the_roofline_answers(calculators):
     calculators.locator("#calc-roofline-weights").select_option("16 bits")
     for name in ("RTX 4090", "H200"):

@@ -231,7 +231,7 @@ def test_a_stub_that_is_run_says_the_same(one):
     ran = subprocess.run(
         [sys.executable, "-m", "efflib.chat"], cwd=one, capture_output=True, text=True
     )
-    assert ran.returncode == 1 and "not in what you have: lab03_awq, " in ran.stderr
+    assert ran.returncode == 1 and "not in what you have: lab00_roofline, " in ran.stderr
 
 
 def code_of(path: Path) -> str:
