@@ -12,7 +12,16 @@ from efflib.plots import style
 from efflib.plots.style import BLACK, BLUE, COLOURS, GREY, MARKERS, ORANGE, figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def plain_ticks(ax: Axes) -> None:
+    """1, 2, 5, 10, ... on a logarithmic y axis, in plain digits: spans here are short."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def roof(
@@ -74,6 +83,7 @@ def over_batch(
         if ridge <= batches[-1]:
             ax.axvline(ridge, color=GREY, linewidth=0.8)
         ax.set(xscale="log", yscale="log", xlabel="sequences in a batch")
+        plain_ticks(ax)
         ax.set_xticks(batches, [str(b) for b in batches])
         ax.minorticks_off()
         ax.set_ylabel("ms a token" if per_token else "ms a step")
@@ -94,6 +104,7 @@ def opening(batches: Sequence[int], measured: Sequence[float]) -> tuple[Figure, 
         label="if each reader cost as much as the first",
     )  # fmt: skip
     ax.set(xscale="log", yscale="log", xlabel="readers served at once")
+    plain_ticks(ax)
     ax.set_ylabel("ms for one more token each")
     ax.set_xticks(batches, [str(b) for b in batches])
     ax.minorticks_off()
