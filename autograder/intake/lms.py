@@ -46,6 +46,7 @@ class Sender:
     number: str = ""  # by which the system knows the person (Gradescope: the submission)
     handles: tuple[str, ...] = ()  # ids, logins, e-mail addresses
     doubt: str = ""  # why nobody can tell whose it is
+    second: str = ""  # another number that the system may mean
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def sender_of(top: str, alone: bool) -> Sender:
         return Sender(top, "Canvas", doubt="may be a name of two course systems")
     if canvas:
         name, number = canvas["name"], canvas["number"]
-        return Sender(f"{name}_{number}", "Canvas", name, number)
+        # "Anna_5" as a name gives anna_5_77_888_x: of number 77, or of anna's, called 888_x
+        second = canvas["upload"] if re.match(r"\d+_.", canvas["file"], re.ASCII) else ""
+        return Sender(f"{name}_{number}", "Canvas", name, number, second=second)
     if moodle and (not blackboard or moodle.end("number") < blackboard.end("title")):
         name = moodle["name"]
         name = "" if name == "Participant" else name  # what blind marking calls everyone

@@ -89,6 +89,10 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
     who = f'"{label}"'
     if sender.system == "Gradescope" and sender.name:
         who += f" ({shown(sender.name)})"
+    if sender.second and any(one.numbers.get(sender.system) == sender.second for one in people):
+        return (
+            f"{who} may be of number {sender.number} or {sender.second} of {sender.system}: {HOW}"
+        )
     if len(fitting) == 1 and claims_only(sender, fitting[0]):
         return f"{who} gives the SID of {fitting[0].id} with another name and address: {HOW}"
     if len(fitting) == 1:

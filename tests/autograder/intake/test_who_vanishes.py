@@ -107,3 +107,14 @@ def test_a_student_s_own_timestamp_says_nothing_in_a_course_system(tmp_path):
         write(tmp_path / "alice" / NAME / name, content)
     rows = found(tmp_path)
     assert rows[safe_id("Anna Müller")].when is None and rows["alice"].when.year == 1999
+
+
+def test_a_name_in_canvas_that_ends_in_another_s_number_is_asked_about(tmp_path):
+    """Eve, number 77, calls herself muelleranna_11; Bo's own file name begins with a number."""
+    write(tmp_path / "muelleranna_11_77_900_toy.ipynb", OTHER)
+    write(tmp_path / "bergbo_12_901_01_toy.ipynb", GOOD)
+    numbers = {"s01": "11", "s02": "12", "s03": "77"}
+    people = roster(*({"id": one, "canvas": number} for one, number in numbers.items()))
+    rows = found(tmp_path, people)
+    assert graded(rows) == {"s02"}
+    assert "may be of number 11 or 77 of Canvas" in unclear(rows)[0]
