@@ -228,7 +228,7 @@ def matrix_weights(shapes):
 
 def seen(new, cached):
     """Pairs, token by token."""
-    return sum(cached + i for i in range(1, new + 1))
+    return sum(cached + place for place in range(1, new + 1))
 
 
 def flops_of(config, shapes, wide, new, cached, batch):
