@@ -33,7 +33,7 @@ def once(model: nn.Module) -> float:
 
 @torch.inference_mode()
 def matrices_alone(model: nn.Module, batch: int, repeats: int = 2) -> float:
-    """Seconds of all linears of a model on random input, without anything between them.
+    """Seconds of all linears of a model on input of ones, without anything between them.
 
     Raises ValueError for batch < 1.
     """

@@ -390,6 +390,9 @@ def test_a_batch_by_hand(student, rng):
     # 1 layer, d = 8: 4 d^2 + 2 d 16 + 10 d = 592 weights, 2 (592 + 2 d (context + 1)) FLOPs
     one = SMALL | {"num_hidden_layers": 1, "gated_mlp": False}
     close(student.ridge_batch(one, 0, 1024, 16), math.inf, "one layer, ridge 64")
+    close(student.ridge_batch(one, 0, 608, 16), math.inf, "one layer, ridge 38: equally steep")
+    right = 1184 / (1216 / 37.5 - 32)
+    close(student.ridge_batch(one, 0, 600, 16), right, "one layer, ridge 37.5", 1e-9)
     close(student.ridge_batch(one, 0, 32, 16), 1184 / (1216 / 2 - 32), "one layer, ridge 2")
     close(student.ridge_batch(one, 9, 32, 16), 1184 / (1504 / 2 - 320), "the same behind 9 tokens")
     close(student.ridge_batch(one, 9, 32, 16, 4, 8), 296 / (1504 / 2 - 160), "4 and 8 bits")
@@ -435,6 +438,7 @@ def test_a_context_by_hand(student, rng):
         (32, 16, 1184 / (64 - 32) - 1),
         (48, 16, 1184 / (96 - 32) - 1),
         (64, 8, 1184 / (64 - 32) - 1),
+        (16.5, 16, 1184 / (33 - 32) - 1),
         (16, 16, math.inf),
         (8, 16, math.inf),
         (32, 8, math.inf),
