@@ -416,7 +416,8 @@ def test_no_batch_is_large_enough(student, rng):
         found = expect_number(student.ridge_batch(config, context, *H100), "ridge_batch")
         about = f"hidden size 4096, {config.get('num_key_value_heads', 32)} key heads"
         about += f", {context} cached tokens on an H100: batch {found:.6g}"
-        assert math.isinf(found) == never and found > 0, f"{about}, {'inf' if never else 'finite'}"
+        right = "inf" if never else "a finite number above 0"
+        assert math.isinf(found) == never and found > 0, f"{about}, expected {right}"
 
 
 @exercise(
