@@ -799,10 +799,10 @@ def test_any_ridge_context(student, rng):
     _, fixed, more, each = linear(LARGE, shapes, d, 1024, 16, 16)
     right = fixed / (each * Fraction(2.25e15) / Fraction(8e12) - more) - 1
     close(student.ridge_context(LARGE, 2.25e15, 8e12), right, "that of 405B", SUBTRACTED)
-    for part in (2.0**-10, 2.0**-14):  # just above attention's own 16: a context of billions, exact
-        peak = (16 + part) * 2.0**40
-        right = fixed / (each * Fraction(16 + part) - more) - 1
-        close(student.ridge_context(LARGE, peak, 2.0**40), right, "405B, a low ridge", SUBTRACTED)
+    # just above attention's own 16: a context of 1.6 billion; every term here is exact in floats
+    right = fixed / (each * Fraction(16 + 2**-10) - more) - 1
+    found = student.ridge_context(LARGE, (16 + 2**-10) * 2.0**40, 2.0**40)
+    close(found, right, "that of 405B, a low ridge", SUBTRACTED)
     for kv_bits in (8, 8.5):
         right = fixed / (each * Fraction(kv_bits) / 16 * Fraction(281.25) - more) - 1
         close(student.ridge_context(LARGE, 2.25e15, 8e12, kv_bits), right, "405B", SUBTRACTED)
