@@ -426,7 +426,7 @@ def test_nothing_to_do_and_the_ridge(student, rng):
     close(student.seconds(0, work, peak, bandwidth), work / bandwidth, "seconds without FLOPs")
     assert student.limit(work, 0, peak, bandwidth) == "compute", "work without bytes"
     assert student.limit(0, work, peak, bandwidth) == "memory", "bytes without work"
-    assert student.limit(0, 0, peak, bandwidth) == "compute", "nothing takes no longer than nothing"
+    assert student.limit(0, 0, peak, bandwidth) == "compute", "no work and no bytes"
     for power in (0, 3, 20):  # exact in binary
         two, moved = 2.0**power, 2.0 ** draw(rng, 0, 30)
         assert student.limit(two * moved, moved, two * 4, 4.0) == "compute", "at the ridge"
