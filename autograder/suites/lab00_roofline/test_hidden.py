@@ -70,6 +70,9 @@ def test_any_texts_in_any_base(student, rng):
     right = math.exp(total(texts) / sum(len(t) for t in texts))
     close(student.perplexity(texts), right, "perplexity without a base", 1e-11)
     close(student.perplexity([torch.zeros(4), torch.zeros(1)], 2), 1, "perplexity of certainty")
+    for base, mean in ((2, 60.0), (1000, 100.0)):  # as bad as a model may be
+        right = float(base) ** mean
+        close(student.perplexity([torch.full((3,), mean)], base), right, "perplexity", 1e-11)
     certain = [torch.tensor([0.0, 0.0, 5.0]), torch.tensor([3.0])]  # 8 bits for 4 tokens
     close(student.perplexity(certain, 2), 4, "perplexity of some certain tokens")
 
@@ -404,6 +407,7 @@ def test_any_machine_and_step(student, rng):
         assert student.limit(flops, moved, 2e15, 8e12) == name, "the other one is the limit"
         close(student.intensity(flops, moved), flops / moved, "intensity of much work")
     close(student.intensity(5, 1e-3), 5 / 1e-3, "intensity of few bytes")
+    close(student.attainable(1e12, 1e16, 1e-3), 1e9, "attainable far below a high ridge")
 
 
 @exercise(
@@ -651,7 +655,7 @@ def test_any_percentile(student, rng):
     for number in (1, 2, 3, 100, 101, *(draw(rng, 1, 40) for _ in range(12))):
         values = (torch.randn(number, generator=rng, dtype=torch.float64) * 9 + 1).tolist()
         values += values[: draw(rng, 0, 2)]
-        for q in (0, 50, 99, 100, 12.5, draw(rng, 1, 99) + 0.25):
+        for q in (0, 0.5, 1, 50, 99, 100, 12.5, draw(rng, 1, 99) + 0.25):
             right, found = float(numpy.percentile(values, q)), student.percentile(values, q)
             expect_close(float(expect_number(found, "percentile")), right, what="percentile",
                          atol=1e-9)  # fmt: skip
@@ -825,6 +829,9 @@ def test_what_a_ridge_refuses(student, rng):
         close(
             student.ridge_batch(one, 0, 38 * bandwidth, bandwidth), math.inf, "lines side by side"
         )
+    right, _ = batch_of((Fraction(1184), 1184, 32, Fraction(32)), 0, 38 * (1 - 2**-14), 1.0)
+    found = student.ridge_batch(one, 0, 38 * (1 - 2**-14), 1.0)
+    close(found, right, "lines nearly side by side", SUBTRACTED)
     refused(
         (lambda: student.ridge_batch(config, 5, 1e15, 1, 0), "weights of 0 bits, no batch"),
         (lambda: student.ridge_batch(config, 5, 1, 1e15, -4), "weights of -4 bits"),
