@@ -8,12 +8,14 @@ unpickled: bytes that come from student code are hostile, and a pickle is a prog
 
 What arrives has exact types, so an object whose `__eq__` always says True cannot reach a test.
 `pack` brings near relatives into that form: a Parameter or a tensor on a GPU becomes a plain dense
-CPU tensor, a NamedTuple or torch.Size a tuple, an OrderedDict a dict.  Everything else is refused.
+CPU tensor, a NamedTuple or torch.Size a tuple, an OrderedDict a dict, a number of numpy one of
+Python.  Everything else is refused.
 """
 
 from collections.abc import Callable
 
 import msgpack
+import numpy
 import safetensors.torch
 import torch
 from safetensors import TensorSpec
@@ -65,6 +67,8 @@ def _outgoing(value, functions, depth: int):
     kind = type(value)
     if kind in PLAIN:
         return value
+    if isinstance(value, numpy.generic) and type(value.item()) in PLAIN:
+        return value.item()
     if isinstance(value, torch.Tensor):
         return msgpack.ExtType(TENSOR, _tensor_bytes(value))
     if kind is torch.dtype:

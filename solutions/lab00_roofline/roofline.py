@@ -49,6 +49,7 @@
 # %%
 import math
 import os
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -301,7 +302,8 @@ lab.predict("prefill", "One pass over 1000 tokens on an H100: how many times one
 # - `step_bytes(config, new, cached=0, batch=1, bits=16, kv_bits=16) -> float`: bytes of the same
 #   pass: the matrices of all layers and `lm_head` once, in `bits` each, and in `kv_bits` each the
 #   keys and values of the cached tokens, which are read, and of the new ones, which are written.
-#   The token table's rows, norms and activations do not count: kilobytes.
+#   The token table's rows, norms and activations do not count: they are little for a few tokens,
+#   and for a long prompt, where they are not, computing takes longer.
 #
 # `ValueError` for `new` or `batch` below 1, `cached` below 0, `bits` or `kv_bits` not above 0 (they
 # need not be whole: 4.15625 are 4 bits and their metadata).
@@ -517,7 +519,8 @@ lab.reveal("prefill", times[1000] / times[1])
 # the attention that the other formula counts. A thousand tokens at once cost a few times what one
 # does, because one leaves nearly the whole machine idle.
 #
-# **Now your own machine.** First its two ceilings: the largest product, the largest copy. Copies
+# **Now your own machine.** First its two ceilings: the fastest product, the largest copy. (If the
+# smallest product is far faster than the largest, other programs compute too: run it again.) Copies
 # come in several sizes, since a small one never leaves the processor's caches: *that* is another
 # ceiling, and the largest copy is the one that counts for a model larger than the caches.
 #
@@ -567,10 +570,10 @@ def off(real: float, said: float) -> float:
     return max(real / said, said / real)
 
 
-def on_paper(new: int, cached: int, batch: int, config: dict = LLAMA_8B) -> float:
-    """Seconds of a pass on an H100."""
-    flops = step_flops(config, new, cached, batch)
-    return seconds(flops, step_bytes(config, new, cached, batch), *H100)
+def on_paper(new: int, cached: int, batch: int, bits: float = 16, faster: float = 1) -> float:
+    """Seconds of a pass of Llama-3-8B on an H100, or on one that computes so many times as fast."""
+    work = step_flops(LLAMA_8B, new, cached, batch), step_bytes(LLAMA_8B, new, cached, batch, bits)
+    return seconds(*work, faster * H100[0], H100[1])
 
 
 def line(rate: float, s: dict) -> str:
@@ -753,6 +756,15 @@ for rate in rates:
 found["good"] = max((good, rate) for (_, good), rate in zip(rows, rates, strict=True))
 style.show(*pictures.served(rates, *zip(*rows, strict=True), "TTFT 1 s, TPOT 20 ms"))
 lab.reveal("knee", next(r for r, (_, good) in zip(rates, rows, strict=True) if good < 0.8 * r))
+log, (first, further) = serve(on_paper, 20), (0, 0)  # which limit do they miss, and what helps?
+for t in map(timings, log):
+    first, further = first + (t["ttft"] > 1.0), further + ((t["tpot"] or 0) > 0.02)
+span = max(request["times"][-1] for request in log) - log[0]["arrival"]
+print(f"20 a second: {first} of {len(log)} miss TTFT, {further} TPOT; passes over prompts", end=" ")
+print(f"take {len(log) * on_paper(2048, 0, 1) / span:.0%} of the time")
+for name, change in {"weights in 4 bits": {"bits": 4}, "twice the peak": {"faster": 2}}.items():
+    print(line(20, summarize(serve(partial(on_paper, **change), 20), 1.0, 0.02)), f"({name})")
+print(line(26, summarize(serve(on_paper, 26, requests=1000), 1.0, 0.02)), "(1,000 requests)")
 lab.predict(
     "batch", "Llama-2-7B on an H100, 50 cached tokens: bound by computing from which batch?"
 )
@@ -760,10 +772,11 @@ lab.predict("never", "And from how many cached tokens on is no batch large enoug
 
 # %% [markdown]
 # Throughput never falls, and that is the trap: past the knee the server works as hard as ever on
-# requests that come too late. And a mean hides something: at 16 requests a second TPOT is well
-# below its limit, while one gap in a hundred is many times as long. **Which pass stands in that
-# gap, and why does no user see it in TPOT?** (The numbers are bounds: nothing but FLOPs and bytes
-# takes time.)
+# requests that miss a limit, here first TPOT. Two different repairs help: so *what* is it bound by?
+# (At 26 a second a line forms, and grows: a TTFT there depends on how many requests were counted.)
+# And a mean hides something: at 16 requests a second TPOT is well below its limit, while one gap in
+# a hundred is many times as long. **Which pass stands in that gap, and why does no user see it in
+# TPOT?** (The numbers are bounds: nothing but FLOPs and bytes takes time.)
 #
 # ## 4. When does it end?
 #
@@ -854,7 +867,7 @@ lab.check("ex5")
 #
 # **Reveal.** On paper first. Attention does $2 \cdot 2 H d$ FLOPs for $2 H_{kv} d$ numbers: in 16
 # bits that is $H / H_{kv}$ FLOPs a byte, *whatever the batch*. With a key head for each head it is
-# 1, below the ridge of every machine; with one for all 32 it is 32, far below that of an H100.
+# 1, below the ridge of usual machines; with one for all 32 it is 32, far below that of an H100.
 
 # %% tags=["demo"]
 MQA = LLAMA_7B | {"num_key_value_heads": 1}
@@ -1086,7 +1099,7 @@ lab.reveal("share", joules[32] / joules[1])
 found["joules"] = joules[1], joules[32]
 
 # %% [markdown]
-# "1/4.761" is 1/4,761 with another country's comma; 67 billion and 1.5 trillion are rounded, and 4
+# "1/4.761" is 1/4,761 with another country's comma; 67 billion and 1.5 trillion are rounded, and 5
 # % above the printed compute. And Llama-2-7B has seen fifteen times as many tokens as the rule
 # gives it: a rule for the best model of a *training* budget. Who serves a model pays for its size
 # with every token, and takes a smaller one, trained longer.
@@ -1220,18 +1233,21 @@ for lever, row in gains.items():
 # computing, so smaller weights and caches would gain nothing." What is right, what is wrong, and
 # what do you look at?
 # *Rubric:* goodput there and at its best, beside throughput (1); what a mean hides: the 99th
-# percentile of the gaps, and the pass that stands in them (1); that no batch is bound by computing
+# percentile of the gaps, and the pass that stands in them (1); that no step is bound by computing
 # at 2,000 cached tokens, with your `ridge_context` (1); bytes of the weights and of keys and values
-# of that step, so what would gain (1); why TPOT and ITL are not the same mean (1).
+# of that step, which passes do compute, so what would gain (1); why TPOT and ITL are not the same
+# mean (1).
 
 # %% [markdown] written="w2"
-# It does 2,083 tokens a second, but of 20 requests a second only 8.0 keep both limits; at 14 nearly
-# all did, 13.5, with fewer tokens a second. A mean TPOT of 20 ms says nothing about each request,
-# and of the gaps one in a hundred is longer than 219 ms: prompts of 2048 tokens are read there, 29
-# ms each and several in a row, while all others wait. It is not bound by computing: from 392 cached
-# tokens on no batch of Llama-3-8B is, on an H100. A step for 64 reads 15 GB of weights and 18 GB of
-# keys and values, so both would gain, and computing only in the prompts. TPOT is a mean over
-# requests, each counts once, ITL one over gaps, in which long answers count more.
+# It does 2,083 tokens a second, but of 20 requests a second only 8.0 keep both limits; at 14
+# nearly all did, 13.5, with fewer tokens a second. A mean TPOT of 20 ms says nothing about each
+# request, and of the gaps one in a hundred is longer than 219 ms: prompts of 2048 tokens are read
+# there, 29 ms each and several in a row, while all others wait. Its steps are not bound by
+# computing: from 392 cached tokens on no batch of Llama-3-8B is, on an H100. A step for 64 reads
+# 15 GB of weights and 18 GB of keys and values, so both would gain. The prompts do compute, in
+# more than half of the time: twice the peak makes 19.0 good, as weights in 4 bits do with 19.5.
+# TPOT is a mean over requests, each counts once, ITL one over gaps, in which long answers count
+# more.
 
 # %% [markdown]
 # ## An open task (not graded)

@@ -367,11 +367,15 @@ def test_a_log_by_hand(student, rng):
     ]
     both = {"ttft": 1.25, "tpot": (2 + 0.5 + 1.5) / 3, "itl": 5.5 / 6, "itl_p99": 1.975}
     rates = {"throughput": 10 / 4, "goodput": 2 / 4}
-    same(student.summarize(log, 1.0, 2.0), both | rates, "summarize(log, 1, 2)")
+    about = (
+        f"summarize of (arrival, times) {[(r['arrival'], r['times']) for r in log]}, the last two"
+    )
+    about += " unfinished, limits {} and {}"
+    same(student.summarize(log, 1.0, 2.0), both | rates, about.format(1, 2))
     strict = both | {"throughput": 2.5, "goodput": 1 / 4}
-    same(student.summarize(log, 1.0, 1.9), strict, "summarize(log, 1, 1.9)")
+    same(student.summarize(log, 1.0, 1.9), strict, about.format(1, 1.9))
     late = both | {"throughput": 2.5, "goodput": 2 / 4}
-    same(student.summarize(log, 9.0, 1.0), late, "summarize(log, 9, 1)")
+    same(student.summarize(log, 9.0, 1.0), late, about.format(9, 1))
     nothing = dict.fromkeys(both) | {"throughput": 0.0, "goodput": 0.0}
     same(student.summarize(log[-1:], 1.0, 1.0), nothing, "summarize of a request that waits")
     same(student.summarize([], 1.0, 1.0), nothing, "summarize([])")
@@ -389,13 +393,37 @@ def test_a_log_by_hand(student, rng):
 def test_a_batch_by_hand(student, rng):
     # 1 layer, d = 8: 4 d^2 + 2 d 16 + 10 d = 592 weights, 2 (592 + 2 d (context + 1)) FLOPs
     one = SMALL | {"num_hidden_layers": 1, "gated_mlp": False}
-    close(student.ridge_batch(one, 0, 1024, 16), math.inf, "one layer, ridge 64")
-    close(student.ridge_batch(one, 0, 608, 16), math.inf, "one layer, ridge 38: equally steep")
-    right = 1184 / (1216 / 37.5 - 32)
-    close(student.ridge_batch(one, 0, 600, 16), right, "one layer, ridge 37.5", 1e-9)
-    close(student.ridge_batch(one, 0, 32, 16), 1184 / (1216 / 2 - 32), "one layer, ridge 2")
-    close(student.ridge_batch(one, 9, 32, 16), 1184 / (1504 / 2 - 320), "the same behind 9 tokens")
-    close(student.ridge_batch(one, 9, 32, 16, 4, 8), 296 / (1504 / 2 - 160), "4 and 8 bits")
+    close(
+        student.ridge_batch(one, 0, 1024, 16),
+        math.inf,
+        "ridge_batch of one layer, context 0, ridge 64",
+    )
+    close(
+        student.ridge_batch(one, 0, 608, 16),
+        math.inf,
+        "ridge_batch of one layer, context 0, ridge 38: equally steep",
+    )
+    close(
+        student.ridge_batch(one, 0, 600, 16),
+        1184 / (1216 / 37.5 - 32),
+        "ridge_batch of one layer, context 0, ridge 37.5",
+        1e-9,
+    )
+    close(
+        student.ridge_batch(one, 0, 32, 16),
+        1184 / (1216 / 2 - 32),
+        "ridge_batch of one layer, context 0, ridge 2",
+    )
+    close(
+        student.ridge_batch(one, 9, 32, 16),
+        1184 / (1504 / 2 - 320),
+        "ridge_batch of one layer, context 9, ridge 2",
+    )
+    close(
+        student.ridge_batch(one, 9, 32, 16, 4, 8),
+        296 / (1504 / 2 - 160),
+        "the same in 4 and 8 bits",
+    )
     close(student.ridge_batch(LLAMA_7B, 0, *H100), 298.83318763, "Llama-2-7B on an H100", 1e-8)
     close(student.ridge_batch(LLAMA_7B, 50, *H100), 730.325, "the same behind 50 tokens", 1e-6)
     refused((lambda: student.ridge_batch(one, -1, 32, 16), "a context of -1"))
@@ -419,7 +447,8 @@ def test_no_batch_is_large_enough(student, rng):
         found = expect_number(student.ridge_batch(config, context, *H100), "ridge_batch")
         about = f"hidden size 4096, {config.get('num_key_value_heads', 32)} key heads"
         about += f", {context} cached tokens on an H100: batch {found:.6g}"
-        assert math.isinf(found) == never and found > 0, f"{about}, {'inf' if never else 'finite'}"
+        right = "inf" if never else "a finite number above 0"
+        assert math.isinf(found) == never and found > 0, f"{about}, expected {right}"
 
 
 @exercise(
@@ -445,7 +474,8 @@ def test_a_context_by_hand(student, rng):
         (16 * 1000, 16, 0),
     ):
         found = student.ridge_context(one, peak, 16, bits)
-        close(found, expected, f"one layer, ridge {peak / 16:g}, {bits} bits", 1e-9)
+        what = f"ridge_context of one layer, ridge {peak / 16:g}, keys and values in {bits} bits"
+        close(found, expected, what, 1e-9)
     close(student.ridge_context(LLAMA_7B, *H100), 84.6279093352, "Llama-2-7B on an H100", 1e-9)
     close(student.ridge_context(LLAMA_8B, *H100), 392.048360656, "Llama-3-8B on an H100", 1e-9)
     refused((lambda: student.ridge_context(one, 32, 0), "a bandwidth of 0"))
@@ -485,7 +515,8 @@ def test_chinchillas_table(student, rng):
         (600.0, 4.0, (5, 20)),
     ):
         found = student.chinchilla(compute, ratio)
-        assert isinstance(found, tuple) and len(found) == 2, f"chinchilla returned {found}"
+        right = "expected a tuple (parameters, tokens)"
+        assert isinstance(found, tuple) and len(found) == 2, f"chinchilla: {found}, {right}"
         for value, right, what in zip(found, expected, ("parameters", "tokens"), strict=True):
             close(value, right, f"{what} for {compute:g} FLOPs at {ratio:g} tokens each", 1e-9)
     close(student.chinchilla(480.0)[0], 2, "parameters for 480 FLOPs, 20 tokens each", 1e-9)

@@ -71,6 +71,11 @@ def test_any_texts_in_any_base(student, rng):
         right = math.exp(total(shown) / sum(len(t) for t in shown))
         close(student.perplexity(shown), right, "perplexity without a base", 1e-11)
     close(student.perplexity([torch.zeros(4), torch.zeros(1)], 2), 1, "perplexity of certainty")
+    for base, mean in ((2, 60.0), (1000, 100.0)):  # as bad as a model may be
+        right = float(base) ** mean
+        close(student.perplexity([torch.full((3,), mean)], base), right, "perplexity", 1e-11)
+    certain = [torch.tensor([0.0, 0.0, 5.0]), torch.tensor([3.0])]  # 8 bits for 4 tokens
+    close(student.perplexity(certain, 2), 4, "perplexity of some certain tokens")
 
 
 @exercise(
@@ -90,6 +95,9 @@ def test_long_texts(student, rng):
     tokens = torch.tensor([1.0, math.inf, 2.0])
     close(student.perplexity([tokens], 2), math.inf, "perplexity with an impossible token")
     close(student.bits_per_byte([tokens], 9), math.inf, "bits with an impossible token")
+    texts = [torch.ones(2), tokens, torch.zeros(0), tokens, torch.ones(3)]  # inf - inf is nan
+    close(student.perplexity(texts, 2), math.inf, "perplexity with two impossible tokens")
+    close(student.bits_per_byte(texts, 9), math.inf, "bits with two impossible tokens")
 
 
 @exercise(
@@ -132,7 +140,7 @@ def passes_of(tokens, window, stride):
 )
 def test_windows_of_any_text(student, rng):
     cases = [(5000, 2048, 1000), (2048, 2048, 7), (2049, 2048, 2047), (0, 2, 1), (1, 9, 3)]
-    cases += [(2, 2, 1), (9, 2, 1), (3, 300, 5)]
+    cases += [(2, 2, 1), (9, 2, 1), (3, 300, 5), (3000, 3, 1)]
     for _ in range(60):
         window = draw(rng, 2, 30)
         cases.append((draw(rng, 0, 120), window, draw(rng, 1, window - 1)))
@@ -156,6 +164,7 @@ def test_windows_of_any_text(student, rng):
 def test_what_perplexity_refuses(student, rng):
     texts = [torch.rand(5, generator=rng), torch.rand(2, generator=rng)]
     close(student.bits_per_byte(texts, 1, 1.5), total(texts) * math.log2(1.5), "bits", 1e-11)
+    close(student.perplexity(texts, 1.5), 1.5 ** (total(texts) / 7), "perplexity, base 1.5", 1e-11)
     assert student.strided_windows(3, 2, 1) == [(0, 2, 1), (1, 3, 2)], "the smallest window"
     refused(
         (lambda: student.perplexity(texts, 1.0), "base 1.0"),
@@ -255,6 +264,9 @@ def bytes_of(config, shapes, narrow, new, cached, batch, bits, kv_bits):
 def test_layers_of_any_config(student, rng):
     for config, shapes, _, _ in configs(rng, 40):
         close(student.layer_weights(config), matrix_weights(shapes), "weights of a layer")
+    odd = {"vocab_size": 5, "hidden_size": 10, "intermediate_size": 7, "num_hidden_layers": 1}
+    odd |= {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4}
+    close(student.layer_weights(odd), 10 * (48 + 24 + 21), "6 heads of 4, hidden size 10")
     right = 2 * 16384**2 + 2 * 16384 * 1024 + 3 * 16384 * 53248
     close(student.layer_weights(LARGE), right, "weights of a layer of 405B")
 
@@ -298,7 +310,7 @@ def test_bytes_of_any_step(student, rng):
         )
         right = bytes_of(config, shapes, narrow, new, cached, batch, 16, 16)
         close(student.step_bytes(config, new, cached, batch), right, "bytes of a step in 16 bits")
-    for bits, kv_bits in ((1, 32), (32, 1), (16, 8.25), (4.15625, 16)):
+    for bits, kv_bits in ((1, 32), (32, 1), (16, 8.25), (4.15625, 16), (16, 4.15625)):
         config, shapes, _, narrow = random_config(rng)
         right = bytes_of(config, shapes, narrow, 2, 5, 64, bits, kv_bits)
         close(student.step_bytes(config, 2, 5, 64, bits, kv_bits), right, "bytes of a step")
@@ -396,6 +408,8 @@ def test_any_machine_and_step(student, rng):
         close(student.seconds(flops, moved, 2e15, 8e12), time, "seconds of much work")
         assert student.limit(flops, moved, 2e15, 8e12) == name, "the other one is the limit"
         close(student.intensity(flops, moved), flops / moved, "intensity of much work")
+    close(student.intensity(5, 1e-3), 5 / 1e-3, "intensity of few bytes")
+    close(student.attainable(1e12, 1e16, 1e-3), 1e9, "attainable far below a high ridge")
 
 
 @exercise(
@@ -418,11 +432,15 @@ def test_nothing_to_do_and_the_ridge(student, rng):
     close(student.seconds(0, work, peak, bandwidth), work / bandwidth, "seconds without FLOPs")
     assert student.limit(work, 0, peak, bandwidth) == "compute", "work without bytes"
     assert student.limit(0, work, peak, bandwidth) == "memory", "bytes without work"
+    assert student.limit(0, 0, peak, bandwidth) == "compute", "no work and no bytes"
     for power in (0, 3, 20):  # exact in binary
         two, moved = 2.0**power, 2.0 ** draw(rng, 0, 30)
         assert student.limit(two * moved, moved, two * 4, 4.0) == "compute", "at the ridge"
         close(student.attainable(two, two * 4, 4.0), two * 4, "attainable at the ridge")
         close(student.seconds(two * moved, moved, two * 4, 4.0), moved / 4, "seconds at the ridge")
+        more = moved * (1 + 2.0**-20)  # exact too
+        assert student.limit(two * moved, more, two * 4, 4.0) == "memory", "just below the ridge"
+        assert student.limit(two * more, moved, two * 4, 4.0) == "compute", "just above the ridge"
 
 
 @exercise(
@@ -444,6 +462,8 @@ def test_any_parts_in_turn(student, rng):
         assert whole * (1 - 1e-9) <= found <= 2 * whole * (1 + 1e-9), "out of its bounds"
     close(student.in_turn([(1e24, 1e20), (0, 0)], 1e15, 1e12), 1e9, "much work in turn")
     close(student.in_turn([], *machine_of(rng)), 0, "no parts")
+    alike = [(80, 4), (8, 40), (80, 4), (80, 6), (8, 40)]  # 8 FLOP/s, 2 bytes/s: 10, 20, 10, ... s
+    close(student.in_turn(alike, 8, 2), 70, "parts that are alike")
 
 
 @exercise(
@@ -459,6 +479,12 @@ def test_what_a_roofline_refuses(student, rng):
         (lambda: student.intensity(-1, 1), "-1 FLOPs"),
         (lambda: student.intensity(1, -1), "-1 bytes"),
         (lambda: student.intensity(-1, 0), "-1 FLOPs, no bytes"),
+        (lambda: student.intensity(0, -1), "no FLOPs, -1 bytes"),
+        (lambda: student.seconds(-1, 0, peak, bandwidth), "-1 FLOPs, no bytes"),
+        (lambda: student.seconds(0, -1, peak, bandwidth), "no FLOPs, -1 bytes"),
+        (lambda: student.limit(-1, 0, peak, bandwidth), "-1 FLOPs, no bytes"),
+        (lambda: student.limit(0, -1, peak, bandwidth), "no FLOPs, -1 bytes"),
+        (lambda: student.in_turn([(1, 1), (-1, 1), (1, 1)], peak, bandwidth), "-1 FLOPs between"),
         (lambda: student.attainable(-1.0, peak, bandwidth), "an intensity of -1"),
         (lambda: student.seconds(-1, 1, peak, bandwidth), "-1 FLOPs"),
         (lambda: student.seconds(1, -1, peak, bandwidth), "-1 bytes"),
@@ -474,7 +500,10 @@ def test_what_a_roofline_refuses(student, rng):
             (lambda m=bad: student.attainable(0, *m), "no machine, no intensity"),
             (lambda m=bad: student.seconds(1, 1, *m), "no machine"),
             (lambda m=bad: student.seconds(0, 0, *m), "no machine, nothing to do"),
+            (lambda m=bad: student.attainable(math.inf, *m), "no machine, no bytes"),
             (lambda m=bad: student.limit(1, 1, *m), "no machine"),
+            (lambda m=bad: student.limit(0, 0, *m), "no machine, nothing to do"),
+            (lambda m=bad: student.limit(1, 0, *m), "no machine, no bytes"),
             (lambda m=bad: student.in_turn([(1, 1)], *m), "no machine"),
             (lambda m=bad: student.in_turn([], *m), "no machine, no parts"),
         )
@@ -580,6 +609,10 @@ def test_any_log(student, rng):
         log = random_log(rng, start)
         for limits in ((1.0, 0.2), (0.5, 0.05), (math.inf, 0.1), (1.0, math.inf), (0.0, 1.0)):
             same(student.summarize(log, *limits), of_log(log, *limits), "summarize")
+    at_once = {"arrival": 0.0, "times": [2.0, 2.0, 2.0], "finished": True}
+    slow = {"arrival": 1.0, "times": [2.0, 2.5], "finished": True}
+    for log in ([at_once], [at_once, at_once], [slow, at_once, slow]):
+        same(student.summarize(log, 2.0, 0.0), of_log(log, 2.0, 0.0), "tokens at once, and twins")
     log = random_log(rng, 3.0) + random_log(rng, 5.0)
     same(student.summarize(log, 1.0, 0.25), of_log(log, 1.0, 0.25), "summarize of 24 requests")
 
@@ -624,10 +657,13 @@ def test_any_percentile(student, rng):
     for number in (1, 2, 3, 100, 101, *(draw(rng, 1, 40) for _ in range(12))):
         values = (torch.randn(number, generator=rng, dtype=torch.float64) * 9 + 1).tolist()
         values += values[: draw(rng, 0, 2)]
-        for q in (0, 50, 99, 100, 12.5, draw(rng, 1, 99) + 0.25):
+        for q in (0, 0.5, 1, 50, 99, 100, 12.5, draw(rng, 1, 99) + 0.25):
             right, found = float(numpy.percentile(values, q)), student.percentile(values, q)
             expect_close(float(expect_number(found, "percentile")), right, what="percentile",
                          atol=1e-9)  # fmt: skip
+    short = [1e-9 * draw(rng, 1, 10**6) for _ in range(20)]  # seconds may be small
+    expect_close(float(student.percentile(short, 99)), float(numpy.percentile(short, 99)),
+                 what="percentile of small values", rtol=1e-9)  # fmt: skip
     whole = [draw(rng, -9, 9) for _ in range(7)]
     right = float(numpy.percentile(whole, 75))
     expect_close(float(student.percentile(whole, 75)), right, what="percentile", atol=1e-9)
@@ -653,6 +689,14 @@ def test_what_a_log_refuses(student, rng):
                 (lambda w=wrong: student.summarize([good, w], 1.0, 1.0), "a log with such times"),
                 (lambda w=wrong: student.summarize([w, good], 1.0, 1.0), "a log with such times"),
             )
+    zero = {"arrival": 0.0, "times": [0.0, 1.0], "finished": True}
+    two = {"arrival": a, "times": [times[0], times[0] - TICK], "finished": True}
+    if times[0] - TICK <= a:
+        two["arrival"] = a - 1.0
+    refused(
+        (lambda: student.timings(zero), "a token at the arrival, at 0"),
+        (lambda: student.timings(two), "two tokens that run backwards"),
+    )
     close(student.percentile([2.0], 0), 2, "the smallest percentile")
     refused(
         (lambda: student.percentile([], 0), "no values"),
@@ -761,6 +805,10 @@ def test_any_ridge_context(student, rng):
     _, fixed, more, each = linear(LARGE, shapes, d, 1024, 16, 16)
     right = fixed / (each * Fraction(2.25e15) / Fraction(8e12) - more) - 1
     close(student.ridge_context(LARGE, 2.25e15, 8e12), right, "that of 405B", SUBTRACTED)
+    # just above attention's own 16: a context of 1.6 billion; every term here is exact in floats
+    right = fixed / (each * Fraction(16 + 2**-10) - more) - 1
+    found = student.ridge_context(LARGE, (16 + 2**-10) * 2.0**40, 2.0**40)
+    close(found, right, "that of 405B, a low ridge", SUBTRACTED)
     for kv_bits in (8, 8.5):
         right = fixed / (each * Fraction(kv_bits) / 16 * Fraction(281.25) - more) - 1
         close(student.ridge_context(LARGE, 2.25e15, 8e12, kv_bits), right, "405B", SUBTRACTED)
@@ -776,7 +824,20 @@ def test_what_a_ridge_refuses(student, rng):
     config, shapes, wide, narrow = random_config(rng)
     right, _ = batch_of(linear(config, shapes, wide, narrow, 16, 16), 0, 1e6, 1e6)
     close(student.ridge_batch(config, 0, 1e6, 1e6), right, "context 0", SUBTRACTED)
+    # one layer, d = 8: 592 weights, 1216 FLOPs and 32 bytes of a sequence, which meet at ridge 38
+    one = {"vocab_size": 10, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    one |= {"num_attention_heads": 4, "gated_mlp": False}
+    for bandwidth in (1, 16):
+        close(
+            student.ridge_batch(one, 0, 38 * bandwidth, bandwidth), math.inf, "lines side by side"
+        )
+    right, _ = batch_of((Fraction(1184), 1184, 32, Fraction(32)), 0, 38 * (1 - 2**-14), 1.0)
+    found = student.ridge_batch(one, 0, 38 * (1 - 2**-14), 1.0)
+    close(found, right, "lines nearly side by side", SUBTRACTED)
     refused(
+        (lambda: student.ridge_batch(config, 5, 1e15, 1, 0), "weights of 0 bits, no batch"),
+        (lambda: student.ridge_batch(config, 5, 1, 1e15, -4), "weights of -4 bits"),
+        (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 4, -8), "values of -8 bits"),
         (lambda: student.ridge_batch(config, -1, 1e12, 1e11), "a context of -1"),
         (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 0), "weights of 0 bits"),
         (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 4, 0), "values of 0 bits"),
@@ -825,6 +886,10 @@ def test_any_compute(student, rng):
             close(6 * n * tokens, compute, "6 N D", 1e-9)
             close(tokens / n, ratio, "D / N", 1e-9)
             assert n > 0, "parameters below 0"
+    for compute, ratio in ((0.5, 20), (6e12, 0.25)):
+        n, tokens = student.chinchilla(compute, ratio)
+        close(6 * n * tokens, compute, "6 N D", 1e-9)
+        close(tokens / n, ratio, "D / N", 1e-9)
     n, tokens = student.chinchilla(spread(rng, 1e17, 1e26))
     close(tokens / n, 20, "D / N without a ratio", 1e-9)
 
@@ -865,6 +930,16 @@ def test_any_sentence(student, rng):
         close(student.sentence_joules(config, *args), right, "joules of a sentence", SUBTRACTED)
         right = joules(config, shapes, wide, narrow, prompt, new, m, 1, 16, 16)
         close(student.sentence_joules(config, prompt, new, m), right, "joules, alone", SUBTRACTED)
+    for config, shapes, wide, narrow in configs(rng, 5):  # computing first, then moving
+        first, last = (
+            flops_of(config, shapes, wide, 1, cached, 64)
+            / bytes_of(config, shapes, narrow, 1, cached, 64, 16, 16)
+            for cached in (2, 300)
+        )
+        m |= {"peak": 1e9 * math.sqrt(first * last), "bandwidth": 1e9, "idle_watts": 100.0}
+        right = joules(config, shapes, wide, narrow, 2, 300, m, 64, 16, 16)
+        found = student.sentence_joules(config, 2, 300, m, 64)
+        close(found, right, "joules of passes on both sides of the ridge", SUBTRACTED)
 
 
 @exercise(
@@ -879,6 +954,7 @@ def test_what_calculators_refuse(student, rng):
     m["idle_watts"] = 10.0
     right = joules(config, shapes, wide, narrow, 1, 1, m, 1, 16, 16)
     close(student.sentence_joules(config, 1, 1, m), right, "joules of one token", SUBTRACTED)
+    rests = m | {"idle_watts": 0}
     refused(
         (lambda: student.chinchilla(0, 20.0), "no compute"),
         (lambda: student.chinchilla(-1.0, 20.0), "a compute of -1"),
@@ -892,6 +968,10 @@ def test_what_calculators_refuse(student, rng):
         (lambda: student.sentence_joules(config, 3, 2, m, 0), "no sentence"),
         (lambda: student.sentence_joules(config, 3, 2, m, 1, 0), "weights of 0 bits"),
         (lambda: student.sentence_joules(config, 3, 2, m, 1, 4, 0), "values of 0 bits"),
+        (lambda: student.sentence_joules(config, 3, 2, rests | {"peak": 0}), "a peak of 0, 0 W"),
+        (lambda: student.sentence_joules(config, 3, 2, rests | {"bandwidth": -1.0}), "-1 bytes/s"),
+        (lambda: student.sentence_joules(config, 3, 2, m | {"peak": -1.0}), "a peak of -1"),
+        (lambda: student.sentence_joules(config, 3, 2, m | {"bandwidth": -1.0}), "-1 bytes/s"),
         (lambda: student.sentence_joules(config, 3, 2, m | {"peak": 0}), "a peak of 0"),
         (lambda: student.sentence_joules(config, 3, 2, m | {"bandwidth": 0}), "a bandwidth of 0"),
     )
