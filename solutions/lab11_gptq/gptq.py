@@ -294,8 +294,8 @@ lab.check("ex4")
 # The first columns have many to repair them, the last have none. *Act-order* takes the channels
 # with the largest $H_{jj}$ first. Then which columns share a grid?
 #
-# - `static=False`: columns that are **neighbours in the new order**, each `group` of them; grids are
-#   `"fresh"`. Somebody who reads the weight needs to know each channel's group: `g_idx` [K].
+# - `static=False`: columns that are **neighbours in the new order**, each `group` of them; grids
+#   are `"fresh"`. Who reads the weight needs to know each channel's group: `g_idx` [K].
 # - `static=True`: neighbours **as stored**, `"static"` grids; only the rounding goes in the new
 #   order.
 #
@@ -305,8 +305,8 @@ lab.check("ex4")
 #
 # - `act_order`: the channels in the order of falling $H_{jj}$, of `h` as measured, before damping
 #   (dead ones are last). Of equal ones any may come first.
-# - `gptq_ordered`: `codes` in the order of the channels as they came, `g_idx[k]` the group of channel
-#   `k`: groups are counted in the order in which they are made.
+# - `gptq_ordered`: `codes` in the order of the channels as they came, `g_idx[k]` the group of
+#   channel `k`: groups are counted in the order in which they are made. No blocks are asked for.
 # - `dequantize`: float32.
 # - `stored_bits`: all bits of a weight of this shape (N, K): its codes, a scale and a zero for each
 #   group of each row, and `index_bits` for each channel, but **only** if `g_idx` says anything that
@@ -329,18 +329,19 @@ def gptq_ordered(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(codes [N, K], scale [N, G], zero [N, G], g_idx [K]) with the columns in act-order.
 
-    Raises ValueError as gptq_blocked.
+    group is at least 1.  Raises ValueError as damped and inverse_factor.
     """
     ### BEGIN SOLUTION
     k, order = w.shape[1], act_order(h)
-    back = order.argsort()
+    back, g_idx = order.argsort(), torch.arange(k) // group
     w_new, h_new = w[:, order], h[order][:, order]
-    g_idx = torch.arange(k) // max(group, 1)
     if not static:
         codes, scale, zero = gptq_blocked(w_new, h_new, bits, k, group, "fresh", damping)
         return codes[:, back], scale, zero, g_idx[back]
-    _, scale, zero = gptq_blocked(w, h, bits, k, group, "static", damping)
-    at = g_idx[order]
+    alive = w.masked_fill(h.diagonal() == 0, 0.0)
+    grids = [min_max(part, bits) for part in alive.split(group, 1)]
+    scale, zero = (torch.cat(parts, 1) for parts in zip(*grids, strict=True))
+    at = g_idx[order]  # the group of each column, in the new order
     codes = gptq(w_new, h_new, scale[:, at], zero[:, at], bits, damping)
     return codes[:, back], scale, zero, g_idx
     ### END SOLUTION
@@ -385,23 +386,25 @@ lab.check("ex5")
 # **Deliver** five functions.
 #
 # - `hadamard(n) -> Q`: an orthogonal matrix with entries $\pm 1/\sqrt n$, for n = 1, 2, 4, 8 ...;
-#   `ValueError` for another n. Any such matrix is right.
-# - `random_rotation(n, seed) -> Q`: such a matrix with random signs: another seed, another matrix;
-#   the same seed, the same. torch's own (global) generator is not touched.
-# - `absorb_norms(state) -> state`: parameters of a Llama of the same function in which every RMSNorm
-#   has weight 1: those that read a norm are multiplied by it.
+#   `ValueError` for every other n. Any such matrix is right.
+# - `random_rotation(n, seed) -> Q`: such a matrix, its rows or columns with random signs: another
+#   seed, another matrix (not only its negative); the same seed, the same. torch's own (global)
+#   generator is neither used nor moved. `ValueError` as `hadamard`.
+# - `absorb_norms(state) -> state`: parameters of a Llama of the same function in which every
+#   RMSNorm has weight 1: what reads a norm is multiplied by it.
 # - `rotate(state, q) -> state`: parameters of a Llama of the same function with a residual stream
 #   that is $h Q$ in place of $h$. Norms have weight 1 already.
 # - `peaks(x) -> [...]`: for each token the largest $|x_j|$ over the root of the mean of $x_j^2$; 0
 #   for a token that is all 0.
 #
 # `state` is a dictionary of parameters with the names of `Llama` in efflib (and of Hugging Face):
-# embedding, layers, last norm and `lm_head.weight`, which stands there even if it is the embedding's
-# own tensor; biases of linear layers, where there are any; norms have none. The result has the same
-# names, and each tensor its dtype. Compute in float64.
+# `model.embed_tokens.weight`, `model.layers.0.input_layernorm.weight` and so on, any number of
+# layers, `model.norm.weight`, and `lm_head.weight`, which stands there even if it is the
+# embedding's own tensor. Linear layers of blocks may have biases, norms have none. The result has
+# the same names, and each tensor its dtype. Compute in float64; `peaks` gives float64.
 #
 # **Shapes** `Q` [n, n] float64; `state` {name: float32 or float64}; `x` [..., K], float32 or
-# bfloat16.
+# bfloat16, perhaps without any token.
 
 
 # %% solution="ex6"
