@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from efflib.hessian import damped, gram
+from efflib.hessian import gram
 from efflib.quantization.gptq import dequantize_gptq, gptq
 from efflib.quantization.linear import dequantize_weight, quantize_weight
 
@@ -54,6 +54,8 @@ def test_llm_compressor_s_gptq_is_equal(stored, case, bits, kind):
     assert torch.equal(q.zero - 2 ** (bits - 1), zero.int())
     theirs = tensor(stored, case, f"{bits} {kind} float64")
     assert torch.equal(dequantize_gptq(q), theirs.float())
+    rounded = dequantize_weight(quantize_weight(tensor(stored, case, "w"), bits, q.granularity))
+    assert (rounded != theirs.float()).float().mean() > 0.1, "no more than the grids is compared"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,16 +66,6 @@ def test_llm_compressor_s_gptq_in_float32(stored, case, bits, kind):
     middle of two levels as float32 cannot tell; here it does nowhere."""
     q = ours(stored, case, bits, kind)
     assert torch.equal(dequantize_gptq(q), tensor(stored, case, f"{bits} {kind} float32"))
-
-
-def test_rounding_alone_is_not_equal(stored):
-    """What the tests above compare is more than the grids."""
-    w, theirs = tensor(stored, "live", "w"), tensor(stored, "live", "4 groups float64").float()
-    rounded = dequantize_weight(quantize_weight(w, 4, GROUP))
-    assert (rounded != theirs).float().mean() > 0.1
-    plain, act = (tensor(stored, "live", f"4 {kind} float64") for kind in ("row", "row act"))
-    assert not torch.equal(plain, act)
-    assert torch.linalg.cond(damped(gram(tensor(stored, "live", "x")))) > 10
 
 
 def test_the_gptq_fixture_names_its_versions(stored):

@@ -1,0 +1,353 @@
+"""Numbers and figures of the chapter on GPTQ and rotation.
+
+    python benchmarks/lab11_tables.py            writes course/chapters/_generated/lab11_*.md
+                                                 and course/figures/lab11/*.svg, prints the tables
+    python benchmarks/lab11_tables.py bits       one part: see `main`
+
+The shipped model and variants of the same function; groups of 64 unless said otherwise; calibration
+on 16 windows of 256 tokens of training text. What is measured is the loss on 12 windows of held-out
+code in nats per token above the float model's, or the perplexity: means over three seeds, which
+read other windows and place large channels elsewhere, with their range. Run it again whenever the
+checkpoint changes. Takes about a quarter of an hour on two cores.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import mean
+
+import lab11_figures as pictures
+import torch
+from torch import Tensor, nn
+
+from efflib import zoo
+from efflib.hessian import gram
+from efflib.models.recorded import record
+from efflib.plots import style
+from efflib.quantization.awq_model import awq
+from efflib.quantization.gptq import bits_a_weight, dequantize_gptq, gptq, gptq_bits, gptq_model
+from efflib.quantization.linear import dequantize_weight, quantize_weight
+from efflib.quantization.low_bit import with_low_bits
+from efflib.quantization.ptq import quantize_model
+from efflib.quantization.rotation import incoherence, peaks, random_hadamard, rotate
+from efflib.quantization.size import bits_per_weight, quantizable_linears, weight_bits
+from efflib.quantization.smoothquant import channel_maxima, smooth
+from efflib.zoo.outliers import merged_twins, with_outliers
+from efflib.zoo.phenomena import gptq as story
+from efflib.zoo.phenomena.awq import bias_corrected
+from efflib.zoo.phenomena.story import losses, perplexity
+from efflib.zoo.windows import Scale, windows
+
+ROOT = Path(__file__).parents[1]
+GENERATED = ROOT / "course" / "chapters" / "_generated"
+FIGURES = ROOT / "course" / "figures" / "lab11"
+SEEDS = (0, 1, 2)
+SCALE = Scale(windows=12, calibration=16, steps=0)
+GROUP = story.GROUP
+STATIC = {"act_order": True, "grids": "static"}
+FEW, MANY = {3: 20.0, 5: 20.0}, story.GAINS  # large components: two as in lab 3, and three
+Made = tuple[nn.Module, float]  # a model, and the bits that its weights take
+
+
+class Texts:
+    """What one seed reads: held-out text, and calibration text [n, T] of both kinds."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.held_out = {s: windows(s, True, SCALE, seed) for s in ("code", "prose")}
+        self.calibration = {s: windows(s, False, SCALE, seed)[:, :-1] for s in ("code", "prose")}
+        self.code = self.calibration["code"]
+
+    def added(self, made: nn.Module, exact: nn.Module, split: str = "code") -> float:
+        """Nats per token above the exact model's."""
+        text = self.held_out[split]
+        return (losses(made, text).mean() - losses(exact, text).mean()).item()
+
+
+def write(name: str, text: str) -> None:
+    GENERATED.mkdir(parents=True, exist_ok=True)
+    (GENERATED / name).write_text(text, encoding="utf-8")
+    print(text, f"wrote {name}", sep="\n", flush=True)
+
+
+def picture(name: str, drawn: pictures.Drawn) -> None:
+    style.save(drawn[0], FIGURES / name, drawn[1])
+
+
+def spread(values: list[float]) -> str:
+    """0.93 (0.90 to 0.97)"""
+    low, high = style.number(min(values)), style.number(max(values))
+    return style.number(mean(values)) + ("" if low == high else f" ({low} to {high})")
+
+
+def table(head: list[str], rows: dict[str, list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join([k, *v]) + " |" for k, v in rows.items())]) + "\n"
+
+
+# ---- weights ---------------------------------------------------------------------------------
+
+
+def rounded(model: nn.Module, bits: int, group: int | str = GROUP) -> Made:
+    shapes = [tuple(m.weight.shape) for m in quantizable_linears(model).values()]
+    total = sum(weight_bits(shape, bits, group, False) for shape in shapes)
+    weights = sum(n * k for n, k in shapes)
+    return quantize_model(model, bits, group)[0], bits_per_weight(total, (weights,))
+
+
+def repaired(model: nn.Module, ids: Tensor, bits: int, group=GROUP, **options) -> Made:
+    made, total = gptq_model(model, ids, bits, group, **options)
+    return made, bits_a_weight(model, total)
+
+
+def ways(model: nn.Module, texts: Texts, bits: int) -> dict[str, Made]:
+    """Every way to round the same model to the same number of bits."""
+    rtn, size = rounded(model, bits)
+    return {
+        "RTN": (rtn, size),
+        "RTN, biases corrected": (bias_corrected(model, rtn, record(model, texts.code)), size),
+        "GPTQ": repaired(model, texts.code, bits),
+        "GPTQ, act-order": repaired(model, texts.code, bits, **STATIC),
+        "GPTQ, act-order and g_idx": repaired(model, texts.code, bits, act_order=True),
+        "AWQ": (awq(model, texts.code, bits, GROUP), size),
+    }
+
+
+def bits() -> None:
+    """The main table and its figures: ways and bits, on the model as trained."""
+    model, found, sizes = zoo.load("target"), {}, {}
+    for texts in map(Texts, SEEDS):
+        for b in (4, 3, 2):
+            for way, (made, size) in ways(model, texts, b).items():
+                found.setdefault((way, b), []).append(texts.added(made, model))
+                sizes[way, b] = size
+    rows = {}
+    for way in dict.fromkeys(way for way, _ in found):
+        cells = [f"{sizes[way, b]:.2f}: {spread(found[way, b])}" for b in (4, 3, 2)]
+        rows[way] = cells
+    write("lab11_bits.md", table(["bits a weight: added loss", "4", "3", "2"], rows))
+    picture("bits.svg", pictures.against_bits(found, sizes))
+
+
+def groups() -> None:
+    """3 bits: sizes of groups, and the moment at which a group's grid is found."""
+    model, found, sizes = zoo.load("target"), {}, {}
+    kinds = {
+        "RTN": None,
+        "static: of the float weights": {"grids": "static"},
+        "fresh: of the weights as they have become": {"grids": "fresh"},
+        "lazy: as the authors' code, blocks of 128": {"grids": "lazy"},
+    }
+    for texts in map(Texts, SEEDS):
+        for group in ("channel", 64, 32):
+            for kind, options in kinds.items():
+                if options is None:
+                    made, sizes[group] = rounded(model, 3, group)
+                elif group == "channel" and kind != "static: of the float weights":
+                    pass  # one group, found before anything changes: the same
+                else:
+                    made, _ = repaired(model, texts.code, 3, group, **options)
+                found.setdefault((kind, group), []).append(texts.added(made, model))
+    head = ["a row", "64", "32"]
+    head = [f"{name} ({sizes[g]:.2f} bits)" for name, g in zip(head, sizes, strict=True)]
+    rows = {k: [spread(found[k, g]) if (k, g) in found else "" for g in sizes] for k in kinds}
+    write("lab11_groups.md", table(["3 bits, a grid for", *head], rows))
+
+
+def controls() -> None:
+    """What GPTQ's gain is made of: other Hessians, other texts, other damping."""
+    model, found = zoo.load("target"), {}
+    for texts in map(Texts, SEEDS):
+        for b in (3, 2):
+            run = partial(repaired, model, texts.code, b)
+            other = partial(story.with_statistic, model, texts.code, b)
+            made = {
+                "RTN": rounded(model, b)[0],
+                "diagonal of H alone": other(story.diagonal),
+                "H of shuffled inputs": other(story.shuffled(texts.seed)),
+                "GPTQ": run()[0],
+                "all layers measured on the float model": run(sequential=False)[0],
+                "damping 1": run(damping=1.0)[0],
+            }
+            if b == 2:
+                made["damping 0"], made["damping 0.1"] = run(damping=0.0)[0], run(damping=0.1)[0]
+            inputs = record(model, texts.code)
+            made["GPTQ, biases corrected"] = bias_corrected(model, made["GPTQ"], inputs)
+            made["GPTQ, calibrated on prose"] = repaired(model, texts.calibration["prose"], b)[0]
+            for way, m in made.items():
+                found.setdefault((way, b), []).append(texts.added(m, model))
+                if way in ("RTN", "GPTQ", "GPTQ, calibrated on prose"):
+                    found.setdefault((way, b, "prose"), []).append(texts.added(m, model, "prose"))
+    names = dict.fromkeys(key[0] for key in found)
+    rows = {
+        way: [spread(found[way, b]) if (way, b) in found else "" for b in (3, 2)] for way in names
+    }
+    write("lab11_controls.md", table(["added loss", "3 bits", "2 bits"], rows))
+    crossed = {}
+    for way in ("RTN", "GPTQ", "GPTQ, calibrated on prose"):
+        keys = [(way, b, *s) for b in (3, 2) for s in ((), ("prose",))]
+        crossed[way] = [spread(found[key]) for key in keys]
+    head = [f"{b} bits, read on {s}" for b in (3, 2) for s in ("code", "prose")]
+    write("lab11_texts.md", table(["", *head], crossed))
+
+
+def large_weights() -> None:
+    """3 bits with large channels, and with their twins merged."""
+    plain, found = zoo.load("target"), {}
+    for texts in map(Texts, SEEDS):
+        large = with_outliers(plain, texts.code, FEW, extra=story.EXTRA, seed=texts.seed)
+        for kind, model in (("large channels", large), ("twins merged", merged_twins(large))):
+            made = {
+                "RTN": rounded(model, 3)[0],
+                "GPTQ": repaired(model, texts.code, 3)[0],
+                "GPTQ, act-order": repaired(model, texts.code, 3, **STATIC)[0],
+                "AWQ": awq(model, texts.code, 3, GROUP),
+                "rotated, RTN": rounded(turned(model, texts.seed), 3)[0],
+                "rotated, GPTQ": repaired(turned(model, texts.seed), texts.code, 3)[0],
+            }
+            for way, m in made.items():
+                found.setdefault((way, kind), []).append(texts.added(m, plain))
+    kinds = ("large channels", "twins merged")
+    rows = {way: [spread(found[way, k]) for k in kinds] for way in made}
+    write("lab11_large.md", table(["3 bits, added loss", *kinds], rows))
+
+
+def distances() -> None:
+    """2 bits: how far weights and outputs move, each layer by itself; the opening picture."""
+    model, texts = zoo.load("target"), Texts(0)
+    calibration = record(model, texts.code)
+    moved: dict[str, list[float]] = {}
+    for name, linear in quantizable_linears(model).items():
+        w, h = linear.weight.detach(), gram(calibration.inputs[name])
+        pair = (quantize_weight(w, 2, GROUP), gptq(w, h, 2, GROUP))
+        for way, v in zip(
+            "AB", (dequantize_weight(pair[0]), dequantize_gptq(pair[1])), strict=True
+        ):
+            e = (w - v).double()
+            moved.setdefault(f"weights {way}", []).append((e.norm() / w.norm()).item())
+            share = ((e @ h) * e).sum() / ((w.double() @ h) * w).sum()
+            moved.setdefault(f"outputs {way}", []).append(share.sqrt().item())
+            diagonal = (e.square() * h.diagonal()).sum() / ((w.double() @ h) * w).sum()
+            moved.setdefault(f"apart {way}", []).append(diagonal.sqrt().item())
+    rows = {"RTN": "A", "GPTQ": "B"}
+    parts = ("weights", "apart", "outputs")
+    cells = {way: [f"{mean(moved[f'{p} {k}']):.3f}" for p in parts] for way, k in rows.items()}
+    head = ["2 bits", "weights", "outputs, if channels had nothing in common", "outputs"]
+    write("lab11_distances.md", table(head, cells))
+    made = {"A": rounded(model, 2)[0], "B": repaired(model, texts.code, 2)[0]}
+    lost = {k: perplexity(m, texts.held_out["code"]) for k, m in made.items()}
+    exact = perplexity(model, texts.held_out["code"])
+    far = {k: mean(moved[f"weights {k}"]) for k in "AB"}
+    picture("opening.svg", pictures.opening(far, lost, exact))
+
+
+def index_bits() -> None:
+    """What g_idx costs: a row of a weight, in int32 and in as few bits as there are groups."""
+    g, rows = torch.Generator().manual_seed(0), {}
+    for n, k in ((192, 192), (512, 192), (192, 512), (4096, 4096)):
+        few = min(n, 8)  # rows change nothing about the index
+        w, x = torch.randn(few, k, generator=g), torch.randn(2 * k, k, generator=g)
+        h = gram(x * torch.logspace(-1, 1, k)[torch.randperm(k, generator=g)])
+        q = gptq(w, h, 4, GROUP, act_order=True)
+        least = (k // GROUP - 1).bit_length()
+        extra = [gptq_bits(q, b) - gptq_bits(q, 0) for b in (32, least)]
+        rows[f"[{n}, {k}]"] = [f"{e / (n * k):.4f}" for e in extra]
+    head = ["weight [N, K]", "g_idx in int32, bits a weight", "in as many bits as needed"]
+    write("lab11_index.md", table(head, rows))
+
+
+# ---- rotation --------------------------------------------------------------------------------
+
+
+def turned(model: nn.Module, seed: int) -> nn.Module:
+    heads = random_hadamard(model.config.head_dim, seed + 1)
+    return rotate(model, random_hadamard(model.config.hidden_size, seed), heads)
+
+
+def variants(texts: Texts) -> dict[str, nn.Module]:
+    plain = zoo.load("target")
+    few, many = (
+        with_outliers(plain, texts.code, gains, extra=story.EXTRA, seed=texts.seed)
+        for gains in (FEW, MANY)
+    )
+    return {
+        "as trained": plain,
+        "2 large": few,
+        "2 large, merged": merged_twins(few),
+        "3 large": many,
+        "3 large, merged": merged_twins(many),
+    }
+
+
+def rotation() -> None:
+    """Perplexity with weights and inputs in few bits: plain, smoothed, rotated."""
+    formats = {"W8A8": (8, 8), "W16A6": (None, 6), "W4A4": (4, 4)}
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for texts in map(Texts, SEEDS):
+        held_out = texts.held_out["code"]
+        for kind, model in variants(texts).items():
+            maxima = channel_maxima(model, texts.code)
+            folded = turned(model, texts.seed)
+            names = [n for n in quantizable_linears(model) if n.endswith("down_proj")]
+            online = dict.fromkeys(names, random_hadamard(model.config.intermediate_size, 2))
+            made: dict[str, Callable[[int | None, int], nn.Module]] = {
+                "plain": partial(with_low_bits, model, granularity=GROUP),
+                "smoothed": partial(with_low_bits, smooth(model, maxima, 0.5), granularity=GROUP),
+                "rotated": partial(with_low_bits, folded, granularity=GROUP),
+                "and online": partial(with_low_bits, folded, granularity=GROUP, rotations=online),
+            }
+            found.setdefault((kind, "float", ""), []).append(perplexity(model, held_out))
+            for way, make in made.items():
+                for label, pair in formats.items():
+                    value = perplexity(make(*pair), held_out)
+                    found.setdefault((kind, label, way), []).append(value)
+    kinds = dict.fromkeys(key[0] for key in found)
+    rows = {}
+    for label in formats:
+        for way in ("plain", "smoothed", "rotated", "and online"):
+            rows[f"{label}, {way}"] = [spread(found[k, label, way]) for k in kinds]
+    first = {"float": [spread(found[k, "float", ""]) for k in kinds]}
+    write("lab11_rotation.md", table(["perplexity", *kinds], first | rows))
+    picture("rotation.svg", pictures.rotated(found, list(kinds)[::2]))
+
+
+def measured_peaks() -> None:
+    """max / rms of weights, and of the tokens that linears read, before and after."""
+    texts, rows = Texts(0), {}
+    for kind, model in variants(texts).items():
+        for label, m in ((kind, model), (f"{kind}, rotated", turned(model, 0))):
+            inputs = record(m, texts.code[:4]).inputs
+            cells = [f"{mean(incoherence(x.weight) for x in quantizable_linears(m).values()):.1f}"]
+            for reads in (("q_proj", "up_proj"), ("o_proj",), ("down_proj",)):
+                each = [peaks(x).mean().item() for n, x in inputs.items() if n.endswith(reads)]
+                cells.append(f"{mean(each):.1f}")
+            rows[label] = cells
+            if kind == "3 large" and label == kind:
+                before = inputs["model.layers.2.self_attn.q_proj"]
+            elif kind == "3 large":
+                after = inputs["model.layers.2.self_attn.q_proj"]
+    head = ["max / rms, means", "weights", "after norms", "before o_proj", "before down_proj"]
+    write("lab11_peaks.md", table(head, rows))
+    picture("channels.svg", pictures.channels(before, after))
+
+
+def main(parts: list[str]) -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    every = {
+        "distances": distances,
+        "index": index_bits,
+        "peaks": measured_peaks,
+        "bits": bits,
+        "controls": controls,
+        "rotation": rotation,
+        "groups": groups,
+        "large": large_weights,
+    }
+    for part in parts or every:
+        every[part]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
