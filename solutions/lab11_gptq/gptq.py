@@ -423,9 +423,8 @@ def hadamard(n: int) -> Tensor:
 def random_rotation(n: int, seed: int) -> Tensor:
     """A Hadamard matrix [n, n] with random signs.  Raises ValueError unless n = 2^k."""
     ### BEGIN SOLUTION
-    generator = torch.Generator().manual_seed(seed)
-    signs = 2 * torch.randint(2, (n, 1), generator=generator).double() - 1
-    return signs * hadamard(n)
+    q, generator = hadamard(n), torch.Generator().manual_seed(seed)
+    return q * (2 * torch.randint(2, (n, 1), generator=generator) - 1)
     ### END SOLUTION
 
 
@@ -480,3 +479,9 @@ def peaks(x: Tensor) -> Tensor:
 
 # %% check="ex6"
 lab.check("ex6")
+
+# %% [markdown] written="w1"
+# answer
+
+# %% [markdown] written="w2"
+# answer

@@ -138,6 +138,8 @@ def test_tokens_of_any_arrangement(student, rng):
 
 def drive_transposed(student, x):
     """Runs beside the student's code: inputs [3, 5, 4] that are not contiguous."""
+    import torch
+
     h, seen = torch.zeros(4, 4, dtype=torch.float64), 0
     return student.add_tokens(h, seen, x.transpose(0, 2))
 
@@ -409,6 +411,7 @@ def group_case(rng, n, k, bits, group, when, damping=0.01, order=None, dead=()):
     def make():
         x, w = inputs(rng, k, alike=2.0), torch.randn(n, k, generator=rng)
         x[:, list(dead)] = 0.0
+        w[:, list(dead)] *= 50.0  # a grid that saw them would be another one
         h = mean_square(x)
         columns = None if order is None else order(h)
         return w, h, *brute(w, h, bits, damping, columns, group, when)
@@ -543,6 +546,7 @@ def ordered_case(rng, n, k, bits, group, static, damping, dead, dtype):
     def make():
         x, w = inputs(rng, k, alike=2.0), torch.randn(n, k, generator=rng).to(dtype)
         x[:, list(dead)] = 0.0
+        w[:, list(dead)] *= 50.0
         h, g_idx = mean_square(x), torch.arange(k) // group
         order = falling(h)
         back = order.argsort()
@@ -646,7 +650,9 @@ def test_bits_counted(student, rng):
             cases += [(known.flip(0), plain + k * index_bits)]
             late = known.clone()
             late[-1], late[0] = 0, groups - 1
-            cases += [(late, plain + k * index_bits)]
+            rising = known.clone()
+            rising[group] = 0  # in order, but not of this length
+            cases += [(late, plain + k * index_bits), (rising, plain + k * index_bits)]
         for g_idx, right in cases:
             seen = student.stored_bits(
                 (n, k), bits, group, g_idx, scale_bits, zero_bits, index_bits
@@ -721,6 +727,8 @@ def orthogonal(rng, n):
 
 def drive_seeded(student, n, seed):
     """Runs beside the student's code: what torch's own generator gives after a rotation."""
+    import torch
+
     torch.manual_seed(seed)
     q = student.random_rotation(n, 7)
     return q, torch.rand(3)

@@ -15,7 +15,9 @@ def hadamard(n):
 def random_rotation(n, seed):
     g = torch.Generator()
     g.manual_seed(seed)
-    return hadamard(n) @ torch.diag(torch.where(torch.rand(n, generator=g) < 0.5, -1.0, 1.0)).double()
+    return (
+        hadamard(n) @ torch.diag(torch.where(torch.rand(n, generator=g) < 0.5, -1.0, 1.0)).double()
+    )
 
 
 def layers_of(state):
