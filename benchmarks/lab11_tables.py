@@ -5,14 +5,13 @@
     python benchmarks/lab11_tables.py bits       one part: see `main`
 
 The shipped model and variants of the same function; groups of 64 unless said otherwise; calibration
-on 16 windows of 256 tokens of training text. What is measured is the loss on 12 windows of held-out
+on 8 windows of 256 tokens of training text. What is measured is the loss on 8 windows of held-out
 code in nats per token above the float model's, or the perplexity: means over three seeds, which
 read other windows and place large channels elsewhere, with their range. Run it again whenever the
 checkpoint changes. Takes about a quarter of an hour on two cores.
 """
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -26,7 +25,7 @@ from efflib.hessian import gram
 from efflib.models.recorded import record
 from efflib.plots import style
 from efflib.quantization.awq_model import awq
-from efflib.quantization.gptq import bits_a_weight, dequantize_gptq, gptq, gptq_bits, gptq_model
+from efflib.quantization.gptq import bits_a_weight, dequantize_gptq, gptq, gptq_model
 from efflib.quantization.linear import dequantize_weight, quantize_weight
 from efflib.quantization.low_bit import with_low_bits
 from efflib.quantization.ptq import quantize_model
@@ -43,7 +42,7 @@ ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab11"
 SEEDS = (0, 1, 2)
-SCALE = Scale(windows=12, calibration=16, steps=0)
+SCALE = Scale(windows=8, calibration=8, steps=0)
 GROUP = story.GROUP
 STATIC = {"act_order": True, "grids": "static"}
 FEW, MANY = {3: 20.0, 5: 20.0}, story.GAINS  # large components: two as in lab 3, and three
@@ -54,15 +53,15 @@ class Texts:
     """What one seed reads: held-out text, and calibration text [n, T] of both kinds."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self.seed, self.plain = seed, zoo.load("target")
         self.held_out = {s: windows(s, True, SCALE, seed) for s in ("code", "prose")}
         self.calibration = {s: windows(s, False, SCALE, seed)[:, :-1] for s in ("code", "prose")}
         self.code = self.calibration["code"]
+        self.exact = {s: losses(self.plain, text).mean() for s, text in self.held_out.items()}
 
-    def added(self, made: nn.Module, exact: nn.Module, split: str = "code") -> float:
-        """Nats per token above the exact model's."""
-        text = self.held_out[split]
-        return (losses(made, text).mean() - losses(exact, text).mean()).item()
+    def added(self, made: nn.Module, split: str = "code") -> float:
+        """Nats per token above the shipped model's, and that of all models of its function."""
+        return (losses(made, self.held_out[split]).mean() - self.exact[split]).item()
 
 
 def write(name: str, text: str) -> None:
@@ -120,7 +119,7 @@ def bits() -> None:
     for texts in map(Texts, SEEDS):
         for b in (4, 3, 2):
             for way, (made, size) in ways(model, texts, b).items():
-                found.setdefault((way, b), []).append(texts.added(made, model))
+                found.setdefault((way, b), []).append(texts.added(made))
                 sizes[way, b] = size
     rows = {}
     for way in dict.fromkeys(way for way, _ in found):
@@ -148,7 +147,7 @@ def groups() -> None:
                     pass  # one group, found before anything changes: the same
                 else:
                     made, _ = repaired(model, texts.code, 3, group, **options)
-                found.setdefault((kind, group), []).append(texts.added(made, model))
+                found.setdefault((kind, group), []).append(texts.added(made))
     head = ["a row", "64", "32"]
     head = [f"{name} ({sizes[g]:.2f} bits)" for name, g in zip(head, sizes, strict=True)]
     rows = {k: [spread(found[k, g]) if (k, g) in found else "" for g in sizes] for k in kinds}
@@ -156,40 +155,30 @@ def groups() -> None:
 
 
 def controls() -> None:
-    """What GPTQ's gain is made of: other Hessians, other texts, other damping."""
+    """2 bits: other damping, other statistics, other texts; what the story has is not repeated."""
     model, found = zoo.load("target"), {}
     for texts in map(Texts, SEEDS):
-        for b in (3, 2):
-            run = partial(repaired, model, texts.code, b)
-            other = partial(story.with_statistic, model, texts.code, b)
-            made = {
-                "RTN": rounded(model, b)[0],
-                "diagonal of H alone": other(story.diagonal),
-                "H of shuffled inputs": other(story.shuffled(texts.seed)),
-                "GPTQ": run()[0],
-                "all layers measured on the float model": run(sequential=False)[0],
-                "damping 1": run(damping=1.0)[0],
-            }
-            if b == 2:
-                made["damping 0"], made["damping 0.1"] = run(damping=0.0)[0], run(damping=0.1)[0]
-            inputs = record(model, texts.code)
-            made["GPTQ, biases corrected"] = bias_corrected(model, made["GPTQ"], inputs)
-            made["GPTQ, calibrated on prose"] = repaired(model, texts.calibration["prose"], b)[0]
-            for way, m in made.items():
-                found.setdefault((way, b), []).append(texts.added(m, model))
-                if way in ("RTN", "GPTQ", "GPTQ, calibrated on prose"):
-                    found.setdefault((way, b, "prose"), []).append(texts.added(m, model, "prose"))
-    names = dict.fromkeys(key[0] for key in found)
-    rows = {
-        way: [spread(found[way, b]) if (way, b) in found else "" for b in (3, 2)] for way in names
-    }
-    write("lab11_controls.md", table(["added loss", "3 bits", "2 bits"], rows))
-    crossed = {}
-    for way in ("RTN", "GPTQ", "GPTQ, calibrated on prose"):
-        keys = [(way, b, *s) for b in (3, 2) for s in ((), ("prose",))]
-        crossed[way] = [spread(found[key]) for key in keys]
-    head = [f"{b} bits, read on {s}" for b in (3, 2) for s in ("code", "prose")]
-    write("lab11_texts.md", table(["", *head], crossed))
+        run = partial(repaired, model, texts.code, 2)
+        made = {
+            "RTN": rounded(model, 2)[0],
+            "GPTQ, damping 0.01": run()[0],
+            "GPTQ, calibrated on prose": repaired(model, texts.calibration["prose"], 2)[0],
+            "damping 0": run(damping=0.0)[0],
+            "damping 0.1": run(damping=0.1)[0],
+            "damping 1": run(damping=1.0)[0],
+            "all layers measured on the float model": run(sequential=False)[0],
+        }
+        inputs = record(model, texts.code)
+        repaired_too = bias_corrected(model, made["GPTQ, damping 0.01"], inputs)
+        made["GPTQ, and biases corrected"] = repaired_too
+        for way, m in made.items():
+            for split in ("code", "prose") if way in list(made)[:3] else ("code",):
+                found.setdefault((way, split), []).append(texts.added(m, split))
+    names = dict.fromkeys(way for way, _ in found)
+    rows = {way: [spread(found[way, "code"])] for way in names}
+    write("lab11_controls.md", table(["2 bits", "added loss"], rows))
+    both = {w: [spread(found[w, s]) for s in ("code", "prose")] for w in list(names)[:3]}
+    write("lab11_texts.md", table(["2 bits, added loss", "read on code", "on prose"], both))
 
 
 def large_weights() -> None:
@@ -201,13 +190,12 @@ def large_weights() -> None:
             made = {
                 "RTN": rounded(model, 3)[0],
                 "GPTQ": repaired(model, texts.code, 3)[0],
-                "GPTQ, act-order": repaired(model, texts.code, 3, **STATIC)[0],
                 "AWQ": awq(model, texts.code, 3, GROUP),
                 "rotated, RTN": rounded(turned(model, texts.seed), 3)[0],
                 "rotated, GPTQ": repaired(turned(model, texts.seed), texts.code, 3)[0],
             }
             for way, m in made.items():
-                found.setdefault((way, kind), []).append(texts.added(m, plain))
+                found.setdefault((way, kind), []).append(texts.added(m))
     kinds = ("large channels", "twins merged")
     rows = {way: [spread(found[way, k]) for k in kinds] for way in made}
     write("lab11_large.md", table(["3 bits, added loss", *kinds], rows))
@@ -242,21 +230,6 @@ def distances() -> None:
     picture("opening.svg", pictures.opening(far, lost, exact))
 
 
-def index_bits() -> None:
-    """What g_idx costs: a row of a weight, in int32 and in as few bits as there are groups."""
-    g, rows = torch.Generator().manual_seed(0), {}
-    for n, k in ((192, 192), (512, 192), (192, 512), (4096, 4096)):
-        few = min(n, 8)  # rows change nothing about the index
-        w, x = torch.randn(few, k, generator=g), torch.randn(2 * k, k, generator=g)
-        h = gram(x * torch.logspace(-1, 1, k)[torch.randperm(k, generator=g)])
-        q = gptq(w, h, 4, GROUP, act_order=True)
-        least = (k // GROUP - 1).bit_length()
-        extra = [gptq_bits(q, b) - gptq_bits(q, 0) for b in (32, least)]
-        rows[f"[{n}, {k}]"] = [f"{e / (n * k):.4f}" for e in extra]
-    head = ["weight [N, K]", "g_idx in int32, bits a weight", "in as many bits as needed"]
-    write("lab11_index.md", table(head, rows))
-
-
 # ---- rotation --------------------------------------------------------------------------------
 
 
@@ -276,7 +249,6 @@ def variants(texts: Texts) -> dict[str, nn.Module]:
         "2 large": few,
         "2 large, merged": merged_twins(few),
         "3 large": many,
-        "3 large, merged": merged_twins(many),
     }
 
 
@@ -287,29 +259,27 @@ def rotation() -> None:
     for texts in map(Texts, SEEDS):
         held_out = texts.held_out["code"]
         for kind, model in variants(texts).items():
-            maxima = channel_maxima(model, texts.code)
             folded = turned(model, texts.seed)
             names = [n for n in quantizable_linears(model) if n.endswith("down_proj")]
             online = dict.fromkeys(names, random_hadamard(model.config.intermediate_size, 2))
-            made: dict[str, Callable[[int | None, int], nn.Module]] = {
-                "plain": partial(with_low_bits, model, granularity=GROUP),
-                "smoothed": partial(with_low_bits, smooth(model, maxima, 0.5), granularity=GROUP),
-                "rotated": partial(with_low_bits, folded, granularity=GROUP),
-                "and online": partial(with_low_bits, folded, granularity=GROUP, rotations=online),
+            made = {
+                "plain": (model, None),
+                "smoothed": (smooth(model, channel_maxima(model, texts.code), 0.5), None),
+                "rotated": (folded, None),
+                "and online": (folded, online),
             }
             found.setdefault((kind, "float", ""), []).append(perplexity(model, held_out))
-            for way, make in made.items():
+            for way, (m, rotations) in made.items():
                 for label, pair in formats.items():
-                    value = perplexity(make(*pair), held_out)
+                    value = perplexity(with_low_bits(m, *pair, GROUP, rotations), held_out)
                     found.setdefault((kind, label, way), []).append(value)
     kinds = dict.fromkeys(key[0] for key in found)
-    rows = {}
+    rows = {"float": [spread(found[k, "float", ""]) for k in kinds]}
     for label in formats:
-        for way in ("plain", "smoothed", "rotated", "and online"):
+        for way in made:
             rows[f"{label}, {way}"] = [spread(found[k, label, way]) for k in kinds]
-    first = {"float": [spread(found[k, "float", ""]) for k in kinds]}
-    write("lab11_rotation.md", table(["perplexity", *kinds], first | rows))
-    picture("rotation.svg", pictures.rotated(found, list(kinds)[::2]))
+    write("lab11_rotation.md", table(["perplexity", *kinds], rows))
+    picture("rotation.svg", pictures.rotated(found, list(kinds)))
 
 
 def measured_peaks() -> None:
@@ -337,7 +307,6 @@ def main(parts: list[str]) -> None:
     torch.set_num_threads(1)
     every = {
         "distances": distances,
-        "index": index_bits,
         "peaks": measured_peaks,
         "bits": bits,
         "controls": controls,
