@@ -1,13 +1,68 @@
 # %% [markdown]
 # # Lab 11: GPTQ, and rotation
+#
+# ![Two roundings of one model to 2 bits: the weights of B lie farther from the float weights than
+# those of A, and the perplexity of B is much lower.](../../course/figures/lab11/opening.svg)
+#
+# **The question.** A and B are one model in 2 bits, on grids of the same kind. A takes for every
+# weight the nearest value there is. B does not, its weights are farther off, and its model is far
+# better. **Why does rounding one weight down make it right to change the others, and what does that
+# cost you on another text?**
+#
+# Section 6 asks this again. You will answer it with your own numbers.
+#
+# ## Card
+#
+# | | |
+# |---|---|
+# | Time | about four hours |
+# | Points | 90 from six exercises (15 each), 10 from two written questions |
+# | You need | lab 1 (grids, groups, bits); matrices, their inverse, orthogonal ones |
+# | Not covered | kernels for g_idx; lattices (QuIP#); rotations while the model runs |
+#
+# After this lab you can
+# 1. derive the repair of one weight, and write GPTQ with blocks, groups and an order of columns;
+# 2. say with controls what its gain is made of, and where it ends;
+# 3. turn a whole model by an orthogonal matrix, and say what that buys beside simpler ways.
+#
+# `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
+# (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
+# names and arguments as they are. Later exercises call your earlier ones. Answer predictions in
+# their field; where no field is shown, by `lab.answer("2 bits", 50)`. Seconds that a cell
+# announces are those of a quiet machine.
+#
+# ## Map and notation
+#
+# Section 1, what a layer's error is: exercises 1 and 2. Section 2, column by column: 3. Section 3,
+# blocks, groups, order and bits: 4 and 5. Section 4, rotation: 6. Section 5: what is wrong.
+#
+# | symbol | shape | in code | meaning |
+# |---|---|---|---|
+# | $W$ | [N, K] | `w` | weight of an `nn.Linear`: N outputs, K inputs |
+# | $V$ | [N, K] | `v`, `w_new` | the weight in its place |
+# | $x$ | [..., K] | `x` | inputs, a row per token; $y = x W^T$ |
+# | $H$ | [K, K], float64 | `h` | mean of $x^T x$ over all tokens |
+# | $e$ | [K] | `e` | $W_i - V_i$, the change of a row |
+# | $U$ | [K, K] | `u` | upper triangular, $U^T U = H^{-1}$ |
+# | $s, z$ | [N, G] | `scale`, `zero` | the grid of each group of a row: values $(code - z)\,s$ |
+# | $Q$ | [n, n] | `q` | orthogonal: $Q^T Q = 1$ |
+#
+# For all exercises: no function changes its arguments. N and K are at least 1, numbers are finite,
+# H is symmetric. Sizes may be very unlike: weights of 1e-8 or 1e4, so no epsilon anywhere. Tests
+# draw inputs whose codes are not nearly a tie of rounding.
 
 # %%
+import copy
+import dataclasses
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from efflib import zoo
 from efflib.lab import Lab
+from efflib.plots import explorer, placements, style
+from efflib.plots import gptq as figures
 
 lab = Lab("lab11_gptq")
 
@@ -32,6 +87,155 @@ def values(codes: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """What codes [N, K] stand for, float64 [N, K]."""
     return (codes - zero) * scale
 
+
+# %% [markdown]
+# ## Baseline
+#
+# The shipped model, its 42 linear layers inside blocks rounded to nearest: groups of 64 weights of
+# a row share a scale of 16 bits and a zero point of as many bits as a code has. (Here scales are
+# computed in float64; 16 bits are what they are counted as.) The embedding, which is also the
+# output layer, stays. Perplexity is that of 2048 tokens of held-out code, and of prose.
+#
+# Calibration texts are pieces of the training text: two of code and two of prose, 4096 tokens each.
+# Between two of one kind nothing differs but the piece: **a difference that is not larger than
+# theirs says nothing.**
+
+# %% tags=["demo"]
+from efflib.models.groups import norm_groups
+from efflib.models.llama import Llama
+from efflib.zoo import corpus
+from efflib.zoo.evaluation import held_out_segments, token_losses
+from efflib.zoo.outliers import merged_twins
+
+GROUP = 64
+model = zoo.load("target")
+names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and n != "lm_head"]
+held_out = {kind: held_out_segments(kind, 2048) for kind in ("code", "prose")}
+texts = {}  # "code A", "code B", "prose A", "prose B": ids [16, 256]
+for kind in held_out:
+    long = [d for d in corpus.documents(kind, held_out=False).values() if len(d) > 4000]
+    rows = [zoo.load_tokenizer().encode(d[:4000]).ids for d in long[:: len(long) // 16][:16]]
+    for piece, at in (("A", 0), ("B", 255)):
+        texts[f"{kind} {piece}"] = torch.tensor([[zoo.BEGIN_ID, *r[at : at + 255]] for r in rows])
+
+
+# %% tags=["demo", "fold"]
+# helpers of the experiments: perplexity, what linear layers read, models with other weights
+def perplexity(model: nn.Module, kind: str = "code") -> float:
+    """On held-out text."""
+    losses = token_losses(model, held_out[kind], context=128, stride=128)
+    return losses.double().mean().exp().item()
+
+
+@torch.no_grad()
+def statistics(model: nn.Module, ids: Tensor, of) -> dict[str, Tensor]:
+    """{linear layer: of(all that it reads [T, K])}."""
+    seen, hooks = {}, []
+    for name in names:
+
+        def note(module, args, name=name):
+            seen[name] = of(args[0].flatten(0, -2))
+
+        hooks.append(model.get_submodule(name).register_forward_pre_hook(note))
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def hessian(x: Tensor) -> Tensor:
+    """Your H of x [T, K]."""
+    k = x.shape[-1]
+    return add_tokens(torch.zeros(k, k, dtype=torch.float64), 0, x)[0]
+
+
+@torch.no_grad()
+def with_weights(model: nn.Module, rule) -> nn.Module:
+    """A copy whose weight `name` is rule(name, w)."""
+    changed = copy.deepcopy(model)
+    for name in names:
+        weight = changed.get_submodule(name).weight
+        weight.copy_(rule(name, weight.detach()))
+    return changed
+
+
+def group_grids(w: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """(scale, zero) of each weight [N, K]: static grids of groups."""
+    parts = [(min_max(p, bits), p.shape[1]) for p in w.split(GROUP, 1)]
+    return tuple(torch.cat([g[i].expand(-1, k) for g, k in parts], 1) for i in (0, 1))
+
+
+def to_nearest(w: Tensor, bits: int) -> Tensor:
+    """w on static grids, each weight for itself."""
+    scale, zero = group_grids(w, bits)
+    return values(nearest(w, scale, zero, bits), scale, zero).float()
+
+
+def by_gptq(w: Tensor, h: Tensor, bits: int, damping: float = 0.01) -> Tensor:
+    """w on the same static grids, by your exercise 3."""
+    scale, zero = group_grids(w, bits)
+    return values(gptq(w, h, scale, zero, bits, damping), scale, zero).float()
+
+
+@torch.no_grad()
+def with_biases(rounded: nn.Module, means: dict[str, Tensor]) -> nn.Module:
+    """A copy with a bias in every linear layer: the mean of what rounding changed."""
+    changed = copy.deepcopy(rounded)
+    for name in names:
+        linear = changed.get_submodule(name)
+        off = model.get_submodule(name).weight - linear.weight  # [N, K]
+        linear.bias = nn.Parameter((off.double() @ means[name]).float())
+    return changed
+
+
+def on_both(model: nn.Module) -> dict[str, float]:
+    return {kind: perplexity(model, kind) for kind in held_out}
+
+
+def shown(pair: dict[str, float]) -> str:
+    return ", ".join(f"{value:.2f} on {kind}" for kind, value in pair.items())
+
+
+found = {}  # the numbers you find, for the takeaways at the end
+
+# %% tags=["demo"]
+found["float"] = on_both(model)
+print("float:", shown(found["float"]))
+nearest_model = {b: with_weights(model, lambda n, w, b=b: to_nearest(w, b)) for b in (4, 3, 2)}
+for bits, rounded in nearest_model.items():
+    found["nearest", bits] = on_both(rounded)
+    print(f"{bits} bits to nearest, {bits + (16 + bits) / GROUP:.2f} in all:", end=" ")
+    print(shown(found["nearest", bits]))
+print("\n" + zoo.sample(nearest_model[2], zoo.PROMPTS[1], tokens=40))
+lab.predict(
+    "2 bits",
+    f"2 bits to nearest: {found['nearest', 2]['code']:.0f} on code. Same bits, same grids, but the "
+    "codes are chosen for the layers' outputs. Which perplexity?",
+)
+
+# %% [markdown]
+# ## 1. What a layer's error is
+#
+# A layer is there for its outputs. When row $W_i$ becomes $V_i$, output $i$ changes by $x e^T$ for
+# a token $x$, and squared and averaged over tokens:
+#
+# $$ \overline{(x e^T)^2} = e\, \overline{x^T x}\, e^T = e H e^T $$
+#
+# On its diagonal $H$ says how large each channel is; beside it, which channels go together. Two
+# weights, two inputs that nearly agree, both weights off by 0.4:
+
+# %% tags=["demo"]
+x2 = torch.tensor([[1.0, 0.9], [-1.0, -1.1], [0.5, 0.6]], dtype=torch.float64)
+h2 = x2.T @ x2 / 3
+print("H =", h2.round(decimals=3).tolist())
+for e in ([0.4, 0.4], [0.4, -0.4]):
+    e = torch.tensor(e, dtype=torch.float64)
+    print(f"e = {e.tolist()}: {(x2 @ e).square().mean():.4f} by tokens, {e @ h2 @ e:.4f} by H")
+lab.predict(
+    "price",
+    "In a layer of the model one weight is changed, and all others of its row may follow. By which "
+    "factor is the error smaller than without them (the median over channels)?",
+)
 
 # %% [markdown]
 # ### Exercise 1 · The Hessian of a layer
@@ -93,8 +297,25 @@ def output_error(w: Tensor, v: Tensor, h: Tensor) -> Tensor:
 
 # %% check="ex1"
 lab.check("ex1")
-
 # %% [markdown]
+# <details><summary>Help for exercise 1</summary>
+#
+# **Idea.** Of 5 tokens, 3 are old and 2 are new: the new mean is 3/5 of the old one and 2/5 of that
+# of the new tokens.
+#
+# **By hand.** The tokens (1, 2) and (3, 0): squares (1 + 9) / 2 = 5 and (4 + 0) / 2 = 2, products
+# (2 + 0) / 2 = 1. H = (5, 1 | 1, 2). With the token (0, -2) besides: 2/3 H + 1/3 (0, 0 | 0, 4).
+# Damping 0.5 of the diagonal 4, 0, 1: first 4, 1, 1, mean 2, then 5, 2, 2.
+#
+# **The usual errors.** Means of batches averaged, whatever their size. Squares in bfloat16. The
+# mean of the diagonal before the dead channels got their 1, or damping itself in place of damping
+# times the mean. `e @ h @ e.T` for all rows at once: [N, N], of which only the diagonal is asked.
+# </details>
+#
+# A factor before $H$ (2, in papers) changes nothing that follows: damping is relative to the mean,
+# and repairs are ratios. Only the 1 of a dead channel is not: there a factor changes the damping,
+# a little.
+#
 # ### Exercise 2 · One weight changed, the others repaired
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
@@ -145,8 +366,52 @@ def prices(h: Tensor) -> tuple[Tensor, Tensor]:
 
 # %% check="ex2"
 lab.check("ex2")
+# %% [markdown]
+# <details><summary>Help for exercise 2</summary>
+#
+# **Idea.** A minimum with a condition. Lagrange: the gradient of $e H e^T$, which is $2 e H$, is 0
+# in every place where $e$ may move freely, and at $j$ it is whatever holds $e_j$ there. Write that
+# for the places that move, $j$ among them.
+#
+# **By hand.** H = (2, 1 | 1, 2), w = (1, 1), the first becomes 0.6: $e_1$ = 0.4. The second
+# follows: $e_1 + 2 e_2 = 0$, so $e_2$ = -0.2, and it becomes 1.2. Cost: 2 · 0.16 - 2 · 0.08 + 2 ·
+# 0.04 = 0.24. Without it: 2 · 0.16 = 0.32.
+#
+# **The usual errors.** The inverse of all of $H$ although some weights stay: what stays is no
+# longer asked, so first take the part, then the inverse. The other order (inverse, then the part)
+# answers another question. The sign of $e$.
+# </details>
+#
+# **Reveal.** Your `prices` on the model's own layers: what a change costs alone, in parts of what
+# it costs repaired. And the same for inputs whose channels do not go together, for comparison.
+
+# %% tags=["demo"]
+hessians = {t: statistics(model, ids, hessian) for t, ids in texts.items()}
+ratios = {}
+for name, h in hessians["code A"].items():
+    alone, repaired = prices(damped(h, 0.01)[0])
+    ratios.setdefault(name.split(".")[-1], []).append((alone / repaired).median().item())
+for kind, own in ratios.items():
+    print(f"{kind:10s} a repaired change costs 1/{placements.mean(own):.1f}", end="  ")
+    print(f"(layers: 1/{min(own):.1f} to 1/{max(own):.1f})")
+even = torch.diag(hessians["code A"][names[0]].diagonal())
+alone, repaired = prices(even)
+print(f"a diagonal H: 1/{(alone / repaired).median():.1f}")
+found["price"] = placements.mean([r for own in ratios.values() for r in own])
+lab.reveal("price", round(found["price"], 1))
 
 # %% [markdown]
+# **Then write one sentence:** why is the factor 1 with a diagonal $H$, however unlike the sizes of
+# the channels are?
+#
+# *Your sentence:*
+#
+# ## 2. Column by column
+#
+# Rounding changes *every* weight, so all cannot be free for ever. GPTQ goes from left to right, in
+# all rows at once: a column is rounded, what is behind it follows, and it is never touched again.
+# So the first columns have everything to repair them, and the last nothing.
+#
 # ### Exercise 3 · GPTQ, column by column
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
@@ -206,8 +471,168 @@ def gptq(
 
 # %% check="ex3"
 lab.check("ex3")
+# %% [markdown]
+# <details><summary>Help for exercise 3</summary>
+#
+# **Idea.** Exercise 2 for j = 0, 1, ... with free = everything behind j. The inverse that it needs
+# belongs to what is left of $H$, and row j of $U$ is its first row, up to a factor that the
+# division by $U_{jj}$ takes off.
+#
+# **By hand.** w = (0.6, 1.6), grid of whole numbers, H = (2, 1 | 1, 2), no damping. 0.6 becomes 1,
+# so e = -0.4, and the second moves by -0.4 / 2: 1.4. It becomes 1. To nearest would be (1, 2).
+# Errors: e = (-0.4, 0.6) costs 0.56; (-0.4, -0.4) costs 0.96.
+#
+# **The usual errors.** The lower factor. The factor of $H$. $U_{jj}^2$ in place of $U_{jj}$. The
+# error taken against the weight as it came, not as the repairs before have left it.
+# </details>
+#
+# **Reveal.** The same grids as in the baseline, fixed from the float weights; only the codes are
+# other ones. $H$ is measured in the float model on "code A". About 8 s.
+
+# %% tags=["demo"]
+for bits in (4, 3, 2):
+    rule = lambda n, w, b=bits: by_gptq(w, hessians["code A"][n], b)  # noqa: E731
+    found["GPTQ", bits] = on_both(with_weights(model, rule))
+    print(f"{bits} bits: nearest {shown(found['nearest', bits])}; ", end="")
+    print(f"GPTQ {shown(found['GPTQ', bits])}", flush=True)
+lab.reveal("2 bits", round(found["GPTQ", 2]["code"], 1))
+lab.predict(
+    "shuffled",
+    "Now H comes from inputs in which every channel is shuffled among the tokens: the same numbers "
+    "in each channel, but nothing goes together in a token. 2 bits, perplexity on code?",
+)
 
 # %% [markdown]
+# **What is the gain made of?** Five controls at 2 bits, all on the same grids:
+#
+# - *diagonal*: only the diagonal of $H$, so how large each channel is;
+# - *shuffled*: each channel shuffled among the tokens, on its own;
+# - *shuffled, signs*: the same, with random signs besides;
+# - *bias*: rounding to nearest, and then the simplest repair there is: each output's **mean** error
+#   on the calibration text, taken off as a bias. (42 biases are 0.05 bits a weight here.)
+# - *GPTQ + bias*: both.
+#
+# Two cells, about 6 s each.
+
+
+# %% tags=["demo"]
+def shuffle(x: Tensor, signs: bool) -> Tensor:
+    """x [T, K] with every channel in another order; perhaps with random signs."""
+    g = torch.Generator().manual_seed(0)
+    x = x.gather(0, torch.rand(x.shape, generator=g).argsort(0))
+    return x * (2 * torch.randint(2, x.shape, generator=g) - 1) if signs else x
+
+
+controls = {"diagonal": {n: torch.diag(h.diagonal()) for n, h in hessians["code A"].items()}}
+for way, signs in (("shuffled", False), ("shuffled, signs", True)):
+    mix = lambda x, s=signs: hessian(shuffle(x, s))  # noqa: E731
+    controls[way] = statistics(model, texts["code A"], mix)
+for way, hs in controls.items():
+    found[way] = on_both(with_weights(model, lambda n, w, hs=hs: by_gptq(w, hs[n], 2)))
+    print(f"{way:16s} {shown(found[way])}", flush=True)
+lab.reveal("shuffled", round(found["shuffled"]["code"], 1))
+
+
+# %% tags=["demo"]
+def mean_of(x: Tensor) -> Tensor:
+    return x.double().mean(0)
+
+
+means = {t: statistics(model, texts[t], mean_of) for t in ("code A", "prose A")}
+two_bits = with_weights(model, lambda n, w: by_gptq(w, hessians["code A"][n], 2))
+found["bias"] = on_both(with_biases(nearest_model[2], means["code A"]))
+found["GPTQ + bias"] = on_both(with_biases(two_bits, means["code A"]))
+panels = {f"2 bits, held-out {kind}": {} for kind in held_out}
+ways = ["diagonal", "shuffled, signs", "shuffled", "bias", "GPTQ + bias"]
+for kind in held_out:
+    bars = {"nearest": [found["nearest", 2][kind]], "GPTQ": [found["GPTQ", 2][kind]]}
+    panels[f"2 bits, held-out {kind}"] = bars | {w: [found[w][kind]] for w in ways}
+code = panels["2 bits, held-out code"]
+title = "On code: " + ", ".join(f"{w} {code[w][0]:.1f}" for w in ("nearest", "bias", "GPTQ"))
+style.show(
+    placements.bars(panels, title, "perplexity", controls=ways),
+    alt="; ".join(f"{way} {values[0]:.1f} on code" for way, values in code.items()),
+)
+
+# %% [markdown]
+# The diagonal gives rounding to nearest, code for code: that large channels matter more does
+# nothing here. But *shuffled* inputs, in which nothing goes together within a token, still give a
+# large part of the gain. They have lost their correlation and kept their **means**: a channel with
+# a mean goes together with every other such channel, in $H$ as $\bar x_i \bar x_j$, and a bias
+# takes off the same. With random signs the means are gone, and so is the gain.
+#
+# **Then write one sentence:** how much of GPTQ's gain at 2 bits would a sceptic have had for one
+# number per output, and what is left for correlation?
+#
+# *Your sentence:*
+
+# %% tags=["demo"]
+lab.predict(
+    "prose",
+    f"At 2 bits, calibrated on code, GPTQ has {found['GPTQ', 2]['code']:.1f} on code. Calibrated on "
+    "prose, still read on code?",
+)
+
+# %% [markdown]
+# **Another text.** Repairs are fitted to what goes together in the calibration text. So calibrate
+# on four texts and read both kinds; beside it the bias, fitted to the same texts. And damping,
+# which believes $H$ less the more there is of it: 0 and 1, where 0.01 is usual. About 10 s, then 6
+# s.
+
+# %% tags=["demo"]
+for text, hs in hessians.items():
+    rule = lambda n, w, hs=hs: by_gptq(w, hs[n], 2)  # noqa: E731
+    known = found["GPTQ", 2] if text == "code A" else None
+    found["GPTQ on", text] = known or on_both(with_weights(model, rule))
+    print(f"GPTQ on {text:8s} {shown(found['GPTQ on', text])}", flush=True)
+for text in means:
+    found["bias on", text] = on_both(with_biases(nearest_model[2], means[text]))
+    print(f"bias on {text:8s} {shown(found['bias on', text])}")
+on_prose = [found["GPTQ on", f"prose {piece}"]["code"] for piece in "AB"]
+lab.reveal("prose", round(placements.mean(on_prose), 1))
+
+# %% tags=["demo"]
+for damping in (0.0, 1.0):
+    rule = lambda n, w, d=damping: by_gptq(w, hessians["code A"][n], 2, d)  # noqa: E731
+    found["damping", damping] = on_both(with_weights(model, rule))
+    print(f"damping {damping}: {shown(found['damping', damping])}", flush=True)
+found["damping", 0.01] = found["GPTQ", 2]
+
+# %% tags=["demo", "fold"]
+# calibration against evaluation
+pairs = {
+    f"held-out {kind}": {
+        "nearest": [found["nearest", 2][kind]],
+        "bias, code": [found["bias on", "code A"][kind]],
+        "bias, prose": [found["bias on", "prose A"][kind]],
+        "GPTQ, code": [found["GPTQ on", f"code {p}"][kind] for p in "AB"],
+        "GPTQ, prose": [found["GPTQ on", f"prose {p}"][kind] for p in "AB"],
+    }
+    for kind in held_out
+}
+here, there = (placements.mean(pairs["held-out code"][f"GPTQ, {k}"]) for k in ("code", "prose"))
+style.show(
+    placements.bars(
+        pairs,
+        f"2 bits on code: calibrated on code {here:.1f}, on prose {there:.1f}",
+        "perplexity; number: mean, marks: two pieces of calibration text",
+    ),
+    alt="; ".join(
+        f"{way} {placements.mean(v):.1f} on code" for way, v in pairs["held-out code"].items()
+    ),
+)
+
+# %% [markdown]
+# **Then write one sentence:** what does another calibration text cost, is it more than between two
+# pieces of the same kind, and does GPTQ on the wrong text still beat what you would have without?
+#
+# *Your sentence:*
+#
+# ## 3. Blocks, groups, order, and the bill
+#
+# So far grids were fixed before anything. Real programs fix a group's grid when its turn comes,
+# from weights that have moved meanwhile. And they work in blocks, for speed.
+#
 # ### Exercise 4 · Blocks and groups
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
@@ -285,8 +710,21 @@ def updates(n: int, k: int, block: int) -> int:
 
 # %% check="ex4"
 lab.check("ex4")
-
 # %% [markdown]
+# <details><summary>Help for exercise 4</summary>
+#
+# **Idea.** What column j still owes to column k behind the block is $e_j U_{jk}$. For all columns
+# of a block that is one product of matrices. Until it is done, columns behind the block are
+# *behind* with their repairs, and a fresh grid has to add what they lack.
+#
+# **By hand.** K = 4, blocks of 2, updates of one row: column 0 changes column 1 (1), then the block
+# changes columns 2 and 3 (2); column 2 changes column 3 (1); behind it is nothing. 4 in all.
+# Without blocks 3 + 2 + 1 = 6.
+#
+# **The usual errors.** Columns behind the block updated at once *and* at the end. A copy for lazy
+# grids that is a view and moves along. Groups counted from the block's beginning.
+# </details>
+#
 # ### Exercise 5 · The order of the columns, and its bill
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
@@ -374,8 +812,186 @@ def stored_bits(
 
 # %% check="ex5"
 lab.check("ex5")
+# %% [markdown]
+# <details><summary>Help for exercise 5</summary>
+#
+# **Idea.** Permute columns of w, rows **and** columns of h, do what you can already do, and go
+# back. If `order[i]` is the channel at place i, then `order.argsort()[k]` is the place of channel
+# k.
+#
+# **By hand.** The diagonal 3, 9, 1, 4 gives the order 1, 3, 0, 2. In groups of two the channels 1
+# and 3 are group 0, and 0 and 2 are group 1: g_idx = 1, 0, 1, 0. Bits of 2 rows of 4 in 3 bits,
+# scales of 16 and zeros of 3: 24 + 2 · 2 · 19 = 100, and 4 · 32 = 128 for this g_idx.
+#
+# **The usual errors.** `codes[:, order]` in place of the way back. g_idx left in the new order. An
+# index charged to every row: all rows share one.
+# </details>
+#
+# **Reveal.** First what blocks are for, on one large random weight: entries that repairs touch,
+# times by the clock of the process. Then grids and orders in the model, at 2 bits and calibrated on
+# "code A" and "code B". About 10 s twice.
+
+# %% tags=["demo"]
+import time
+
+g = torch.Generator().manual_seed(0)
+big, tokens = torch.randn(1024, 512, generator=g), torch.randn(2048, 512, generator=g)
+big_h = hessian(tokens)
+by_one = None
+for block in (1, 64, 512):
+    start = time.process_time()
+    codes, *_ = gptq_blocked(big, big_h, 3, block, 512, "static")
+    seconds = time.process_time() - start
+    by_one = codes if block == 1 else by_one
+    same = (codes == by_one).float().mean()
+    touched = updates(1024, 512, block) / big.numel()
+    print(
+        f"blocks of {block:3d}: each weight touched {touched:5.1f} times, {seconds:.2f} s; ", end=""
+    )
+    print(f"{same:.2%} of the codes as in blocks of 1")
+
+
+# %% tags=["demo"]
+def in_order(w: Tensor, h: Tensor, bits: int, static: bool) -> Tensor:
+    return dequantize(*gptq_ordered(w, h, bits, GROUP, static))
+
+
+def with_grids(w: Tensor, h: Tensor, bits: int, grids: str) -> Tensor:
+    """Whole rows as one block: what a lazy grid then sees, your exercise 4 says."""
+    known = torch.arange(w.shape[1]) // GROUP
+    return dequantize(*gptq_blocked(w, h, bits, w.shape[1], GROUP, grids), known)
+
+
+KINDS = {"fresh": lambda w, h: with_grids(w, h, 2, "fresh")}
+KINDS |= {
+    "act-order, static": lambda w, h: in_order(w, h, 2, True),
+    "act-order, g_idx": lambda w, h: in_order(w, h, 2, False),
+}
+orders = {"static": [found["GPTQ on", t]["code"] for t in ("code A", "code B")]}
+for way, rule in list(KINDS.items())[:2]:
+    both = [hessians["code A"], hessians["code B"]]
+    made = [with_weights(model, lambda n, w, hs=hs, f=rule: f(w, hs[n])) for hs in both]
+    orders[way] = [perplexity(m) for m in made]
+    print(f"{way:18s} {placements.plus_minus(orders[way])}", flush=True)
+
+# %% tags=["demo"]
+way = "act-order, g_idx"
+made = [with_weights(model, lambda n, w, hs=hs: KINDS[way](w, hs[n])) for hs in both]
+orders[way] = [perplexity(m) for m in made]
+title = "Grids and orders at 2 bits: " + ", ".join(
+    f"{w} {placements.mean(v):.1f}" for w, v in orders.items()
+)
+style.show(
+    placements.bars(
+        {"2 bits, held-out code": orders}, title, "perplexity; marks: two calibrations"
+    ),
+    alt=title,
+)
+found["orders"] = orders
+lab.predict(
+    "index",
+    "g_idx is one number of 32 bits for each channel. In the model's layers of 192 rows, how many "
+    "bits is that for each weight?",
+    unit="bits",
+)
 
 # %% [markdown]
+# **The bill.** All bits of the layers, as you count them, against perplexity; beside GPTQ the other
+# ways: rounding with a bias (32 bits for each output), and **AWQ** (lab 3), which scales up
+# channels that matter before rounding to nearest, and folds the scales into the norms, so that they
+# cost no bits. (AWQ here searches one exponent for each group of layers behind a norm, by your
+# `output_error`; o_proj and down_proj are rounded to nearest.) At 2 and 3 bits; 8 s.
+
+
+# %% tags=["demo", "fold"]
+# AWQ at the same grids, and bits of a model
+@torch.no_grad()
+def awq(model: nn.Module, hs: dict[str, Tensor], bits: int) -> nn.Module:
+    """A copy: linears behind a norm are rounded as w s, with s^-1 in the inputs."""
+    changed = with_weights(model, lambda n, w: to_nearest(w, bits))
+    for group in norm_groups(model):
+        size = hs[next(iter(group.linears))].diagonal().sqrt().float()
+        tried = []
+        for i in range(10):
+            s = size ** (i / 10)
+            s = s / (s.max() * s.min()).sqrt()
+            made = {n: to_nearest(m.weight * s, bits) / s for n, m in group.linears.items()}
+            errors = [
+                output_error(group.linears[n].weight, v, hs[n]).sum() for n, v in made.items()
+            ]
+            tried.append((sum(errors).item(), i, made))
+        for name, weight in min(tried, key=lambda t: t[:2])[2].items():
+            changed.get_submodule(name).weight.copy_(weight)
+    return changed
+
+
+def total_bits(bits: int, indexed: bool = False, biases: bool = False) -> float:
+    """All bits of the linear layers of blocks, per weight."""
+    bill, weights = 0, 0
+    for name in names:
+        n, k = model.get_submodule(name).weight.shape
+        known = torch.arange(k) // GROUP
+        index = known.flip(0) if indexed else known
+        bill += stored_bits((n, k), bits, GROUP, index, 16, bits, 32) + 32 * n * biases
+        weights += n * k
+    return bill / weights
+
+
+# %% tags=["demo"]
+hs = hessians["code A"]
+curves = {"nearest": [], "nearest + bias": [], "AWQ": [], "GPTQ": []}
+curves |= {"act-order, static": [], "act-order, g_idx": []}
+for bits in (2, 3):
+    plain, order = total_bits(bits), total_bits(bits, indexed=True)
+    biased = perplexity(with_biases(nearest_model[bits], means["code A"]))
+    curves["nearest"] += [(plain, found["nearest", bits]["code"])]
+    curves["nearest + bias"] += [(total_bits(bits, biases=True), biased)]
+    curves["AWQ"] += [(plain, perplexity(awq(model, hs, bits)))]
+    curves["GPTQ"] += [(plain, found["GPTQ", bits]["code"])]
+    for way, size in (("act-order, static", plain), ("act-order, g_idx", order)):
+        static = way.endswith("static")
+        rule = lambda n, w, b=bits, s=static: in_order(w, hs[n], b, s)  # noqa: E731
+        known = orders[way][0] if bits == 2 else None
+        curves[way] += [(size, known or perplexity(with_weights(model, rule)))]
+found["index"] = 32 / 192
+found["curves"] = curves
+lab.reveal("index", round(found["index"], 3))
+
+# %% tags=["demo", "fold"]
+for way, points in curves.items():
+    print(f"{way:18s}", "; ".join(f"{size:.3f} bits {cost:.2f}" for size, cost in points))
+best = min(curves, key=lambda way: curves[way][0][1])
+style.show(
+    figures.bits_and_cost(
+        curves,
+        found["float"]["code"],
+        f"All bits counted: near 2.3 bits {best} is lowest, {curves[best][0][1]:.1f}",
+        "perplexity on held-out code",
+    ),
+    alt="Perplexity against total bits per weight at 2 and 3 bits: "
+    + "; ".join(
+        f"{way} {points[0][1]:.1f} and {points[1][1]:.1f}" for way, points in curves.items()
+    ),
+)
+
+# %% [markdown]
+# **Then write one sentence:** which order would you store, and how would that answer change for a
+# layer of 8192 rows?
+#
+# *Your sentence:*
+#
+# ## 4. Rotation
+#
+# GPTQ changes codes and leaves inputs alone. To multiply in 4 bits, inputs have to be rounded as
+# well, a grid for each token. Its largest number decides the grid: with one channel ten times as
+# large as the rest, the rest is rounded to next to nothing. Large models have such channels. Ours
+# has none, so we **emulate** them as in labs 2 to 4 (`zoo.with_outliers`): the same function in a
+# wider model, 256 channels, of which six are large in every norm's output.
+#
+# Three ways out, all with the function unchanged before rounding: *SmoothQuant* (lab 2) moves half
+# of the size from inputs into weights; *absorbing* the norms' weights into what reads them moves
+# all of it; a *rotation* spreads it over all channels.
+#
 # ### Exercise 6 · Turning a whole model
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
@@ -479,9 +1095,182 @@ def peaks(x: Tensor) -> Tensor:
 
 # %% check="ex6"
 lab.check("ex6")
+# %% [markdown]
+# <details><summary>Help for exercise 6</summary>
+#
+# **Idea.** Follow the residual stream through one layer and ask of each parameter: does it read the
+# stream (through a norm), or write to it? Everything else does not see $Q$ at all.
+#
+# **By hand.** n = 2: (1, 1 | 1, -1) / root of 2. The input (8, 0) becomes (5.7, 5.7): peak 1.41
+# before, 1 after. A weight [out, in] that reads $h Q$ must be $W Q$: $h Q (W Q)^T = h W^T$. One
+# that writes $y = x W^T$ and shall write $y Q$ must be $Q^T W$.
+#
+# **The usual errors.** $Q$ for $Q^T$, which a symmetric matrix hides: try a random orthogonal one.
+# Biases of o_proj and down_proj, which are written to the stream, forgotten. `lm_head` and
+# embedding as one tensor: after the last norm is absorbed they are two.
+# </details>
+#
+# **Reveal.** The function, to rounding; then peaks: what reads the norms, before and after.
 
-# %% [markdown] written="w1"
-# answer
 
-# %% [markdown] written="w2"
-# answer
+# %% tags=["demo", "fold"]
+# models of the same function, and inputs that are rounded
+def made_of(base: nn.Module, state: dict[str, Tensor]) -> nn.Module:
+    """A Llama of these parameters, untied."""
+    made = Llama(dataclasses.replace(base.config, tie_word_embeddings=False)).eval()
+    made.load_state_dict(state)
+    return made
+
+
+def absorbed(base: nn.Module) -> nn.Module:
+    return made_of(base, absorb_norms(base.state_dict()))
+
+
+def turned(base: nn.Module, seed: int) -> nn.Module:
+    """Your rotation; for 192 = 3 * 64 channels three Hadamard blocks, mixed by a 3 x 3 rotation."""
+    width = base.config.hidden_size
+    q = random_rotation(width & -width, seed)  # the power of two in it
+    if len(q) < width:
+        g = torch.Generator().manual_seed(seed)
+        odd = torch.randn(width // len(q), width // len(q), dtype=torch.float64, generator=g)
+        q = torch.kron(torch.linalg.qr(odd)[0].contiguous(), q.contiguous())
+    return made_of(base, rotate(absorb_norms(base.state_dict()), q))
+
+
+@torch.no_grad()
+def smoothed(base: nn.Module, ids: Tensor) -> nn.Module:
+    """SmoothQuant with alpha = 1/2: norms divided, linears multiplied, by the root of sizes."""
+    base, tops = copy.deepcopy(base), statistics(base, ids, lambda x: x.abs().amax(0))
+    for group in norm_groups(base):
+        weights = torch.cat([m.weight for m in group.linears.values()]).abs().amax(0)
+        s = (tops[next(iter(group.linears))] / weights).sqrt()
+        group.norm.weight /= s
+        for linear in group.linears.values():
+            linear.weight *= s
+    return base
+
+
+def low_inputs(model: nn.Module, bits: int) -> nn.Module:
+    """A copy whose linears in blocks read inputs in `bits` bits, a symmetric grid per token."""
+    model = copy.deepcopy(model)
+
+    def round_inputs(module, args):
+        scale = args[0].abs().amax(-1, keepdim=True).clamp(min=1e-8) / (2 ** (bits - 1) - 1)
+        return (torch.round(args[0] / scale) * scale,)
+
+    for name in names:
+        model.get_submodule(name).register_forward_pre_hook(round_inputs)
+    return model
+
+
+def low(model: nn.Module, weight_bits: int, input_bits: int) -> float:
+    """Perplexity with weights to nearest in groups and inputs per token; 16: as they are."""
+    if weight_bits < 16:
+        model = with_weights(model, lambda n, w: to_nearest(w, weight_bits))
+    return perplexity(low_inputs(model, input_bits) if input_bits < 16 else model)
+
+
+# %% tags=["demo"]
+GAINS = {0: 10.0, 1: 10.0, 2: 10.0}
+sample_text = texts["code A"]
+large = [zoo.with_outliers(model, sample_text, GAINS, extra=64, seed=s) for s in (0, 1, 2)]
+WAYS = {"plain": lambda m: m, "smoothed": lambda m: smoothed(m, sample_text)}
+WAYS |= {"absorbed": absorbed, "rotated": lambda m: turned(m, 0)}
+versions = {way: [make(m) for m in large] for way, make in WAYS.items()}
+inputs = {}
+for way, (first, *_) in versions.items():
+    seen = statistics(first, sample_text[:4], lambda x: x)
+    inputs[way] = seen["model.layers.2.self_attn.q_proj"]
+    kinds = [n for n in names if n.endswith(("q_proj", "gate_proj"))]
+    of_x = placements.mean([peaks(seen[n]).mean().item() for n in kinds])
+    of_w = placements.mean(
+        [peaks(first.get_submodule(n).weight.detach()).mean().item() for n in kinds]
+    )
+    found["peaks", way] = (of_x, of_w)
+    print(f"{way:9s} perplexity {perplexity(first):.3f}; max / rms: ", end="")
+    print(f"a token {of_x:.1f}, a row of weights {of_w:.1f}")
+
+# %% tags=["demo", "fold"]
+few = {way: inputs[way] for way in ("plain", "absorbed", "rotated")}
+style.show(
+    figures.channels(few, "What an attention reads: six large channels, absorbed, and turned"),
+    alt="Largest input of every channel of one attention: six channels far above the rest; with "
+    "the norm absorbed none as large; after a rotation all about alike.",
+)
+lab.predict(
+    "W4A4",
+    "Weights and inputs in 4 bits. The model with even channels has about "
+    f"{low(model, 4, 4):.0f}. What has the one with large channels, rotated?",
+)
+
+# %% [markdown]
+# Now round. *W16A6*: only inputs, in 6 bits. *W4A16*: only weights. *W4A4*: both. Three controls:
+# the model as trained, which has no large channels; *absorbed*, the half of your rotation that is
+# not a rotation; and *twins merged*, because the emulation has a weakness: its large channels come
+# in equal pairs, and whoever knows that can put the weights of each pair into one column and take
+# the weights' part of the trouble away. No real model is so kind. Two cells, 8 s each.
+
+# %% tags=["demo"]
+SETTINGS = {"W16A6": (16, 6), "W4A16": (4, 16), "W4A4": (4, 4)}
+rounded = {s: {} for s in SETTINGS}
+for setting, bits in SETTINGS.items():
+    for way, models in versions.items():
+        rounded[setting][way] = [low(m, *bits) for m in models]
+        print(f"{setting:5s} {way:9s} {placements.plus_minus(rounded[setting][way])}", flush=True)
+
+# %% tags=["demo"]
+merged = merged_twins(large[0])
+others = {"merged, plain": merged, "merged, absorbed": absorbed(merged)}
+others |= {
+    "even, plain": model,
+    "even, absorbed": absorbed(model),
+    "even, rotated": turned(model, 0),
+}
+for setting, bits in SETTINGS.items():
+    for way, other in others.items():
+        rounded[setting][way] = [low(other, *bits)]
+    print(setting, "; ".join(f"{w} {rounded[setting][w][0]:.2f}" for w in others), flush=True)
+lab.reveal("W4A4", round(placements.mean(rounded["W4A4"]["rotated"]), 1))
+
+# %% [markdown]
+# **Acceptance: both of your halves in the live model.** The rotated model, its inputs in 4 bits,
+# its weights in 4 bits by your exercise 5 (act-order, static grids) in place of to nearest, with
+# $H$ of the rotated model. About 5 s.
+
+# %% tags=["demo"]
+accepted = []
+for turned_model in versions["rotated"][:2]:
+    h_turned = statistics(turned_model, sample_text, hessian)
+    final = with_weights(turned_model, lambda n, w, hs=h_turned: in_order(w, hs[n], 4, True))
+    accepted.append(perplexity(low_inputs(final, 4)))
+found["W4A4 rotated, GPTQ"] = accepted
+print("W4A4, rotated, GPTQ:", placements.plus_minus(accepted))
+print("\n" + zoo.sample(low_inputs(final, 4), zoo.PROMPTS[1], tokens=40))
+
+# %% tags=["demo", "fold"]
+# the figure: large channels, logarithms, for the plain model leaves the picture otherwise
+shown_ways = ["smoothed", "absorbed", "rotated", "merged, absorbed", "even, plain", "even, rotated"]
+bars = {
+    f"{s} (plain: {placements.mean(rounded[s]['plain']):.0f})": {
+        w: [math.log(v / found["float"]["code"]) for v in rounded[s][w]] for w in shown_ways
+    }
+    for s in SETTINGS
+}
+bars[list(bars)[-1]]["rotated, GPTQ"] = [math.log(v / found["float"]["code"]) for v in accepted]
+last = {**bars}
+for panel in list(last)[:-1]:
+    last[panel] = {**last[panel], "rotated, GPTQ": [float("nan")]}
+best4 = placements.mean(rounded["W4A4"]["rotated"])
+style.show(
+    placements.bars(
+        {list(bars)[-1]: bars[list(bars)[-1]]},
+        f"W4A4, large channels: rotated {best4:.1f}, smoothed "
+        f"{placements.mean(rounded['W4A4']['smoothed']):.0f}, absorbed alone "
+        f"{placements.mean(rounded['W4A4']['absorbed']):.1f}",
+        "loss added, nats per token; marks: draws",
+        controls=["merged, absorbed", "even, plain", "even, rotated"],
+    ),
+    alt="Loss added at W4A4: "
+    + "; ".join(f"{w} {placements.mean(v):.2f}" for w, v in bars[list(bars)[-1]].items()),
+)
+found["rounded"] = rounded
