@@ -82,6 +82,16 @@ def test_a_diagonal_hessian_gives_rounding_to_nearest_bit_by_bit(seed, bits, gro
     assert torch.equal(dequantize_gptq(q), dequantize_weight(quantize_weight(w, bits, group)))
 
 
+def test_much_damping_leaves_rounding_to_nearest():
+    w, h = layer(4)
+    rtn = dequantize_weight(quantize_weight(w, 3, 8))
+    errors = [
+        (dequantize_gptq(gptq(w, h, 3, 8, grids="static", damping=d)) != rtn).float().mean()
+        for d in (0.01, 1.0, 1e9)
+    ]
+    assert errors[0] > errors[1] > errors[2] == 0
+
+
 @settings(max_examples=20)
 @given(SEEDS, st.sampled_from([1, 3, 16, 100]), st.sampled_from([5, 8, 12, "channel"]))
 def test_blocks_change_nothing(seed, block, group):
