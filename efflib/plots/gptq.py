@@ -61,3 +61,17 @@ def channels(inputs: dict[str, Tensor], title: str) -> Figure:
     axes[0].set_ylabel("largest |x| / rms of all")
     style.title(fig, title)
     return fig
+
+
+def prices(alone: Tensor, behind: Tensor, title: str) -> Figure:
+    """What a change of 1 costs in every column, in its turn: alone, and repaired by those behind.
+
+    alone, behind [K], both in the order of the columns.
+    """
+    fig, (ax,) = figure(columns=1, width=7.0, height=3.2)
+    ax.plot(alone.tolist(), color=COLOURS[1], linestyle="--", linewidth=1, label="nothing follows")
+    ax.plot(behind.tolist(), color=BLUE, linewidth=1, label="all columns behind follow")
+    ax.set(yscale="log", xlabel="column, in the order of rounding", ylabel="price of a change of 1")
+    ax.legend(frameon=False, fontsize=8)
+    style.title(fig, title)
+    return fig
