@@ -154,8 +154,28 @@ def groups() -> None:
     write("lab11_groups.md", table(["3 bits, a grid for", *head], rows))
 
 
+def hessians() -> None:
+    """2 bits: what is left of the gain if less is known about the inputs."""
+    model, found, same = zoo.load("target"), {}, []
+    for texts in map(Texts, SEEDS):
+        other = partial(story.with_statistic, model, texts.code, 2)
+        made = {
+            "RTN": rounded(model, 2)[0],
+            "GPTQ, the diagonal of H alone": other(story.diagonal),
+            "GPTQ, H of shuffled inputs": other(story.shuffled(texts.seed)),
+            "GPTQ": repaired(model, texts.code, 2)[0],
+        }
+        for way, m in made.items():
+            found.setdefault(way, []).append(texts.added(m))
+        pairs = zip(*(m.state_dict().values() for m in list(made.values())[:2]), strict=True)
+        same.append(all(torch.equal(a, b) for a, b in pairs))
+    print("the diagonal alone gives the weights of RTN bit by bit:", all(same))
+    rows = {way: [spread(values)] for way, values in found.items()}
+    write("lab11_hessians.md", table(["2 bits", "added loss"], rows))
+
+
 def controls() -> None:
-    """2 bits: other damping, other statistics, other texts; what the story has is not repeated."""
+    """2 bits: other damping, other texts, and layers measured on the float model."""
     model, found = zoo.load("target"), {}
     for texts in map(Texts, SEEDS):
         run = partial(repaired, model, texts.code, 2)
@@ -309,6 +329,7 @@ def main(parts: list[str]) -> None:
         "distances": distances,
         "peaks": measured_peaks,
         "bits": bits,
+        "hessians": hessians,
         "controls": controls,
         "rotation": rotation,
         "groups": groups,
