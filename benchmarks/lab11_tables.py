@@ -32,7 +32,7 @@ from efflib.quantization.ptq import quantize_model
 from efflib.quantization.rotation import incoherence, peaks, random_hadamard, rotate
 from efflib.quantization.size import bits_per_weight, quantizable_linears, weight_bits
 from efflib.quantization.smoothquant import channel_maxima, smooth
-from efflib.zoo.outliers import merged_twins, with_outliers
+from efflib.zoo.outliers import merged_twins, with_outliers, with_unit_gains
 from efflib.zoo.phenomena import gptq as story
 from efflib.zoo.phenomena.awq import bias_corrected
 from efflib.zoo.phenomena.story import losses, perplexity
@@ -302,24 +302,59 @@ def rotation() -> None:
     picture("rotation.svg", pictures.rotated(found, list(kinds)))
 
 
+def absorbed() -> None:
+    """What of the rotated model's gain is rotation: gains absorbed alone, and turned alone.
+
+    The emulation makes channels large by the norms' gains, and to turn a model these have to be
+    absorbed by what reads them.
+    """
+    formats = {"W16A6": (None, 6), "W4A4": (4, 4)}
+    found: dict[tuple[str, str], list[float]] = {}
+    for texts in map(Texts, SEEDS):
+        held_out = texts.held_out["code"]
+        for kind, model in variants(texts).items():
+            every = {
+                name: random_hadamard(linear.in_features, texts.seed)
+                for name, linear in quantizable_linears(model).items()
+            }
+            made = {
+                "gains absorbed, not turned": (with_unit_gains(model), None),
+                "gains in place, all inputs turned online": (model, every),
+            }
+            for label, pair in formats.items():
+                for way, (m, rotations) in made.items():
+                    value = perplexity(with_low_bits(m, *pair, GROUP, rotations), held_out)
+                    found.setdefault((f"{label}, {way}", kind), []).append(value)
+    kinds = dict.fromkeys(kind for _, kind in found)
+    names = dict.fromkeys(way for way, _ in found)
+    rows = {way: [spread(found[way, k]) for k in kinds] for way in names}
+    write("lab11_absorbed.md", table(["perplexity", *kinds], rows))
+
+
 def measured_peaks() -> None:
     """max / rms of weights, and of the tokens that linears read, before and after."""
     texts, rows = Texts(0), {}
+    q = random_hadamard(192 + story.EXTRA, 0).float()
     for kind, model in variants(texts).items():
-        for label, m in ((kind, model), (f"{kind}, rotated", turned(model, 0))):
+        ways = {
+            kind: model,
+            f"{kind}, gains absorbed": with_unit_gains(model),
+            f"{kind}, and turned": turned(model, 0),
+        }
+        for label, m in ways.items():
             inputs = record(m, texts.code[:4]).inputs
             cells = [f"{mean(incoherence(x.weight) for x in quantizable_linears(m).values()):.1f}"]
             for reads in (("q_proj", "up_proj"), ("o_proj",), ("down_proj",)):
                 each = [peaks(x).mean().item() for n, x in inputs.items() if n.endswith(reads)]
                 cells.append(f"{mean(each):.1f}")
             rows[label] = cells
-            if kind == "3 large" and label == kind:
+            if label == "3 large":
                 before = inputs["model.layers.2.self_attn.q_proj"]
-            elif kind == "3 large":
-                after = inputs["model.layers.2.self_attn.q_proj"]
+                means = (peaks(x).mean().item() for x in (before, before @ q))
+                print("of the figure's input, as it is and turned:", *(f"{x:.1f}" for x in means))
     head = ["max / rms, means", "weights", "after norms", "before o_proj", "before down_proj"]
     write("lab11_peaks.md", table(head, rows))
-    picture("channels.svg", pictures.channels(before, after))
+    picture("channels.svg", pictures.channels(before, before @ q))
 
 
 def main(parts: list[str]) -> None:
@@ -332,6 +367,7 @@ def main(parts: list[str]) -> None:
         "hessians": hessians,
         "controls": controls,
         "rotation": rotation,
+        "absorbed": absorbed,
         "groups": groups,
         "large": large_weights,
     }
