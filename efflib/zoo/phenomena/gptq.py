@@ -14,8 +14,8 @@ are merged: emulated channels come in pairs, and a real model has none.
 Not claimed: that all of GPTQ's gain is correlation within tokens. Channels have means, these lie
 beside the diagonal of H too, and at 2 bits corrected biases repair a good part of the same damage.
 Nor that rotation beats smoothing, which depends on the channels and on the weights' bits. Nor that
-turning is what repairs inputs in 6 bits: the emulation enlarges channels by the norms' gains, and to
-turn a model these have to be absorbed (`benchmarks/lab11_tables.py absorbed` has each alone).
+turning is what repairs inputs in 6 bits: the emulation enlarges channels by the norms' gains, and
+to turn a model these have to be absorbed (`benchmarks/lab11_tables.py absorbed` has each alone).
 """
 
 from collections.abc import Callable
