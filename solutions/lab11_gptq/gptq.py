@@ -1276,7 +1276,7 @@ style.show(
 #
 # **Section 2, controls.** At 2 bits a mean for each output takes off most of what GPTQ takes off,
 # and so does $H$ without any correlation within tokens. What is left is smaller, but more than two
-# pieces of calibration text differ by. With damping 0 and 1 the result is about the same.
+# pieces of calibration text differ by. Damping 0 and 1 change little more than such pieces do.
 #
 # **Section 2, texts.** Calibrated on prose, GPTQ is clearly worse on code than calibrated on code,
 # by more than two pieces of code differ. It still beats rounding to nearest. But a bias fitted to
