@@ -150,6 +150,9 @@ def test_batches(student, rng):
             h, seen = added(student, h, seen, part)
         assert seen == 37, f"batches of {sizes}: {seen} tokens"
         expect_close(h, right, what=f"H by batches of {sizes}", atol=EXACT * size)
+    for part in (x[:4], x[4:8]):  # two calls that differ by their numbers alone
+        h, seen = added(student, torch.zeros(5, 5, dtype=F64), 0, part)
+        expect_close(h, mean_square(part), what="H of 4 tokens", atol=EXACT * size)
     b = x[:36].bfloat16().view(2, 3, 6, 5)
     h, seen = added(student, torch.zeros(5, 5, dtype=F64), 0, b)
     expect_close(h, mean_square(b.view(36, 5)), what="H of bfloat16", atol=EXACT * size)
@@ -170,6 +173,10 @@ def test_damping_by_hand(student, rng):
     right = torch.tensor([[5.0, 0.0, 1.0], [0.0, 2.0, 0.0], [1.0, 0.0, 2.0]], dtype=F64)
     expect_close(new, right, what="H", rtol=EXACT)
     expect_same(dead, torch.tensor([False, True, False]), "dead")
+    new, dead = student.damped(2 * h + torch.diag(h[1] + 3), 0.5)
+    right, _ = with_damping(2 * h + torch.diag(h[1] + 3), 0.5)
+    expect_close(new, right, what="another H", rtol=EXACT)
+    expect_same(dead, torch.tensor([False] * 3), "dead channels of another H")
     new, dead = student.damped(1e-12 * torch.eye(2, dtype=F64), 0.0)
     expect_close(new, 1e-12 * torch.eye(2, dtype=F64), what="a small H", rtol=EXACT)
     expect_same(dead, torch.tensor([False, False]), "dead channels of a small H")
@@ -272,7 +279,11 @@ def test_nothing_is_better(student, rng):
 def test_prices(student, rng):
     h = torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=F64)
     d = torch.diag(torch.tensor([3.0, 0.5, 8.0], dtype=F64))
-    for a, alone, repaired in ((h, [2.0, 2.0], [1.5, 1.5]), (d, [3.0, 0.5, 8.0], [3.0, 0.5, 8.0])):
+    for a, alone, repaired in (
+        (h, [2.0, 2.0], [1.5, 1.5]),
+        (2 * h, [4.0, 4.0], [3.0, 3.0]),
+        (d, [3.0, 0.5, 8.0], [3.0, 0.5, 8.0]),
+    ):
         value = expect_tuple(student.prices(a), (torch.Tensor,) * 2, "prices")
         for seen, right, name in zip(value, (alone, repaired), ("alone", "repaired"), strict=True):
             expect_tensor(seen, name, F64, (len(a),))
