@@ -15,6 +15,7 @@ from efflib.decoding.speculative import expected_tokens
 from efflib.decoding.speed import best_gamma, speedup
 from efflib.meter.roofline import GPUS
 from efflib.models import cost, scaling
+from efflib.quantization.gptq import INDEX_BITS
 from efflib.quantization.nf4 import nf4_bits
 from efflib.quantization.size import codebook_bits, weight_bits
 from efflib.serving import energy, limits, memory, roofline
@@ -266,12 +267,14 @@ def test_formats(page):
         asked.append([*shape, bits, kind, symmetric])
         row = [weight_bits(shape, bits, kind, symmetric), codebook_bits(shape, bits, kind)]
         row += [nf4_bits(shape, double=False), nf4_bits(shape)]
+        row.append(row[0] + INDEX_BITS * shape[1])
         wanted.append([*row, None if shape[1] % 4 else compressed_bits(shape, bits)])
     found = answers(
         page,
         """([n, k, bits, kind, symmetric]) => [calc.formats.linear(n, k, bits, kind, symmetric),
             calc.formats.codebook(n, k, bits, kind), calc.formats.nf4(n, k, false),
-            calc.formats.nf4(n, k, true), calc.formats.twoOfFour(n, k, bits)]""",
+            calc.formats.nf4(n, k, true), calc.formats.indexed(n, k, bits, kind, symmetric),
+            calc.formats.twoOfFour(n, k, bits)]""",
         asked,
     )
     assert found == wanted

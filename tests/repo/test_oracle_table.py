@@ -12,7 +12,11 @@ TEXT = (ROOT / "course" / "oracles.md").read_text(encoding="utf-8")
 FIXTURES = ROOT / "tests" / "oracles" / "fixtures"
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", TEXT)
 # tests of the stored files, which compare nothing
-ABOUT_FILES = {"test_the_fixture_names_its_versions", "test_the_pruning_fixture_names_its_versions"}
+ABOUT_FILES = {
+    "test_the_fixture_names_its_versions",
+    "test_the_pruning_fixture_names_its_versions",
+    "test_the_gptq_fixture_names_its_versions",
+}
 
 
 def rows() -> list[list[str]]:

@@ -1,7 +1,8 @@
 /* Bits of a stored weight [N, K] with all that is needed to read it back:
-   efflib/quantization/size.py, nf4.py and efflib/sparsity/nm.py.
+   efflib/quantization/size.py, gptq.py, nf4.py and efflib/sparsity/nm.py.
 
    linear:   N K b  +  groups (16 + zero bits)       zero bits b if asymmetric, else none
+   g_idx:    32 K  more, for GPTQ in act-order with groups that follow the order
    k-means:  N K b  +  groups 2^b 16
    NF4:      N K 4  +  32 for 64 weights;  doubly quantized 8 for 64, 32 for 256 of those, one mean
    2:4:      N K / 2  values, an index of 2 bits for each
@@ -23,6 +24,10 @@ calc.formats = (() => {
     return rows * columns * bits + groups(rows, columns, granularity) * metadata;
   }
 
+  const INDEX = 32; // bits of the group of a column, as checkpoints store it
+  const indexed = (rows, columns, bits, granularity, symmetric) =>
+    linear(rows, columns, bits, granularity, symmetric) + INDEX * columns;
+
   const codebook = (rows, columns, bits, granularity) =>
     rows * columns * bits + groups(rows, columns, granularity) * 2 ** bits * SCALE;
 
@@ -37,5 +42,5 @@ calc.formats = (() => {
   const twoOfFour = (rows, columns, bits) =>
     columns % 4 ? null : rows * (columns / 4) * 2 * (bits + 2);
 
-  return { groups, linear, codebook, nf4, twoOfFour };
+  return { groups, linear, indexed, codebook, nf4, twoOfFour };
 })();

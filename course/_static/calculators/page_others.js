@@ -46,6 +46,7 @@ document.addEventListener("DOMContentLoaded", () => {
       [`linear, ${b} bits, a scale a row`, formats.linear(n, k, b, "channel", true)],
       [`linear, ${b} bits, a scale for ${g}`, formats.linear(n, k, b, g, true)],
       [`linear, ${b} bits, scale and zero point for ${g}`, formats.linear(n, k, b, g, false)],
+      [`GPTQ in act-order, ${b} bits, for ${g}, and g_idx`, formats.indexed(n, k, b, g, false)],
       [`k-means, ${b} bits, one codebook a tensor`, formats.codebook(n, k, b, "tensor")],
       [`k-means, ${b} bits, a codebook a row`, formats.codebook(n, k, b, "channel")],
       [`k-means, ${b} bits, a codebook for ${g}`, formats.codebook(n, k, b, g)],

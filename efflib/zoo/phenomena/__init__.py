@@ -14,6 +14,7 @@ STORIES = (
     "backcopy",
     "speculative",
     "lora",
+    "gptq",
 )
 
 
