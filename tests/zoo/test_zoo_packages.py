@@ -41,6 +41,6 @@ def test_the_provenance_names_every_version(few):
 def test_a_missing_package_is_named(monkeypatch):
     packages.documents.cache_clear()
     monkeypatch.setattr(packages, "PACKAGES", ("no_such_package",))
-    with pytest.raises(FileNotFoundError, match="no_such_package.*make setup"):
+    with pytest.raises(FileNotFoundError, match="no_such_package.*make train"):
         packages.documents()
     packages.documents.cache_clear()
