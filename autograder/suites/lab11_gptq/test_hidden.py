@@ -644,7 +644,7 @@ def test_bits_counted(student, rng):
     for n, k, bits, group, scale_bits, zero_bits, index_bits in (
         (7, 13, 3, 4, 16, 3, 32),
         (1, 1, 1, 1, 32, 8, 7),
-        (5, 12, 2, 12, 16, 2, 16),
+        (5, 12, 2, 5, 16, 2, 16),
         (4096, 11008, 4, 128, 16, 4, 32),
         (3, 10, 8, 64, 16, 0, 4),
     ):
