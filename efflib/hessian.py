@@ -63,10 +63,12 @@ def inverse_factor(h: Tensor, damping: float = DAMPING) -> Tensor:
 
     Raises ValueError as `damped`, and if H is not positive definite even so.
     """
-    factor, failed = torch.linalg.cholesky_ex(damped(h, damping))
+    # from the last channel to the first: H = J L L^T J, with J that reverses, so U = J L^-1 J
+    lower, failed = torch.linalg.cholesky_ex(damped(h, damping).flip(0, 1))
     if failed:
         raise ValueError(
             f"H {tuple(h.shape)} with damping={damping} is not positive definite: "
             "use more tokens than channels, or more damping"
         )
-    return torch.linalg.cholesky(torch.cholesky_inverse(factor), upper=True)
+    one = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
+    return torch.linalg.solve_triangular(lower, one, upper=False).flip(0, 1)

@@ -2,7 +2,8 @@
 
 A module that is withheld in grading belongs to the lab that builds it (`builds` in its manifest),
 else to all labs that withhold it.  It is withheld until all labs that it belongs to are released to
-the students.  A package's __init__ is its table of contents, and always there.
+the students.  A package's __init__ is its table of contents, and always there, and so is what a lab
+withholds in grading only (`lent`), since the cells of another lab run on it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -54,7 +55,8 @@ def owners(course_root: Path, sources: Sources) -> Owners:
     for lab in lab_names(course_root):
         path = suites_root(course_root) / lab / "manifest.toml"
         manifest = read_toml(path, Manifest)
-        hidden = modules_below(manifest.withhold, sources, path)
+        lent = modules_below(manifest.lent, sources, path)
+        hidden = modules_below(manifest.withhold, sources, path) - lent
         for module in hidden:
             withholders.setdefault(module, []).append(lab)
         for module in modules_below(manifest.builds, sources, path):

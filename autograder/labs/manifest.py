@@ -61,12 +61,14 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml).
 
     withhold: modules that grading hides; builds: those of them that are this lab's own, which a
-    bundle holds as stubs until the lab is released; seed: mixed into the seeds of all tests.
+    bundle holds as stubs until the lab is released; lent: those that every bundle has all the same,
+    because another lab's cells run on them; seed: mixed into the seeds of all tests.
     """
 
     notebook: str
     withhold: tuple[str, ...] = ()
     builds: tuple[str, ...] = ()
+    lent: tuple[str, ...] = ()
     seed: str = ""
     written: dict[str, float] = {}
     budget: Budget = Budget()
