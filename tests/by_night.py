@@ -7,7 +7,8 @@ files and folders of `also` (what they start as a command, or read), the version
 and of Python.  One line changed anywhere in that, and they run in `make test`; BY_NIGHT=1 runs all.
 
     python tests/by_night.py            what would run now, and why
-    python tests/by_night.py --record   write the digests: after they passed (make test-nightly)
+    python tests/by_night.py --record [FILE ...]   write the digests of all, or of these, after they
+                                        passed (make test-nightly does)
 """
 
 import ast
@@ -97,10 +98,12 @@ def left_out() -> set[str]:
     }
 
 
-def record() -> None:
-    """Writes the digests of today into the table; its words stay."""
+def record(files: list[str]) -> None:
+    """Writes the digests of today into the table, of all files or of these; its words stay."""
     text = TABLE.read_text()
     for file, entry in listed().items():
+        if files and file not in files:
+            continue
         now = digest(file, tuple(entry.get("also", ())))
         head = re.escape(f'[files."{file}"]')
         text = re.sub(rf'({head}\n(?:.+\n)*?passed = )".*"', rf'\1"{now}"', text)
@@ -108,7 +111,7 @@ def record() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
+    if sys.argv[1:2] == ["--record"]:
+        record(sys.argv[2:])
     for name in listed():
         print("unchanged" if name in left_out() else "runs     ", name)
