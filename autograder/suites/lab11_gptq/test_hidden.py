@@ -260,6 +260,14 @@ def test_repair_solves_the_equations(student, rng):
                 expect_close(w_new[:, j], v, what="the changed column", atol=size)
                 expect_tensor(cost, "cost", F64, (n,))
                 expect_close(cost, (e @ h * e).sum(1), what="the cost", rtol=EXACT)
+    d, t = 1e-3, 0.02  # what follows is nearly alike: a jitter on H would show
+    h = torch.eye(3, dtype=F64)
+    h[1:, 1:], h[0, 2], h[2, 0] = nearly_alike(d), t, t
+    v = torch.tensor([0.6], dtype=F64)
+    w_new, _ = student.change_one(torch.ones(1, 3), h, 0, v, torch.ones(3) == 1)
+    pull = 0.4 * t / (d * (2 - d))
+    right = torch.tensor([[0.6, 1 - pull * (1 - d), 1 + pull]], dtype=F64)
+    expect_close(w_new, right, what="a row, inputs nearly alike", atol=EXACT)
 
 
 @exercise(
