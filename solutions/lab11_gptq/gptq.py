@@ -494,7 +494,8 @@ lab.reveal("price", round(found["price"], 1))
 # - `inverse_factor`: $U$ with a positive diagonal and exact zeros below it. `ValueError` if `h` is
 #   not positive definite.
 # - `gptq`: `h` is a mean of $x^T x$ as it was measured: `damped` comes first, and weights of dead
-#   channels become 0 before anything is rounded. Grids stay as they are given.
+#   channels become 0 before anything is rounded. Grids stay as they are given. Repairs are not
+#   rounded to the dtype of `w`.
 #
 # **Shapes** `w` [N, K] float32, float64 or bfloat16; `h`, `U` [K, K] float64; `scale`, `zero`
 # [N, 1] (a grid for each row) or [N, K] (for each weight) float64; `codes` [N, K] int64.
@@ -705,7 +706,8 @@ style.show(
 # `updates(n, k, block) -> int`.
 #
 # - `gptq_blocked`: as above, with everything else as in exercise 3: dead weights are 0 in all three
-#   kinds of grids. `ValueError` for other `grids`, and for `block` or `group` below 1.
+#   kinds of grids. `ValueError` for other `grids`, and for `block` or `group` below 1. Compute in
+#   float64.
 # - `updates`: how many entries of the weight repairs change, each time they do: at each column
 #   those behind it in its block, and after each block all those behind the block once.
 #
@@ -798,6 +800,7 @@ lab.check("ex4")
 #   (dead ones are last). Of equal ones any may come first.
 # - `gptq_ordered`: `codes` in the order of the channels as they came, `g_idx[k]` the group of
 #   channel `k`: groups are counted in the order in which they are made. No blocks are asked for.
+#   Compute in float64.
 # - `dequantize`: float32.
 # - `stored_bits`: all bits of a weight of this shape (N, K): its codes, a scale and a zero for each
 #   group of each row, and `index_bits` for each channel, but **only** if `g_idx` says anything that

@@ -34,7 +34,8 @@ def inputs(rng, k, tokens=0, alike=1.0):
 
 
 def mean_square(x):
-    return x.double().T @ x.double() / len(x)
+    h = x.double().T @ x.double() / len(x)
+    return (h + h.T) / 2  # symmetric bit by bit: code may ask for that
 
 
 def with_damping(h, damping):
@@ -257,7 +258,8 @@ def test_nothing_is_better(student, rng):
         stays, follows = ~free, free.clone()
         stays[j] = follows[j] = False
         e = w.double() - w_new
-        expect_close(w_new[:, j], v, what=f"column {j}")
+        near = EXACT * (w.double()[:, j].abs() + v.abs()).max()  # w - e is v to rounding
+        expect_close(w_new[:, j], v, what=f"column {j}", atol=near)
         expect_close(w_new[:, stays], w.double()[:, stays], what="a weight that is not free")
         size = EXACT * e.abs().max() * h.abs().max()
         expect_close(

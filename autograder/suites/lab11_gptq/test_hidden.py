@@ -33,7 +33,8 @@ def inputs(rng, k, tokens=0, alike=1.0):
 
 
 def mean_square(x):
-    return x.double().T @ x.double() / len(x)
+    h = x.double().T @ x.double() / len(x)
+    return (h + h.T) / 2  # symmetric bit by bit: code may ask for that
 
 
 def with_damping(h, damping):
@@ -184,6 +185,10 @@ def test_damping_of_any_h(student, rng):
         expect_tensor(new, "H", F64, (k, k))
         expect_close(new, right, what=f"damped H, damping {damping}", rtol=EXACT)
         expect_same(seen, silent, "dead")
+    h = torch.diag(torch.tensor([4.0, 1e-40, 0.0], dtype=F64))  # small beside others, not dead
+    new, seen = student.damped(h, 0.0)
+    expect_same(seen, torch.tensor([False, False, True]), "dead beside a large channel")
+    expect_close(new, with_damping(h, 0.0)[0], what="H of unlike channels", rtol=EXACT)
     for shape in ((2, 3), (4,), (2, 2, 2)):
         bad = torch.ones(shape, dtype=F64)
         expect_error(ValueError, lambda b=bad: student.damped(b, 0.01), f"h {list(shape)}")
@@ -223,6 +228,11 @@ def test_error_of_outputs(student, rng):
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
+def nearly_alike(d):
+    """H of two channels, condition 2 / d; its inverse is (1, d - 1 | d - 1, 1) / (d (2 - d))."""
+    return torch.tensor([[1.0, 1 - d], [1 - d, 1.0]], dtype=F64)
+
+
 @exercise(
     "ex2",
     points=4,
@@ -253,9 +263,17 @@ def test_repair_solves_the_equations(student, rng):
                 stays = ~follow
                 stays[j] = False
                 expect_close(w_new[:, stays], w.double()[:, stays], what="what is not free")
-                expect_close(w_new[:, j], v, what="the changed column")
+                expect_close(w_new[:, j], v, what="the changed column", atol=size)
                 expect_tensor(cost, "cost", F64, (n,))
                 expect_close(cost, (e @ h * e).sum(1), what="the cost", rtol=EXACT)
+    d, t = 1e-3, 0.02  # what follows is nearly alike: a jitter on H would show
+    h = torch.eye(3, dtype=F64)
+    h[1:, 1:], h[0, 2], h[2, 0] = nearly_alike(d), t, t
+    v = torch.tensor([0.6], dtype=F64)
+    w_new, _ = student.change_one(torch.ones(1, 3), h, 0, v, torch.ones(3) == 1)
+    pull = 0.4 * t / (d * (2 - d))
+    right = torch.tensor([[0.6, 1 - pull * (1 - d), 1 + pull]], dtype=F64)
+    expect_close(w_new, right, what="a row, inputs nearly alike", atol=EXACT)
 
 
 @exercise(
@@ -300,6 +318,9 @@ def test_prices_of_changes(student, rng):
             if k > 1:
                 least = least - h[j, rest] @ torch.linalg.solve(h[rest][:, rest], h[rest, j])
             expect_close(repaired[j].item(), least.item(), what="repaired", rtol=10 * EXACT)
+    h = nearly_alike(1e-5)
+    right = torch.full((2,), 1e-5 * (2 - 1e-5), dtype=F64)
+    expect_close(student.prices(h)[1], right, what="repaired, inputs nearly alike", rtol=EXACT)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -331,6 +352,10 @@ def test_factor_of_any_h(student, rng):
         expect_close(u.T @ u, right, what="U^T U", atol=EXACT * right.abs().max())
         assert not u.tril(-1).any(), "U has something below its diagonal"
         expect_at_most(-u.diagonal() / u.abs().max(), -1e-9, "minus the diagonal of U")
+    d = 1e-6
+    right = torch.tensor([[1.0, d - 1], [d - 1, 1.0]], dtype=F64) / (d * (2 - d))
+    u = student.inverse_factor(nearly_alike(d))
+    expect_close(u.T @ u, right, what="U^T U, inputs nearly alike", rtol=1e-15 / d)
     for bad in (-torch.eye(3), torch.diag(torch.tensor([1.0, 0.0, 1.0]))):
         expect_error(ValueError, lambda b=bad: student.inverse_factor(b.double()), "h")
 
@@ -373,7 +398,27 @@ def test_codes_by_brute_force(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=1,
+    invariant="small repairs add up in weights of bfloat16, and reach the last of many columns",
+    cause="repairs rounded to the dtype of w, or columns behind a block left out",
+)
+def test_repairs_add_up(student, rng):
+    one, zero = torch.ones(1, 1, dtype=F64), torch.zeros(1, 1, dtype=F64)
+    w = torch.tensor([[0.375] * 8 + [1.4921875]])  # each of 8 repairs adds about 0.0015
+    h = torch.eye(9, dtype=F64)
+    h[8, :8] = h[:8, 8] = 0.004
+    codes = student.gptq(w.bfloat16(), h, one, zero, 4, 0.0)
+    expect_same(codes, torch.tensor([[0] * 8 + [2]]), "codes of bfloat16")
+    w, h = torch.zeros(1, 300), torch.eye(300, dtype=F64)
+    w[0, 0] = w[0, -1] = 0.4  # the last one becomes 0.4 + 0.5 * 0.4
+    h[0, -1] = h[-1, 0] = 0.5
+    codes = student.gptq(w, h, one, zero, 2, 0.0)
+    expect_same(codes, torch.tensor([[0] * 299 + [1]]), "codes of 300 columns")
+
+
+@exercise(
+    "ex3",
+    points=2,
     invariant="H larger or smaller changes nothing, and a diagonal H gives rounding; weights of "
     "any size; a default of 0.01; ValueError passes through",
     cause="a damping that is not relative, an epsilon, or another default",
@@ -453,9 +498,17 @@ def test_blocks_and_groups(student, rng):
             when["lazy"] = lambda j, b=block: j // b * b
             case = group_case(rng, n, k, bits, group, when[grids], damping, dead=dead)
             w, h, *right = case
-            value = student.gptq_blocked(w, h, bits, block, group, grids, damping)
-            seen = three(value, w, group, "gptq_blocked")
-            same_three(seen, right, f"{n} x {k}, block {block}, group {group}, {grids}")
+            for given in (w, w.double()) if dead else (w,):  # a float64 w is no copy
+                value = student.gptq_blocked(given, h, bits, block, group, grids, damping)
+                seen = three(value, w, group, "gptq_blocked")
+                same_three(seen, right, f"{n} x {k}, block {block}, group {group}, {grids}")
+    w, h = torch.zeros(1, 300), torch.eye(300, dtype=F64)
+    w[0, 0], w[0, 1], w[0, -1], h[0, -1], h[-1, 0] = 0.4, 1.0, 0.4, 0.5, 0.5
+    for block, last in ((400, 0.4), (150, 0.4 + 0.5 * (0.4 - 1 / 3))):
+        value = student.gptq_blocked(w.double(), h, 2, block, 290, "lazy", 0.0)
+        _, scale, _ = three(value, w, 290, "gptq_blocked")
+        right = torch.tensor([[1.0, last]], dtype=F64) / 3
+        expect_close(scale, right, what=f"scales of 300 columns, block {block}", atol=1e-7)
 
 
 @exercise(
@@ -546,14 +599,14 @@ def ordered(student, w, h, bits, group, static, damping=0.01):
     return *three(tuple(parts), w, group, "gptq_ordered"), g_idx
 
 
-def ordered_case(rng, n, k, bits, group, static, damping, dead, dtype):
+def ordered_case(rng, n, k, bits, group, static, damping, dead, dtype, size=1.0):
     """A function that draws (w, h, codes, scale, zero, g_idx, clearance)."""
 
     def make():
         x, w = inputs(rng, k, alike=2.0), torch.randn(n, k, generator=rng).to(dtype)
         x[:, list(dead)] = 0.0
         w[:, list(dead)] *= 50.0
-        h, g_idx = mean_square(x), torch.arange(k) // group
+        h, g_idx = mean_square(size * x), torch.arange(k) // group
         order = falling(h)
         back = order.argsort()
         if not static:
@@ -578,17 +631,19 @@ def ordered_case(rng, n, k, bits, group, static, damping, dead, dtype):
     "they are fresh, the order of the damped H, or a last group that is shorter",
 )
 def test_ordered_by_brute_force(student, rng):
-    for n, k, bits, group, static, dead, damping, dtype in (
-        (3, 11, 2, 4, False, (), 0.01, torch.float32),
-        (3, 11, 2, 4, True, (), 0.01, torch.bfloat16),
-        (2, 8, 3, 3, False, (2,), 0.2, F64),
-        (2, 8, 3, 3, True, (2,), 0.2, torch.float32),
-        (1, 1, 3, 2, False, (), 0.01, torch.float32),
-        (2, 6, 4, 1, True, (), 0.0, torch.float32),
-        (2, 6, 1, 9, False, (), 1.0, torch.bfloat16),
+    for n, k, bits, group, static, dead, damping, dtype, size in (
+        (3, 11, 2, 4, False, (), 0.01, torch.float32, 1.0),
+        (3, 11, 2, 4, True, (), 0.01, torch.bfloat16, 1.0),
+        (2, 8, 3, 3, False, (2,), 0.2, F64, 1.0),
+        (2, 8, 3, 3, True, (2,), 0.2, torch.float32, 1.0),
+        (2, 8, 3, 3, True, (5,), 0.2, F64, 1.0),
+        (2, 8, 3, 3, False, (2,), 0.2, F64, 0.01),  # all alive entries are below 1
+        (1, 1, 3, 2, False, (), 0.01, torch.float32, 1.0),
+        (2, 6, 4, 1, True, (), 0.0, torch.float32, 1.0),
+        (2, 6, 1, 9, False, (), 1.0, torch.bfloat16, 1.0),
     ):
         w, h, *right, g_idx = clear_case(
-            ordered_case(rng, n, k, bits, group, static, damping, dead, dtype)
+            ordered_case(rng, n, k, bits, group, static, damping, dead, dtype, size)
         )
         *seen, index = ordered(student, w, h, bits, group, static, damping)
         expect_same(index, g_idx, f"g_idx, {n} x {k}, groups of {group}, static={static}")
@@ -621,6 +676,9 @@ def test_orders_and_defaults(student, rng):
         expect_same(order, falling(h), "act_order")
         small = expect_tensor(student.act_order(1e-12 * h), "act_order", I64, (k,))
         expect_same(small, falling(h), "act_order of a small H")
+    close = torch.tensor([3.0, 1.0, 2.0, 0.0], dtype=F64)
+    order = student.act_order(torch.diag(1 + 1e-12 * close))  # one number in float32
+    expect_same(order, torch.tensor([0, 2, 1, 3]), "act_order of nearly equal channels")
     bad = torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=F64)
     for h, damping in ((bad, 0.0), (torch.eye(2, dtype=F64), -0.5)):
         for static in (False, True):
@@ -647,6 +705,7 @@ def test_bits_counted(student, rng):
         (5, 12, 2, 5, 16, 2, 16),
         (4096, 11008, 4, 128, 16, 4, 32),
         (3, 10, 8, 64, 16, 0, 4),
+        (2, 9, 2, 3, 16, 2, 5),
     ):
         groups = (k + group - 1) // group
         plain = n * k * bits + n * groups * (scale_bits + zero_bits)
@@ -748,13 +807,14 @@ def drive_seeded(student, n, seed):
     cause="signs of the whole matrix, signs entry by entry, or torch.manual_seed",
 )
 def test_rotations(student, rng):
-    for n in (1, 2, 4, 16, 128, 512):
+    for n in (1, 2, 4, 16, 128, 1024):
         for q in (student.hadamard(n), student.random_rotation(n, 3)):
             expect_tensor(q, f"a matrix of order {n}", F64, (n, n))
             size = torch.full((n, n), n**-0.5, dtype=F64)
             expect_close(q.abs(), size, what="the size of an entry", rtol=EXACT)
             expect_close(q.T @ q, torch.eye(n, dtype=F64), what="Q^T Q", atol=EXACT)
-    drawn = [student.random_rotation(64, seed) for seed in range(6)]
+    seeds = (0, 1, 2, 3, 4, 5, 16, 100, 256, 1000, 2**16, 10**6)  # some alike modulo n
+    drawn = [student.random_rotation(64, seed) for seed in seeds]
     for i, a in enumerate(drawn):
         for b in drawn[:i]:
             assert not torch.equal(a, b), "two seeds, one matrix"
@@ -825,6 +885,13 @@ def test_absorbed_one_by_one(student, rng):
     expect_close(new["lm_head.weight"], right, what="the new head", rtol=EXACT)
 
 
+def drive_turned_tied(student, state, q):
+    """Runs beside the student's code: lm_head is the embedding's own tensor."""
+    state = dict(state)
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    return student.rotate(state, q)
+
+
 @exercise(
     "ex6",
     points=3,
@@ -856,6 +923,10 @@ def test_turned_one_by_one(student, rng):
             right = logits(model, state, ids)
             seen = logits(model, new, ids)
             expect_close(seen, right, what="a logit", atol=10 * EXACT * right.abs().max())
+    (new,) = expect_tuple((student.drive(drive_turned_tied, state, q),), (dict,), "rotate")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):  # one tensor, turned once
+        right = state["model.embed_tokens.weight"] @ q
+        expect_close(new[name], right, what=f"{name}, tied", atol=EXACT)
 
 
 @exercise(
