@@ -585,6 +585,22 @@ def line(rate: float, s: dict) -> str:
     )
 
 
+def past_the_knee() -> None:
+    """Which limit requests miss at 20 a second, and what two repairs and a longer log change."""
+    log, (first, further) = serve(on_paper, 20), (0, 0)
+    for t in map(timings, log):
+        first, further = first + (t["ttft"] > 1.0), further + ((t["tpot"] or 0) > 0.02)
+    span = max(request["times"][-1] for request in log) - log[0]["arrival"]
+    print(
+        f"20 a second: {first} of {len(log)} miss TTFT, {further} TPOT; passes over prompts",
+        end=" ",
+    )
+    print(f"take {len(log) * on_paper(2048, 0, 1) / span:.0%} of the time")
+    for name, change in {"weights in 4 bits": {"bits": 4}, "twice the peak": {"faster": 2}}.items():
+        print(line(20, summarize(serve(partial(on_paper, **change), 20), 1.0, 0.02)), f"({name})")
+    print(line(26, summarize(serve(on_paper, 26, requests=1000), 1.0, 0.02)), "(1,000 requests)")
+
+
 # %% tags=["demo"]
 speeds = {n: product_rate(n, repeats=REPEATS) for n in (128, 512, 1536)}
 copies = {mib: copy_rate(mib * 2**20, repeats=REPEATS) for mib in (1, 16, 256)}
@@ -756,15 +772,7 @@ for rate in rates:
 found["good"] = max((good, rate) for (_, good), rate in zip(rows, rates, strict=True))
 style.show(*pictures.served(rates, *zip(*rows, strict=True), "TTFT 1 s, TPOT 20 ms"))
 lab.reveal("knee", next(r for r, (_, good) in zip(rates, rows, strict=True) if good < 0.8 * r))
-log, (first, further) = serve(on_paper, 20), (0, 0)  # which limit do they miss, and what helps?
-for t in map(timings, log):
-    first, further = first + (t["ttft"] > 1.0), further + ((t["tpot"] or 0) > 0.02)
-span = max(request["times"][-1] for request in log) - log[0]["arrival"]
-print(f"20 a second: {first} of {len(log)} miss TTFT, {further} TPOT; passes over prompts", end=" ")
-print(f"take {len(log) * on_paper(2048, 0, 1) / span:.0%} of the time")
-for name, change in {"weights in 4 bits": {"bits": 4}, "twice the peak": {"faster": 2}}.items():
-    print(line(20, summarize(serve(partial(on_paper, **change), 20), 1.0, 0.02)), f"({name})")
-print(line(26, summarize(serve(on_paper, 26, requests=1000), 1.0, 0.02)), "(1,000 requests)")
+past_the_knee()  # which limit do they miss at 20 a second, and what helps?
 lab.predict(
     "batch", "Llama-2-7B on an H100, 50 cached tokens: bound by computing from which batch?"
 )
