@@ -32,8 +32,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one submission: seconds, MB and processes.
 
     cell_seconds: of one cell.  Every solution and set-up cell has them, whatever ran before.
-    notebook_seconds: of all other cells of the notebook together, in their order; what comes after
-    is not run, so that a student's own trials never keep a solution from running.
+    notebook_seconds: of all other cells together, in their order; what comes after is not run.
     """
 
     cell_seconds: float = 10
@@ -60,9 +59,8 @@ class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml).
 
-    withhold: modules that grading hides; builds: those of them that are this lab's own, which a
-    bundle holds as stubs until the lab is released; lent: those that every bundle has all the same,
-    because another lab's cells run on them; seed: mixed into the seeds of all tests.
+    withhold: modules that grading hides; builds: those that are this lab's own, stubs in a bundle
+    until it is released; lent: those that other labs' cells run on; seed: mixed into all seeds.
     """
 
     notebook: str
