@@ -6,17 +6,26 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save
 
-from efflib.models.llama import Llama, LlamaConfig
+from efflib.models.config import LlamaConfig, MixtureConfig
+from efflib.models.llama import Llama
+from efflib.models.mixture import Mixture, hub_name
 
+KINDS = {"llama": (LlamaConfig, Llama), "mixtral": (MixtureConfig, Mixture)}  # by model_type
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
+def stored_names(model: Llama) -> dict[str, str]:
+    """The name in the file of each of the model's weights: a mixture's are Mixtral's."""
+    rename = hub_name if isinstance(model, Mixture) else str
+    return {name: rename(name) for name in model.state_dict()}
+
+
 def from_pretrained(folder: str | Path, dtype: torch.dtype = torch.float32) -> Llama:
-    """Read a Llama checkpoint, ours or Hugging Face's, as a model in eval mode.
+    """Read a checkpoint of a Llama or a Mixtral, ours or Hugging Face's, as a model in eval mode.
 
     Raises:
         FileNotFoundError: names the file that is missing.
-        ValueError: for a config that is not a Llama, or weights that do not fit it.
+        ValueError: for a config of another kind, or weights that do not fit it.
     """
     folder = Path(folder)
     for name in (CONFIG_FILE, WEIGHTS_FILE):
@@ -26,17 +35,22 @@ def from_pretrained(folder: str | Path, dtype: torch.dtype = torch.float32) -> L
         raw = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{folder / CONFIG_FILE} is not JSON: {error}") from error
-    if raw.get("model_type") != "llama":
-        raise ValueError(f"{folder / CONFIG_FILE}: model_type={raw.get('model_type')!r}, not llama")
-    model = Llama(LlamaConfig.from_dict(raw))
+    if raw.get("model_type") not in KINDS:
+        kinds = " or ".join(KINDS)
+        raise ValueError(
+            f"{folder / CONFIG_FILE}: model_type={raw.get('model_type')!r}, not {kinds}"
+        )
+    kind, build = KINDS[raw["model_type"]]
+    model = build(kind.from_dict(raw))
     try:
         weights = load_file(folder / WEIGHTS_FILE)
     except Exception as error:
         raise ValueError(f"{folder / WEIGHTS_FILE} is not a safetensors file: {error}") from error
     if model.config.tie_word_embeddings:
         weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
+    ours = {stored: name for name, stored in stored_names(model).items()}
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict({ours.get(name, name): w for name, w in weights.items()})
     except RuntimeError as error:
         raise ValueError(f"{folder / WEIGHTS_FILE} does not fit config.json: {error}") from error
     return model.to(dtype).eval()
@@ -51,7 +65,9 @@ def save_pretrained(model: Llama, folder: str | Path, dtype: torch.dtype = torch
     folder.mkdir(parents=True, exist_ok=True)
     config = {**model.config.to_dict(), "dtype": str(dtype).removeprefix("torch.")}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    weights = {n: p.detach().to("cpu", dtype).contiguous() for n, p in model.state_dict().items()}
+    names = stored_names(model)
+    state = model.state_dict()
+    weights = {names[n]: p.detach().to("cpu", dtype).contiguous() for n, p in state.items()}
     if model.config.tie_word_embeddings:
         del weights["lm_head.weight"]
     (folder / WEIGHTS_FILE).write_bytes(save(weights, metadata={"format": "pt"}))

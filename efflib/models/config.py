@@ -88,6 +88,32 @@ class LlamaConfig:
         return raw
 
 
+@dataclass(frozen=True)
+class MixtureConfig(LlamaConfig):
+    """Of a Mixtral: ``intermediate_size`` is that of one expert.
+
+    router_aux_loss_coef: of the balancing loss, in training alone.
+    """
+
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+    router_aux_loss_coef: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expect_whole(1, num_local_experts=self.num_local_experts)
+        if not 1 <= self.num_experts_per_tok <= self.num_local_experts:
+            raise ValueError(
+                f"num_experts_per_tok={self.num_experts_per_tok} must be from 1 to "
+                f"num_local_experts={self.num_local_experts}"
+            )
+
+    def to_dict(self) -> dict:
+        """The ``config.json`` that ``transformers`` reads."""
+        raw = super().to_dict()
+        return raw | {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
+
+
 def llama3_scaling(rope: dict) -> RopeScaling:
     """The numbers of a ``config.json``'s rope parameters.  Raises ValueError if one is missing."""
     names = [f.name for f in fields(RopeScaling)]

@@ -18,7 +18,7 @@ do: they wait for one another once in a step, not in every matrix product.
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from efflib.models.checkpoint import WEIGHTS_FILE
-from efflib.models.llama import LlamaConfig
+from efflib.models.config import LlamaConfig, MixtureConfig
+from efflib.models.mixture import Mixture
+from efflib.moe.balance import load as load_of
+from efflib.moe.router import route
 from efflib.zoo import corpus, packages
 from efflib.zoo.cards import export
 from efflib.zoo.checkpoints import FOLDER, load, sha256
@@ -64,6 +67,9 @@ def llama(width: int, layers: int, intermediate: int, act: str = "silu") -> Llam
 
 
 SMALL = llama(width=128, layers=4, intermediate=320)  # the three of lab07's comparison
+# 2 of 8 experts of 160 are as much work for a token as SMALL's 320
+MIXTURE = MixtureConfig(**asdict(replace(SMALL, intermediate_size=160)))
+BALANCED = replace(MIXTURE, router_aux_loss_coef=0.02)  # Mixtral's own
 RELU = llama(width=128, layers=4, intermediate=320, act="relu")  # for DejaVu: most neurons are 0
 RECIPES = {
     "target": Recipe(llama(192, 6, 512), steps=9600, batch=16, context=512),  # 79 M tokens
@@ -79,6 +85,8 @@ RECIPES = {
     "learnable_sink": Recipe(SMALL, steps=2500, decay=0.25),
     "zero_sink": Recipe(SMALL, steps=2500, decay=0.25, begin=False, zero_sink=True),
     "vanilla": Recipe(SMALL, steps=2500, decay=0.25, begin=False),
+    "moe": Recipe(BALANCED, steps=2500, decay=0.25),  # beside learnable_sink: equal active size
+    "moe_unbalanced": Recipe(MIXTURE, steps=2500, decay=0.25),
     "relu": Recipe(RELU, steps=2500, decay=0.25),
 }
 
@@ -105,10 +113,10 @@ def text_of(recipe: Recipe, folder: Path) -> Tensor:
     return torch.cat([text] + recipe.repeats * [torch.load(file, weights_only=True)])
 
 
-def loss_of(run: Run) -> Callable[[Tensor], Tensor]:
+def loss_of(run: Run, bfloat16: bool) -> Callable[[Tensor], Tensor]:
     """What the run makes small: cross-entropy, or the divergence from its teacher."""
     if run.recipe.teacher is None:
-        return loss_function(run.model, run.device)
+        return loss_function(run.model, run.device, bfloat16)
     teacher = load(run.recipe.teacher).to(run.device)
     teacher.set_attention(causal_attention(run.recipe.context, run.device))
     return distillation_loss(run.model, teacher, run.device)
@@ -127,14 +135,27 @@ def measure(run: Run) -> dict[str, float]:
     }
     shares = begin_attention(run.model, ids, run.recipe.zero_sink)  # [L, H]
     figures["sink"] = round(shares.max().item(), 3)
+    if isinstance(run.model, Mixture):
+        figures["load"] = loads(run.model, ids)
     run.model.train()
     return figures
 
 
-def train(run: Run, compiled: bool) -> None:
+@torch.no_grad()
+def loads(model: Mixture, ids: Tensor) -> list[list[float]]:
+    """The share of the assignments that each expert of each layer gets, largest first. [L][E]"""
+    model(ids)
+    shares = []
+    for m in model.mixtures():
+        share = load_of(route(m.logits, m.k).experts, m.gate.out_features)
+        shares.append([round(s, 3) for s in share.sort(descending=True).values.tolist()])
+    return shares
+
+
+def train(run: Run, compiled: bool, bfloat16: bool = True) -> None:
     """Run to the recipe's last step, saving and logging on the way (the first worker does)."""
     first_worker = not dist.is_initialized() or dist.get_rank() == 0
-    loss = loss_of(run)
+    loss = loss_of(run, bfloat16)
     loss = torch.compile(loss) if compiled else loss
     step_tokens = run.recipe.batch * run.recipe.context
     first, start, saved, losses = run.step, time.monotonic(), 0.0, []
@@ -171,7 +192,7 @@ def work(rank: int, options: argparse.Namespace, text: Tensor) -> None:
             "gloo", store, rank=rank, world_size=options.workers, timeout=PATIENCE
         )
     run = Run(options.recipe, text, state_file(options), options.device)
-    train(run, compiled=not options.eager)
+    train(run, compiled=not options.eager, bfloat16=not options.float32)
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -188,6 +209,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that share a batch")
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
+    parser.add_argument(
+        "--float32", action="store_true", help="a CPU without AVX-512 multiplies bfloat16 slowly"
+    )
     parser.add_argument("--state", type=Path, default=Path("build/zoo"), help="folder of the state")
     parser.add_argument("--export", action="store_true", help="only write the checkpoint")
     parser.add_argument("--into", type=Path, default=FOLDER, help="folder of the checkpoint")
@@ -206,6 +230,7 @@ def main() -> None:
     run = Run(options.recipe, text, state_file(options))
     command = f"python -m efflib.zoo.train {options.what}"
     command += f" --steps {options.recipe.steps} --workers {options.workers}"
+    command += " --float32" if options.float32 else ""
     export(run, options.what, command, {"code": CODE_REPEATS, "prose": PROSE_REPEATS}, options.into)
 
 

@@ -26,7 +26,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib.attention.zero_sink import with_zero
-from efflib.models.llama import AttentionFn, Llama, LlamaConfig, causal_mask
+from efflib.models.config import LlamaConfig, MixtureConfig
+from efflib.models.llama import AttentionFn, Llama, causal_mask
+from efflib.models.mixture import Mixture
+from efflib.moe.balance import balancing_loss
+from efflib.moe.router import route
 from efflib.zoo.tokenizer import BEGIN_ID
 
 WARMUP = 100  # steps
@@ -57,7 +61,8 @@ class Recipe:
 
 def saved_recipe(saved: dict) -> Recipe:
     """The recipe that `asdict` wrote; a field that is younger than the file has its default."""
-    return Recipe(**saved | {"model": LlamaConfig(**saved["model"])})
+    kind = MixtureConfig if "num_local_experts" in saved["model"] else LlamaConfig
+    return Recipe(**saved | {"model": kind(**saved["model"])})
 
 
 def initialize(config: LlamaConfig, seed: int) -> Llama:
@@ -66,7 +71,7 @@ def initialize(config: LlamaConfig, seed: int) -> Llama:
     The residual stream sums 2 L writes, so those get 0.02 / sqrt(2 L) (GPT-2, section 2.3).
     """
     generator = torch.Generator().manual_seed(seed)
-    model = Llama(config)
+    model = Mixture(config) if isinstance(config, MixtureConfig) else Llama(config)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2:
             writes = name.endswith(("o_proj.weight", "down_proj.weight"))
@@ -76,10 +81,11 @@ def initialize(config: LlamaConfig, seed: int) -> Llama:
 
 
 def optimizers(model: Llama, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, AdamW for the embedding and every vector."""
-    named = dict(model.named_parameters())
-    matrices = [p for n, p in named.items() if p.ndim == 2 and "layers" in n]
-    others = [p for n, p in named.items() if not (p.ndim == 2 and "layers" in n)]
+    """Muon for the layers' matrices, AdamW for the embedding, every vector and the routers."""
+    matrices, others = [], []
+    for name, p in model.named_parameters():
+        inside = p.ndim == 2 and "layers" in name and not name.endswith(".gate.weight")
+        (matrices if inside else others).append(p)
     muon = torch.optim.Muon(
         matrices,
         lr=recipe.matrix_lr,
@@ -160,15 +166,27 @@ def average_gradients(model: nn.Module) -> None:
         g.copy_(mean.view_as(g))
 
 
-def loss_function(model: Llama, device: str) -> Callable[[Tensor], Tensor]:
-    """Mean cross-entropy of samples [B, 1 + T] in nats, in bf16 autocast, compiled."""
+def loss_function(model: Llama, device: str, bfloat16: bool = True) -> Callable[[Tensor], Tensor]:
+    """Mean cross-entropy of samples [B, 1 + T] in nats, in autocast to bfloat16 or in float32.
+
+    Of a mixture, its config's share of the layers' mean balancing loss is added.
+    """
 
     def loss(ids: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
             logits = model(ids[:, :-1])  # [B, T, V]
-        return F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+        value = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
+        return value + imbalance(model)
 
     return loss
+
+
+def imbalance(model: Llama) -> Tensor | float:
+    """What a mixture's loss has beside the cross-entropy; 0 for any other model."""
+    if not (isinstance(model, Mixture) and model.config.router_aux_loss_coef):
+        return 0.0
+    losses = [balancing_loss(m.logits, route(m.logits, m.k).experts) for m in model.mixtures()]
+    return model.config.router_aux_loss_coef * torch.stack(losses).mean()
 
 
 class Run:

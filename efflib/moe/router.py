@@ -1,0 +1,63 @@
+"""Which experts a token goes to, and what share each has in the answer.
+
+    s = W_router x                       one logit an expert, [T, E]
+    mixtral    softmax over the k largest logits; equal to a softmax over all E, of which the k
+               largest are renormalized to a sum of 1
+    switch     softmax over all E, the k largest as they are: the gates sum to less than 1, so
+               that the router learns through them even where k = 1
+    deepseek   sigmoid of each logit; the k largest of sigmoid + bias are chosen, the gates are
+               their sigmoids without the bias, renormalized
+
+Sources: Jiang et al., "Mixtral" (2024), section 2.1; Fedus et al., "Switch" (2021), section 2.1;
+"DeepSeek-V3" (2024), section 2.1.2, where the bias moves against each expert's load.
+"""
+
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from efflib.checks import expect_dims
+
+Convention = Literal["mixtral", "switch", "deepseek"]
+CONVENTIONS = ("mixtral", "switch", "deepseek")
+
+
+class Routing(NamedTuple):
+    """Where each of T tokens goes: choice 0 is the expert of the largest gate."""
+
+    experts: Tensor  # [T, k] int64
+    gates: Tensor  # [T, k] float32
+
+
+def route(
+    logits: Tensor, k: int, convention: Convention = "mixtral", bias: Tensor | None = None
+) -> Routing:
+    """Choose k of E experts for every token.
+
+    Args:
+        logits: [T, E], the router's output.
+        k: experts a token, 1 to E.
+        convention: see above.
+        bias: [E], added to what is compared and not to the gates; only of "deepseek".
+
+    Raises:
+        ValueError: a k out of range, an unknown convention, a bias where there is none.
+    """
+    expect_dims("[T, E]", logits=logits)
+    if not 1 <= k <= logits.shape[1]:
+        raise ValueError(f"k={k} must be from 1 to the {logits.shape[1]} experts")
+    if convention not in CONVENTIONS:
+        raise ValueError(f"convention={convention!r} must be one of {', '.join(CONVENTIONS)}")
+    if bias is not None and convention != "deepseek":
+        raise ValueError(f"only 'deepseek' chooses with a bias, not {convention!r}")
+    logits = logits.float()
+    if convention == "deepseek":
+        scores = logits.sigmoid()  # [T, E]
+        experts = (scores if bias is None else scores + bias).topk(k, dim=-1).indices
+        gates = scores.gather(-1, experts)
+        return Routing(experts, gates / gates.sum(-1, keepdim=True))
+    if convention == "switch":
+        gates, experts = logits.softmax(-1).topk(k, dim=-1)
+        return Routing(experts, gates)
+    largest, experts = logits.topk(k, dim=-1)
+    return Routing(experts, largest.softmax(-1))
