@@ -1,6 +1,6 @@
 """Requests to a worker and its answers, with calls back into the grader in between.
 
-    request   {"nonce", "seconds", "wall", "op": "hello" | "cell" | "call" | "drive", ...}
+    request   {"nonce", "seconds", "wall", "op": "hello" | "cell" | "call" | "many" | "drive", ...}
     answer    {"nonce", "ok": value} | {"nonce", "error": {"kind", "message", "line"}}
     callback  {"nonce", "callback": index, "args", "kwargs"}       asked before the answer
     reply     {"nonce", "op": "reply", "ok": value} | {..., "error": kind}
@@ -35,15 +35,16 @@ class Exchange:
         self._channel, self._cpu, self._callbacks, self._given = channel, cpu, 0, 0
         self._open: dict[bytes, list[Callable]] = {}  # nonce -> functions lent with the request
 
-    def ask(self, request: dict, seconds: float):
+    def ask(self, request: dict, seconds: float, times: int = 1):
         """The worker's value. Raises StudentError for the student's fault, WireError, CodecError.
 
+        times: as often may the worker take `seconds`, which it counts for each part of a request.
         A function of the test that failed an assertion fails the request with it.
         """
         if len(self._open) >= MAX_NESTED:
             raise StudentError("RecursionError", f"calls nested {MAX_NESTED} deep")
         nonce, functions, failed = os.urandom(16), [], []
-        meter = Meter(seconds + GRACE_SECONDS, self._cpu)
+        meter = Meter(times * seconds + GRACE_SECONDS, self._cpu)
         limits = {"seconds": float(seconds), "wall": float(WALL_FACTOR * seconds)}
         frame = pack(request | {"nonce": nonce} | limits, functions)
         if not self._open:
