@@ -84,6 +84,9 @@ def candidates(parcel: Parcel, budget: Budget) -> list[Candidate]:
     found = notebooks_of(parcel, budget)
     if len(found) > MAX_NOTEBOOKS:
         raise EntryError(f"there are {len(found)} notebooks: hand in one")
+    if any(map(is_notebook, parcel.files)) and not any(one.upload for one in found):
+        zips = ", ".join(entry.name for entry in parcel.files if is_zip(entry))
+        notes += [f"Not looked at, since a notebook is beside: {zips}."] if zips else []
     made = [read_one(one.entry, budget, when or one.upload) for one in found]
     return [Candidate(c.file, c.cells, (*notes, *c.notes), c.when) for c in made]
 

@@ -26,10 +26,10 @@ from autograder.intake.lms import (
     parcels_of,
     sender_of,
 )
-from autograder.intake.names import name_hash
+from autograder.intake.names import nobodys_id
 from autograder.intake.nested import class_in_one, lies_inside, several_in, unwrapped
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
-from autograder.intake.owners import HOW, Owner, mapped_id, not_one, owners_of
+from autograder.intake.owners import HOW, Owner, mapped_id, not_one, other_people, owners_of
 from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
@@ -144,7 +144,7 @@ def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left | No
     if len(ids) > 1:
         told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
         return unclear("/".join(sorted(ids)), lab, told)
-    if doubt := not_one(one for one, _ in parts):
+    if doubt := not_one(one for one, _ in parts) or other_people(parts):
         return Rejected(owner.id, lab.name, f"{owner.id} {doubt}", owner.name, "unclear")
     try:
         best = choose(parcels, lab)
@@ -179,7 +179,7 @@ def student_rows(
 
 def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:
     """A row that is no student's; its id is none that a student could have."""
-    return Rejected(f"unclear-{name_hash(name)}", lab.name, reason, status="unclear")
+    return Rejected(nobodys_id(name), lab.name, reason, status="unclear")
 
 
 def nobodys(entry: Entry, lab: LabSpec) -> Rejected:

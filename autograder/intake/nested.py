@@ -38,6 +38,7 @@ OF_A_CLASS = re.compile(
     r"submitted|submissions|hand-?ins|students|class|exports?|assignment_\d+_export|gradebook_.+",
     re.IGNORECASE,
 )
+OF_MOODLE = re.compile(r".+-\d+", re.DOTALL)  # course, assignment and number
 COPY = re.compile(r"(?:[ _-]*\(\d+\)|[ _-]+copy|-\d+)+", re.IGNORECASE)  # "class (1).zip"
 MAX_NAMES = 5  # in one sentence
 MAX_ASKED = 200  # names that are looked up, and notebooks that are read, to see what lies there
@@ -60,7 +61,7 @@ def unwrapped(
         # a name counts only below folders that are the class's: others may be a student's choice
         ours = level is entries and named_as_class(level, top, called, lab)
         level, called = inner, top
-        if ours or holds_class(inner, roster, mapping):
+        if ours or known_inside(inner, roster, mapping) > 1:
             level = entries = beside + inner
             beside = []
     return entries
@@ -68,11 +69,9 @@ def unwrapped(
 
 def alone(entries: Iterable[Entry]) -> str | None:
     """What everything lies in, if that is one thing and no course system named it."""
-    entries = [entry for entry in entries if not is_nobodys(entry)]
+    entries = [e for e in entries if not is_nobodys(e) and e.parts != (METADATA,)]
     tops = {entry.parts[0] for entry in entries}
-    if len(tops) != 1 or METADATA in tops or looks_exported(entries):
-        return None
-    return tops.pop()
+    return tops.pop() if len(tops) == 1 and not looks_exported(entries) else None
 
 
 def below(entries: Iterable[Entry], top: str) -> list[Entry]:
@@ -80,17 +79,11 @@ def below(entries: Iterable[Entry], top: str) -> list[Entry]:
     return [Entry(entry.parts[1:], entry.kind, entry.read) for entry in found]
 
 
-def holds_class(inner: list[Entry], roster: Roster | None, mapping: dict[str, str]) -> bool:
-    """Whether roster, map or a course system's names say that these are several students'."""
-    if (roster is not None or mapping) and known_inside(inner, roster, mapping) > 1:
-        return True
-    several = len({entry.parts[0] for entry in inner}) > 1  # a student can give one file any name
-    return roster is None and several and looks_exported(inner)
-
-
 def named_as_class(entries: list[Entry], top: str, called: str, lab: LabSpec) -> bool:
     """Whether the one folder on the top level is the class's by its name."""
     inner = below(of_this_lab(entries, lab)[0], top)
+    if OF_MOODLE.fullmatch(top) and looks_exported(inner):
+        return True
     if OF_A_CLASS.fullmatch(top) or NUMBERED.fullmatch(top) or top in lab_folders(lab):
         lone = handed_in(inner)
         return not (len(lone) == 1 and len(lone[0]) == 1 and looks_like(lone[0][0], lab))
@@ -111,7 +104,9 @@ def owned(parcels: list[Parcel], roster: Roster | None, mapping: dict[str, str])
 
 def known_inside(inner: list[Entry], roster: Roster | None, mapping: dict[str, str]) -> int:
     """How many students of the roster or the map have a folder or file there."""
-    found = set()
+    found = {None}
+    if roster is None and not mapping:
+        return 0
     for parcel in parcels_of(inner)[:MAX_ASKED]:
         if roster is None:
             found.add(mapped_id(parcel, mapping))
@@ -164,7 +159,7 @@ def class_in_one(
         return "", ""
     inner = below(entries, top) or opened([e for e in entries if e.parts == (top,)], lab)
     packed = len(handed_in(inner)) == 1 and opened(inner, lab)  # class/all.zip
-    if of_one(packed or inner, lab) and not OF_A_CLASS.fullmatch(top):
+    if not inner or of_one(packed or inner, lab) and not OF_A_CLASS.fullmatch(top):
         return "", ""
     names = listed(dict.fromkeys(entry.parts[0] for entry in packed or inner))
     return top, (
