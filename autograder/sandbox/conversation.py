@@ -25,6 +25,7 @@ MAX_CALLBACKS = 20_000
 MAX_NESTED = 16
 MAX_GIVEN = 8 * 2**20  # bytes that functions of the test are given: what they keep stays here
 TEXT_CHARS = 300  # of one part of an error
+OURS = ("Killed", "Exit", "MemoryLimit", "Protocol")  # kinds of ends, which no worker reports
 
 
 class Exchange:
@@ -123,7 +124,7 @@ def reported(info: object) -> StudentError:
         raise WireError("protocol", "it sent an error without a description")
     parts = (info.get(key) for key in ("kind", "message", "line"))
     kind, message, line = (part[:TEXT_CHARS] if type(part) is str else "" for part in parts)
-    kind = kind if kind.isidentifier() and kind.isascii() else "Exception"
+    kind = kind if kind.isidentifier() and kind.isascii() and kind not in OURS else "Exception"
     try:
         return student_error({"kind": kind, "message": message, "line": line})
     except Exception:  # a builtin exception that is made from other arguments
