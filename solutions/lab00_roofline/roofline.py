@@ -44,7 +44,7 @@
 #
 # A *product* is a multiplication with its addition and counts as 2 FLOPs. GB and GFLOP are powers
 # of ten here. Keep names and arguments as they are: tests call your functions by name. No function
-# changes its arguments.
+# changes its arguments. A count may come back as a float, if it is the same number.
 
 # %%
 import math
