@@ -32,8 +32,8 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 
-def per_token(student, *args, **kwargs):
-    return expect_number(student.bytes_per_token(*args, **kwargs), "bytes_per_token(...)")
+def per_token(student, config, *args, **kwargs):
+    return expect_number(student.bytes_per_token(config, *args, **kwargs), "bytes_per_token(...)")
 
 
 def near(found, right):
@@ -41,8 +41,8 @@ def near(found, right):
     return math.isclose(found, right, rel_tol=1e-12)
 
 
-def in_all(student, *args, **kwargs):
-    value = student.cache_bytes(*args, **kwargs)
+def in_all(student, config, lengths, *args, **kwargs):
+    value = student.cache_bytes(config, lengths, *args, **kwargs)
     return expect_number(value, "cache_bytes(...)")
 
 
@@ -64,7 +64,7 @@ def test_bytes_by_hand(student, rng):
         ({"num_key_value_heads": 1, "head_dim": 5}, 40),
         ({"kv_lora_rank": None, "sliding_window": None}, 64),
     ):
-        found = per_token(student, config=SMALL | changes, bits=16, group_size=None)
+        found = per_token(student, SMALL | changes)
         assert near(found, expected), f"with {changes}: {found:g} bytes, expected {expected}"
 
 
@@ -92,7 +92,7 @@ def test_figures_of_the_lectures(student, rng):
         (LLAMA_7B, [2048, 6144], 4),
         (LLAMA_7B, [], 0),
     ):
-        found = in_all(student, config=config, lengths=lengths, bits=16, group_size=None) / GiB
+        found = in_all(student, config, lengths) / GiB
         assert near(found, expected), f"lengths {lengths}: {found:g} GiB, expected {expected:g}"
 
 
@@ -347,8 +347,7 @@ def test_attention_by_hand(student, rng):
     expect_close(out[0, :, 0], right, what="equal scores: the mean of the values", atol=1e-5)
     expect_close(out[0, :, 1], torch.zeros(4, 2), what="the output of a query that sees nothing")
     large = torch.tensor([[[[60.0, 0], [0, 60]]]])  # scores 2546 and 0: exp(2546) is inf
-    mask = torch.ones(1, 1, 2).bool()
-    out = student.attend(q=large[:, :, :1], k=large, v=v[:, :1, :2], mask=mask)
+    out = student.attend(large[:, :, :1], large, v[:, :1, :2], torch.ones(1, 1, 2).bool())
     expect_close(out[0, 0], v[0, 0, :1], what="a score of 2546: the output")
     half = torch.randn(1, 2, 40, 16, generator=rng).bfloat16()
     mask = torch.ones(1, 40, 40, dtype=torch.bool)
@@ -362,12 +361,12 @@ def test_attention_by_hand(student, rng):
 
 def pooled(student, weight, heads, groups):
     rows = weight.shape[0] // heads * groups
-    value = student.pool_heads(weight=weight, heads=heads, groups=groups)
+    value = student.pool_heads(weight, heads, groups)
     return expect_tensor(value, "pool_heads(...)", weight.dtype, (rows, *weight.shape[1:]))
 
 
 def repeated(student, weight, heads, times):
-    value = student.repeat_heads(weight=weight, heads=heads, times=times)
+    value = student.repeat_heads(weight, heads, times)
     shape = (weight.shape[0] * times, *weight.shape[1:])
     return expect_tensor(value, "repeat_heads(...)", weight.dtype, shape)
 
@@ -431,8 +430,7 @@ def test_share_that_is_lost(student, rng):
     weight = torch.tensor([[1.0], [3], [10], [20]])
     for heads, groups, right in ((4, 2, 52 / 510), (4, 4, 0.0), (2, 1, 185 / 510)):
         for case in (weight, weight[:, 0]):  # and a bias
-            value = student.pooled_error(weight=case, heads=heads, groups=groups)
-            found = expect_number(value, "pooled_error(...)")
+            found = expect_number(student.pooled_error(case, heads, groups), "pooled_error(...)")
             what = f"{groups} of {heads} heads: the share"
             expect_close(float(found), right, what=what, rtol=1e-6)
     for call, what in (
@@ -476,8 +474,7 @@ def test_batches_by_hand(student, rng):
     ):
         found = batch(student, config, 100, memory, context, **options)
         assert found == right, f"{memory} bytes, {context} tokens, {options}: {found}, not {right}"
-    asked = {"config": config | {"sliding_window": 4}, "parameters": 100, "memory": 1000}
-    found = batch(student, **asked, context=10)
+    found = batch(student, config | {"sliding_window": 4}, 100, 1000, 10)
     assert found == 6, f"with a window of 4: {found} sequences, expected 6"
     room = int(5.2 * GiB)
     for weight_bits, right in ((4, 1), (4.15625, 0)):
@@ -507,8 +504,7 @@ def test_crossover_by_hand(student, rng):
         found = expect_number(student.crossover(asked, 100, **options), "crossover(...)")
         about = f"100 parameters, {asked}, {options or '16 bits'}"
         assert found == right, f"{about}: from token {found} on, expected {right}"
-    asked = {"config": LLAMA_7B, "parameters": PARAMETERS, "bits": 16, "group_size": None}
-    found = student.crossover(**asked, weight_bits=4.15625)
+    found = student.crossover(LLAMA_7B, PARAMETERS, weight_bits=4.15625)
     assert found == 6678, f"Llama-2-7B in 4.15625 bits: from token {found} on, expected 6678"
 
 
@@ -555,7 +551,7 @@ def test_levers_by_hand(student, rng):
 
 def encode(student, x, bits, group, direction):
     """(codes, scale, low) with the checks that every use needs."""
-    value = student.quantize(x=x, bits=bits, group_size=group, direction=direction)
+    value = student.quantize(x, bits, group, direction)
     codes, scale, low = expect_tuple(value, (torch.Tensor,) * 3, "quantize(...)")
     expect_tensor(codes, "codes", torch.uint8, tuple(x.shape))
     b, h, s, d = x.shape
@@ -567,7 +563,7 @@ def encode(student, x, bits, group, direction):
 
 
 def decode(student, codes, scale, low, direction):
-    value = student.dequantize(codes=codes, scale=scale, low=low, direction=direction)
+    value = student.dequantize(codes, scale, low, direction)
     return expect_tensor(value, "dequantize(...)", torch.float32, tuple(codes.shape))
 
 
@@ -782,8 +778,7 @@ def test_what_waits_by_hand(student, rng):
 
 def drive_nothing(student, settings):
     """Runs beside the student's code: the bits held before any token has come."""
-    names = ("bits", "group_size", "residual", "keys")
-    return student.QuantizedCache(**dict(zip(names, settings, strict=False))).bits_held()
+    return student.QuantizedCache(*settings).bits_held()
 
 
 def drive_bytes_kept(student, settings, k, v, prompt):
@@ -824,7 +819,7 @@ def test_bits_and_waiting(student, rng):
         (8, 4, (0, 4)),
         (0, 4, (0, 0)),
     ):
-        found = student.waiting(tokens=tokens, residual=residual)
+        found = student.waiting(tokens, residual)
         expect_tuple(found, (int, int), f"waiting({tokens}, {residual})")
         assert tuple(found) == right, f"waiting({tokens}, {residual}) is {found}, expected {right}"
     k, v = states(rng, 11)

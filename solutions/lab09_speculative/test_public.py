@@ -37,8 +37,7 @@ def said(choices, vocab=10):
 
 
 def greedy(student, proposed, logits):
-    proposed = torch.tensor(proposed, dtype=torch.int64)
-    tokens = student.verify_greedy(proposed=proposed, logits=logits)
+    tokens = student.verify_greedy(torch.tensor(proposed, dtype=torch.int64), logits)
     expect_tensor(tokens, "verify_greedy(...)", torch.int64)
     assert tokens.ndim == 1, f"verify_greedy returned the shape {list(tokens.shape)}"
     return tokens.tolist()
@@ -97,7 +96,7 @@ def test_greedy_ends(student, rng):
 )
 def test_residual(student, rng):
     p, q = torch.tensor([0.5, 0.3, 0.2, 0.0]), torch.tensor([0.2, 0.6, 0.1, 0.1])
-    r = expect_tensor(student.residual(p=p, q=q), "residual(p, q)", torch.float32, (4,))
+    r = expect_tensor(student.residual(p, q), "residual(p, q)", torch.float32, (4,))
     expect_close(r, torch.tensor([0.75, 0.0, 0.25, 0.0]), what="residual", atol=1e-6)
     for _ in range(3):
         p, q = distributions(rng, 6), distributions(rng, 6)
@@ -197,7 +196,7 @@ def number(value, what):
 def test_rate(student, rng):
     p, q = torch.tensor([0.5, 0.3, 0.2, 0.0]), torch.tensor([0.2, 0.6, 0.1, 0.1])
     for a, b in ((p, q), (q, p)):
-        rate = number(student.acceptance_rate(p=a, q=b), "acceptance_rate(p, q)")
+        rate = number(student.acceptance_rate(a, b), "acceptance_rate(p, q)")
         expect_close(rate, 0.6, what="the rate", atol=1e-6)
     for a, b in (([0.5, 0.5, 0.0], [0.25, 0.75, 0.0]), ([0.0, 0.25, 0.75], [1.0, 0.0, 0.0])):
         rate = number(student.acceptance_rate(torch.tensor(a), torch.tensor(b)), "acceptance_rate")
@@ -219,7 +218,7 @@ def test_tokens_of_a_round(student, rng):
         *((0.5, 0, 1), (0.5, 1, 1.5), (0.5, 2, 1.75), (0.8, 3, 2.952)),
         *((0.0, 0, 1), (0.0, 5, 1), (1.0, 0, 1), (1.0, 5, 6), (0.999, 2, 2.997001)),
     ):
-        seen = number(student.expected_tokens(a=a, gamma=gamma), f"expected_tokens({a}, {gamma})")
+        seen = number(student.expected_tokens(a, gamma), f"expected_tokens({a}, {gamma})")
         expect_close(seen, float(right), what=f"expected_tokens({a}, {gamma})", atol=EXACT)
 
 
@@ -232,7 +231,7 @@ def test_tokens_of_a_round(student, rng):
 )
 def test_speed_by_hand(student, rng):
     for gamma, tokens in ((0, 1), (1, 1.5), (2, 1.75), (3, 1.875)):
-        seen = number(student.speedup(a=0.5, gamma=gamma, c=0.1, w=0.05), "speedup(...)")
+        seen = number(student.speedup(0.5, gamma, 0.1, 0.05), "speedup(...)")
         what = f"speedup(0.5, {gamma}, 0.1, 0.05)"
         expect_close(seen, tokens / (1 + 0.15 * gamma), what=what, atol=EXACT)
     for (a, c, w, most), right in (
@@ -244,7 +243,7 @@ def test_speed_by_hand(student, rng):
         ((0.5, 0.1, 0.05, 0), 0),
         ((0.5, 0.05, 0.4, 9), 1),
     ):
-        best = student.best_gamma(a=a, c=c, w=w, most=most)
+        best = student.best_gamma(a, c, w, most)
         assert type(best) is int, f"best_gamma returned {type(best).__name__}, not an int"
         assert best == right, f"best_gamma({a}, {c}, {w}, {most}) is {best}, expected {right}"
 
@@ -363,7 +362,7 @@ def test_lookup_by_hand(student, rng):
         ([4, 5], 3, 3, []),
         ([4], 3, 3, []),
     ):
-        seen = student.lookup(text=words, gamma=gamma, longest=longest)
+        seen = student.lookup(words, gamma, longest)
         assert isinstance(seen, list), f"lookup returned {type(seen).__name__}, not a list"
         assert seen == right, f"lookup({words}, {gamma}, {longest}) is {seen}, expected {right}"
 
@@ -376,7 +375,7 @@ def test_lookup_by_hand(student, rng):
     "something kept from the last call",
 )
 def test_certain_proposals(student, rng):
-    q = student.certain(proposed=torch.tensor([2, 0]), vocab=4)
+    q = student.certain(torch.tensor([2, 0]), 4)
     expect_tensor(q, "certain(...)", torch.float32, (2, 4))
     expect_close(q.sum(-1), torch.ones(2), what="the sum of each row")
     empty = student.certain(torch.tensor([], dtype=torch.int64), 4)
@@ -403,11 +402,11 @@ PARENTS = [-1, 0, 0, 2, 1, 3]
     cause="siblings or all earlier nodes seen, the text before or the node itself not seen",
 )
 def test_mask_by_hand(student, rng):
-    seen = student.depths(parents=PARENTS)
+    seen = student.depths(PARENTS)
     assert isinstance(seen, list) and seen == [0, 1, 1, 2, 2, 3], f"depths are {seen}"
     right = [[0], [0, 1], [0, 2], [0, 2, 3], [0, 1, 4], [0, 2, 3, 5]]
     for past in (0, 1, 3):
-        mask = student.tree_mask(parents=PARENTS, past=past)
+        mask = student.tree_mask(PARENTS, past)
         expect_tensor(mask, f"tree_mask(..., {past})", torch.bool, (6, past + 6))
         for node, row in enumerate(mask.tolist()):
             sees = [j - past for j, yes in enumerate(row) if yes and j >= past]
