@@ -522,7 +522,8 @@ def test_levers_by_hand(student, rng):
         "context": {"context": 5},  # 5
         "weights": {"weight_bits": 4},  # 2
     }
-    found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
+    asked = {"config": config, "parameters": 400, "memory": 1000, "context": 10}
+    found = student.best_lever(**asked, levers=levers)  # 1, 1 and 2 sequences
     assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
     more = levers | {"fewer parameters": {"parameters": 1}}  # 3 sequences
     found = student.best_lever(config, 400, 1000, 10, more)

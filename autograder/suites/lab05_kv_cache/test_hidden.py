@@ -147,6 +147,10 @@ def test_what_is_refused_and_what_is_not(student, rng):
     expect_close(float(student.cache_bytes(config, [])), 0.0, what="no sequences")
     one = student.cache_bytes(slides | {"sliding_window": 1}, [5, 0, 1])
     expect_close(float(one), 2 * 96.0, what="a window of 1")
+    for kinds, kept in ((None, 4), ([SLIDING], 4), ([FULL], 5)):
+        single = slides | {"num_hidden_layers": 1, "layer_types": kinds}
+        found = student.cache_bytes(single, [5])
+        expect_close(float(found), kept * 32.0, what="one layer with a window of 4")
     for call, what in (
         (lambda: student.bytes_per_token(config, -4), "negative bits"),
         (lambda: student.bytes_per_token(config, 0, 32), "no bits"),
@@ -330,6 +334,9 @@ def test_random_walks(student, rng):
     some = new_tokens(rng, (2, 2, 3, 4), [2, 0])
     follow(student, [nothing, none, ([0, 3],), some, ([0, 0],), none, nothing, some])
     follow(student, [none, some, none])
+    # tokens that are all zero are tokens, too
+    zeros = (*(torch.zeros(2, 2, 3, 4) for _ in range(2)), [3, 1])
+    follow(student, [zeros, some, ([4, 1],), zeros])
     # texts longer than what 8 bits, and the 8 bits of a bfloat16, count
     for dtype in (torch.float32, torch.bfloat16):
         long = [new_tokens(rng, (2, 1, 600, 1), [600, 520], dtype), ([10**9, 513],)]
@@ -583,6 +590,8 @@ def test_pooling_against_a_loop(student, rng):
                     expect_close(pooled, right, what="a view, pooled", atol=off, rtol=FLOAT32)
                     rows = weight.unflatten(0, (heads, -1)).repeat_interleave(2, 0).flatten(0, 1)
                     expect_same(repeated, rows, "a view, repeated")
+    zeros = torch.zeros(6, 2)
+    expect_same(student.pool_heads(zeros, 3, 1), zeros[:2], "heads that are all zero")
     weight = torch.randn(32 * 2, 3, generator=rng)  # as many heads as real models have
     for groups in (1, 8, 16, 32):
         right = weight.double().view(groups, 32 // groups, 2, 3).mean(1).flatten(0, 1)
@@ -755,7 +764,12 @@ def test_one_more_does_not_fit(student, rng):
             ), f"{found} sequences, expected {expected}"
             assert isinstance(found, int), "the number of sequences is no int"
     # a real model, to the byte: float32 has steps of 1024 there
-    for weight_bits, bits, group in ((16, 16, None), (4.15625, 4, 32), (8.1875, 8, 64)):
+    for weight_bits, bits, group in (
+        (16, 16, None),
+        (4.15625, 4, 32),
+        (8.1875, 8, 64),
+        (32, 16, 32),
+    ):
         each = 4096 * per_token_bits(2 * 32 * 4096, bits, group)
         weights = PARAMETERS * Fraction(weight_bits)
         for fits in (1, 7, 500, 5000):
@@ -773,6 +787,9 @@ def test_one_more_does_not_fit(student, rng):
     ):
         found = student.max_batch(small, parameters, memory, 1, weight_bits)
         assert found == expected, "weights that are no whole number of bytes, or none"
+    for context in (2**17 + 1, 10**6, 10**7):
+        found = student.max_batch(small, 1, 12 * context + 2, context)
+        assert found == 3, "sequences of so many tokens that three fit"
     found = student.max_batch(small, 1, 400_003, 1)
     assert found == 100_000, "as many sequences as a small model has room for"
     for memory, expected in ((14, 3), (15, 4), (18, 4), (19, 5)):  # 3.75 bytes a sequence
@@ -800,7 +817,7 @@ def test_crossover_from_both_sides(student, rng):
         weights = parameters * weight_bits
         assert n * each > weights >= (n - 1) * each, "the crossover is not where the cache passes"
     for parameters in (0, 1, PARAMETERS):
-        for weight_bits in (16, 4, 4.15625, 1.5):
+        for weight_bits in (32, 16, 4, 4.15625, 1.5):
             for bits, group in ((16, None), (2, 32), (8, 64)):
                 n = student.crossover(LLAMA_7B, parameters, weight_bits, bits, group)
                 each, weights = per_token_bits(2**18, bits, group), parameters * weight_bits
@@ -1021,7 +1038,10 @@ def test_groups_without_range_and_bfloat16(student, rng):
         expect_same(back, zeros, "zeros")
         for size in (1e-7, 1e-6):  # steps of float16 are 6e-8 there
             x = size * torch.rand(1, 1, 8, 8, generator=rng)
-            back = decode(student, *encode(student, x, 1, 8, direction), direction)
+            codes, scale, low = encode(student, x, 1, 8, direction)
+            least = x.unflatten(dim := 2 if direction == "channel" else 3, (-1, 8)).amin(dim + 1)
+            expect_same(low, least.half(), "tiny numbers: `low`, the minimum in float16,")
+            back = decode(student, codes, scale, low, direction)
             expect_at_most((back - x.double()).abs(), size / 2 + 2.0**-24, "tiny numbers: an error")
         for value in (0.0, -3.0, 7.25):
             x = torch.full((1, 1, 8, 8), value)
@@ -1332,6 +1352,10 @@ def test_own_tensors_and_settings(student, rng):
             expect_same(one[0], keys, "keys beside a second cache, bits not asked for")
             expect_same(one[1], values, "values beside a second cache, bits not asked for")
         assert bits == [alone[-1][2]] * 2, "the bits held, asked for twice, beside a second cache"
+    # tokens that are all zero are tokens, too
+    pieces = [(0 * k[:, :, a:b], 0 * v[:, :, a:b]) for a, b in lengths_of(rng, 20)]
+    for found in window(student, (2, 4, 4), pieces)[-1][:2]:
+        expect_same(found, 0 * k, "tokens that are all zero")
     # and a text longer than 8 bits count
     k, v = states(rng, 600)
     pieces = [(k[:, :, a:b], v[:, :, a:b]) for a, b in ((0, 590), (590, 600), (600, 600))]
