@@ -84,7 +84,7 @@ def test_who_waits_for_ever_is_named():
             getattr(comm, kind)(torch.ones(2))
 
     text = waits(other_order, 2, "different orders: rank 0 in all_gather, rank 1 in all_reduce")
-    assert "all_gather [2] <- waits    | all_reduce [2] <- waits" in text
+    assert "all_gather [2] <- waits     | all_reduce [2] <- waits" in text
 
     def other_reduction(comm):
         comm.all_reduce(torch.ones(2), "max" if comm.rank else "sum")
