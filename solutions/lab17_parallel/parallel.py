@@ -135,7 +135,7 @@ print("\n" + zoo.sample(model, zoo.PROMPTS[1], tokens=40))
 #
 # Four numbers, by both ways:
 
-# %%
+# %% tags=["demo"]
 x4, w4 = torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
 print("whole", (w4 @ x4).tolist())
 print("by outputs", [(w4[r] @ x4).item() for r in (0, 1)], "side by side")

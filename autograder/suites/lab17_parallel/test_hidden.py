@@ -75,7 +75,7 @@ def one_reduce(calls, numbers, what):
 
 
 def draw(rng, *shape, dtype=F64, scale=1.0):
-    return (scale * torch.randn(*shape, generator=rng, dtype=F64)).to(dtype)
+    return (scale * torch.randn(shape, generator=rng, dtype=F64)).to(dtype)
 
 
 def whole(value, what):
@@ -685,13 +685,13 @@ def by_rounds(orders, f, b):
 def test_times_of_any_orders(student, rng):
     for stages, micro in ((1, 3), (2, 2), (4, 6), (6, 3), (3, 9)):
         f, b = integer(rng, 1, 8) / 4, integer(rng, 1, 8) / 2
-        mixed = []
-        for s in range(stages):  # warm-ups of other lengths that still go on
-            ahead = min(micro, stages - s + integer(rng, 0, 2))
+        mixed, ahead = [], 0
+        for _ in range(stages):  # from the last: warm-ups of other lengths that still go on
+            ahead = min(micro, max(1, ahead + integer(rng, 0, 2)))
             order = [("F", i) for i in range(ahead)]
             for i in range(micro):
                 order += [("B", i), *([("F", ahead + i)] if ahead + i < micro else [])]
-            mixed.append(order)
+            mixed.insert(0, order)
         plain = [[("F", i) for i in range(micro)] for _ in range(stages)]
         for orders in (mixed, plain, [[] for _ in range(stages)]):
             seen = times_of(student.start_times(orders, f, b), orders, "start_times")
