@@ -4,10 +4,11 @@
                                                  and course/figures/lab17/*.svg, prints the tables
     python benchmarks/lab17_tables.py plans      one part: see `main`
 
-All but `measured` is counted or computed, the same everywhere.  `measured` starts four processes on
-this machine and times calls and steps: medians, which another machine, or a busy one, does not give.
+All of it is counted or computed, the same everywhere.  (Times of real processes are the lab's own:
+they are another machine's, and another day's, on every run.)
 """
 
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -87,14 +88,16 @@ def calls() -> None:
 
 
 def cache() -> None:
-    """Kilobytes of keys and values that a token leaves on the fullest device, 16 bits, all layers."""
+    """KiB of keys and values that a token leaves on the fullest device: 16 bits, all layers."""
     rows = {}
     for name, (layers, heads, kv, d) in MODELS.items():
         cells = []
         for p in (1, 2, 4, 8, 16):
             fullest, everywhere = cached_numbers(p, heads, kv, d)
             copies = everywhere / cached_numbers(1, heads, kv, d)[1]
-            cells.append(f"{2 * layers * fullest / 1024:.4g}" + (f" (x {copies:.3g})" * (copies > 1)))
+            cells.append(
+                f"{2 * layers * fullest / 1024:.4g}" + (f" (x {copies:.3g})" * (copies > 1))
+            )
         rows[f"{name}: {heads} heads, {kv} key heads"] = cells
     write("lab17_cache.md", table(["KiB a token", "1", "2", "4", "8", "16 devices"], rows))
 
@@ -153,48 +156,57 @@ def schedules() -> None:
 
 LLAMA = costs.Job(32, 13.2e9, 0.0, 13.2e9, 8192.0, 3.35e12, 989e12, 0.0, 0.0)
 NETWORKS = {
-    "NVLink, 3 µs, 450 GB/s": (3e-6, 1 / 450e9),
-    "PCIe, 10 µs, 50 GB/s": (1e-5, 1 / 50e9),
-    "Ethernet, 50 µs, 3 GB/s": (5e-5, 1 / 3e9),
+    "NVLink 3 µs, 450 GB/s": (3e-6, 1 / 450e9),
+    "PCIe 10 µs, 50 GB/s": (1e-5, 1 / 50e9),
+    "Ethernet 50 µs, 3 GB/s": (5e-5, 1 / 3e9),
 }
+
+
+def doubled(job: costs.Job, batch: int, p: int) -> float:
+    """A tensor step by recursive doubling: log2(p) turns, each with all of x."""
+    one = math.log2(p) * (job.alpha + job.beta * batch * job.row)
+    free = job._replace(alpha=0.0, beta=0.0)
+    return costs.tensor_step(free, batch, p) + 2 * job.layers * one
 
 
 def gpt_fast() -> None:
     """Measured speed-ups beside the model's, and what is over an even share for each all-reduce."""
     job = LLAMA._replace(bandwidth=13.2e9 * GPT_FAST[1], peak=312e12, beta=1 / 300e9)
-    rows = {"measured (gpt-fast)": [f"{GPT_FAST[p] / GPT_FAST[1]:.2f}" for p in DEVICES]}
     lines = {"measured": [GPT_FAST[p] / GPT_FAST[1] for p in DEVICES]}
-    for alpha in (0, 3, 10):
-        with_alpha = job._replace(alpha=alpha * 1e-6)
-        alone = costs.tensor_step(with_alpha, 1, 1)
-        row = [alone / costs.tensor_step(with_alpha, 1, p) for p in DEVICES]
-        rows[f"model, alpha {alpha} µs"] = [f"{v:.2f}" for v in row]
-        lines[f"model, alpha {alpha} µs"] = row
+    alone = costs.tensor_step(job, 1, 1)
+    for way, step in (("ring", costs.tensor_step), ("doubling", doubled)):
+        for alpha in (0, 3, 10) if way == "ring" else (10,):
+            chosen = job._replace(alpha=alpha * 1e-6)
+            row = [alone / step(chosen, 1, p) for p in DEVICES]
+            lines[f"{way}, alpha {alpha} µs"] = row
+    rows = {name: [f"{v:.2f}" for v in row] for name, row in lines.items()}
     over = [1e6 * (1 / GPT_FAST[p] - 1 / GPT_FAST[1] / p) / 64 for p in DEVICES]
     rows["over an even share, µs for each of 64 calls"] = [f"{v:.0f}" for v in over]
-    each = ["", *(f"{v / 2 / (p - 1):.1f}" for v, p in zip(over[1:], DEVICES[1:], strict=True))]
-    rows["the same for each message of a ring"] = each
+    pairs = list(zip(over[1:], DEVICES[1:], strict=True))
+    rows["the same for each turn of a ring"] = ["", *(f"{v / 2 / (p - 1):.1f}" for v, p in pairs)]
+    rows["for each turn of doubling"] = ["", *(f"{v / math.log2(p):.1f}" for v, p in pairs)]
     write("lab17_gpt_fast.md", table(["times as fast", "1", "2", "4", "8 GPUs"], rows))
     picture("speedups.svg", pictures.speedups(DEVICES, lines))
 
 
 def plans() -> None:
-    """Four H100: the better plan by batch and network."""
-    found = {}
+    """Four H100: the better plan by batch and network, by a ring and by the better all-reduce."""
+    found, batches = {}, (1, 4, 16, 64, 256, 1024, 4096)
     for name, (alpha, beta) in NETWORKS.items():
         job = LLAMA._replace(alpha=alpha, beta=beta)
-        for batch in (1, 4, 16, 64, 256, 1024, 4096):
+        for batch in batches:
             micros = [m for m in range(1, min(batch, 64) + 1) if batch % m == 0]
             pipeline = min(costs.pipeline_step(job, batch, 4, m) for m in micros)
-            found[name, batch] = costs.tensor_step(job, batch, 4), pipeline
-    title = "One sequence wants tensor parallel on any of these networks but the slowest"
-    batches = list(dict.fromkeys(b for _, b in found))
+            ring = costs.tensor_step(job, batch, 4)
+            found[f"{name}, ring", batch] = ring, pipeline
+            found[f"{name}, best", batch] = min(ring, doubled(job, batch, 4)), pipeline
     rows = {}
-    for name in NETWORKS:
-        cells = [f"{1e3 * found[name, b][0]:.3g} / {1e3 * found[name, b][1]:.3g}" for b in batches]
-        rows[name] = cells
+    for name in dict.fromkeys(name for name, _ in found):
+        pairs = [found[name, b] for b in batches]
+        rows[name] = [f"{1e3 * t:.3g} / {1e3 * p:.3g}" for t, p in pairs]
     head = ["ms a step: tensor / pipeline, batch", *map(str, batches)]
     write("lab17_plans.md", table(head, rows))
+    title = "Small batches want tensor parallel if the all-reduce is made for small messages"
     picture("plans.svg", pictures.plans(found, title))
 
 

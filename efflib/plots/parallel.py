@@ -153,7 +153,8 @@ def opening(devices: Sequence[int], rates: Sequence[float]) -> Drawn:
     even = [rates[0] * p / devices[0] for p in devices]
     for x, top, rate in zip(places, even, rates, strict=True):
         ax.plot([x - 0.35, x + 0.35], [top, top], color=GREY, linestyle="--")
-        ax.text(x, rate, f"{rate:.0f}", ha="center", va="bottom", fontsize=9)
+        inside = {"ha": "center", "va": "top", "fontsize": 9, "color": LIGHT_TEXT}
+        ax.text(x, rate - 0.01 * even[-1], f"{rate:.0f}", **inside)
         if top > rate:
             ax.text(x, top, f"{top:.0f}", ha="center", va="bottom", fontsize=9, color=GREY)
     ax.set_xticks(list(places), list(map(str, devices)))
