@@ -17,6 +17,7 @@ import importlib.util
 import inspect
 import linecache
 import math
+import symtable
 import textwrap
 import types
 from collections.abc import Callable
@@ -108,8 +109,19 @@ def _class_source(kind: type) -> str:
 
 
 def _names(text: str) -> list[str]:
-    """All names that a piece of code reads, in order; annotations are not evaluated there."""
-    return list(dict.fromkeys(n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)))
+    """The names from outside that a piece of code reads: not its own arguments and variables."""
+    found: dict[str, None] = {}
+
+    def visit(table: symtable.SymbolTable) -> None:
+        outside = table.get_type() == "module"  # of the definition itself: defaults, bases
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (outside or symbol.is_global()):
+                found[symbol.get_name()] = None
+        for inner in table.get_children():
+            visit(inner)
+
+    visit(symtable.symtable(text, "<notebook>", "exec"))
+    return list(found)
 
 
 def _literal(value, name: str) -> str:

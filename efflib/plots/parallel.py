@@ -37,7 +37,7 @@ def messages(
     for i, (name, row) in enumerate(curves.items()):
         look = {"color": COLOURS[i % 6], "marker": MARKERS[i % 6], "linestyle": LINES[i % 5]}
         ax.plot(sizes, [1e6 * s for s in row], label=name, **look)
-    ax.set(xscale="log", yscale="log", xlabel="bytes of x", ylabel="µs, median")
+    ax.set(xscale="log", yscale="log", xlabel="bytes of x", ylabel="µs, fastest")
     ax.legend(frameon=False, fontsize=8)
     head = head or "A call costs something although it is empty, then something for every byte"
     title(fig, head)

@@ -38,6 +38,9 @@ def odd(n: int) -> bool:
     return n != 0 and even(n - 1)
 
 
+p = torch.nn.Linear(1, 1)  # as a notebook's variable: functions have one of this name of their own
+
+
 def every_call(x: Tensor, comm) -> dict:
     r, p = comm.rank, comm.size
     found = {"sum": comm.all_reduce(x), "max": comm.all_reduce(x * r, "max")}
