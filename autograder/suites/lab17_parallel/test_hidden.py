@@ -21,23 +21,40 @@ def part_of(n, rank, size):
     return slice(start, start + least + (rank < more))
 
 
-def drive_ranks(student, name, args):
-    """Runs beside the student's code: its function in all ranks, with a communicator as last."""
+def drive_ranks(student, name, args, strided=False):
+    """Runs beside the student's code: its function in all ranks, with a communicator as last.
+
+    strided: tensors of two dimensions or more arrive with another layout.
+    """
+    import torch
+
     from efflib.parallel.together import Deadlock, run_together
+
+    def laid(value):
+        if isinstance(value, tuple | list):
+            return type(value)(laid(part) for part in value)
+        if not (strided and isinstance(value, torch.Tensor)) or value.ndim == 0:
+            return value
+        return torch.stack([value, value], -1)[..., 0]
 
     function = getattr(student, name)
     try:
-        values, calls, ticks = run_together(function, [tuple(own) for own in args])
+        values, calls, ticks = run_together(function, [laid(tuple(own)) for own in args])
     except Deadlock as fault:
         return {"stuck": str(fault)}
     rows = [[(c.kind, c.peer, list(c.shape), c.sent, c.op) for c in own] for own in calls]
     return {"values": values, "calls": rows, "ticks": ticks}
 
 
-def drive_parts(student, name, args):
+def drive_parts(student, name, args, strided=False):
     """What a function gives for each args, and how many bytes of memory its tensors keep alive."""
+    import torch
+
     found = []
     for own in args:
+        if strided:
+            laid = [torch.stack([v, v], -1)[..., 0] if hasattr(v, "stride") else v for v in own]
+            own = tuple(laid)
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
@@ -46,15 +63,15 @@ def drive_parts(student, name, args):
     return found
 
 
-def ranks(student, name, args, what):
+def ranks(student, name, args, what, strided=False):
     """(values, calls by rank, ticks); fails where ranks wait for ever."""
-    seen = student.drive(drive_ranks, name, args)
+    seen = student.drive(drive_ranks, name, args, strided)
     assert "stuck" not in seen, f"{what}: {seen['stuck']}"
     return seen["values"], seen["calls"], seen["ticks"]
 
 
-def parts(student, name, args):
-    return student.drive(drive_parts, name, args)
+def parts(student, name, args, strided=False):
+    return student.drive(drive_parts, name, args, strided)
 
 
 def own_memory(made, kept, what):
@@ -252,8 +269,10 @@ def test_parts_of_any_layer(student, rng):
     for n, k, size in ((1, 1, 1), (9, 4, 9), (3, 10, 4), (12, 1, 5), (1, 2, 3), (30, 40, 7)):
         for dtype in (F32, F64, BF16):
             w, b = draw(rng, k, n, dtype=dtype).T, draw(rng, n, dtype=dtype)
-            columns = parts(student, "column_part", [(w, b, r, size) for r in range(size)])
-            rows = parts(student, "row_part", [(w, r, size) for r in range(size)])
+            odd = dtype != F32  # another layout
+            args = [(w, b, r, size) for r in range(size)]
+            columns = parts(student, "column_part", args, odd)
+            rows = parts(student, "row_part", [(w, r, size) for r in range(size)], odd)
             for r in range(size):
                 rights = w[part_of(n, r, size)], b[part_of(n, r, size)]
                 for seen, right in zip(columns[r][0], rights, strict=True):
@@ -264,13 +283,6 @@ def test_parts_of_any_layer(student, rng):
                 expect_close(rows[r][0], right, what="row_part")
                 own_memory(*columns[r], "column_part")
                 own_memory(*rows[r], "row_part")
-    wide = draw(rng, 6, 16, dtype=F32)[:, ::2]
-    for r in range(3):
-        made = parts(student, "row_part", [(wide, r, 3)])[0]
-        expect_close(made[0], wide[:, part_of(8, r, 3)], what="row_part of a view")
-        own_memory(*made, "row_part of a view")
-        made = parts(student, "column_part", [(wide, None, r, 3)])[0]
-        expect_close(made[0][0], wide[part_of(6, r, 3)], what="column_part of a view")
 
 
 @exercise(
@@ -289,7 +301,7 @@ def test_row_layers_of_any_size(student, rng):
             cuts = [part_of(k, r, size) for r in range(size)]
             args = [(x[..., cut], w[:, cut].clone(), b) for cut in cuts]
             what = f"row_linear of {k} inputs in {size} ranks"
-            values, calls, _ = ranks(student, "row_linear", args, what)
+            values, calls, _ = ranks(student, "row_linear", args, what, strided=dtype != F32)
             right, terms = x.double() @ w.double().T, x.double().abs() @ w.double().abs().T
             if b is not None:
                 right, terms = right + b.double(), terms + b.double().abs()
@@ -299,17 +311,13 @@ def test_row_layers_of_any_size(student, rng):
                 expect_at_most(off, error_bound(terms, k + size, dtype), f"the error of {what}")
             one_reduce(calls, math.prod(shape) * n, what)
     for scale in (1e-8, 1e4):  # both ends, under every seed
-        x, w = draw(rng, 4, scale=scale, dtype=F32), draw(rng, 3, 4, dtype=F32)
-        b = draw(rng, 3, scale=scale, dtype=F32)
+        x, w = scale + draw(rng, 4, scale=scale, dtype=F32).abs(), draw(rng, 3, 4, dtype=F32)
+        b = scale + draw(rng, 3, scale=scale, dtype=F32).abs()
         args = [(x[r : r + 1], w[:, r : r + 1].clone(), b) for r in range(4)]
         values, _, _ = ranks(student, "row_linear", args, "row_linear")
         right = x.double() @ w.double().T + b.double()
         for y in values:
             expect_close(y, right.float(), what="row_linear", atol=1e-5 * scale)
-    x = draw(rng, 5, 4, dtype=F32).T  # not contiguous
-    args = [(x, draw(rng, 3, 5, dtype=F32), None)]
-    values, _, _ = ranks(student, "row_linear", args, "row_linear of a view")
-    expect_close(values[0], x @ args[0][1].T, what="row_linear of a view", atol=1e-5)
 
 
 @exercise(
@@ -333,7 +341,8 @@ def test_mlps_of_any_size(student, rng):
         w, b = [t.to(dtype) for t in w], [None if t is None else t.to(dtype) for t in b]
         x = draw(rng, *shape, 4, dtype=dtype)
         what = f"parallel_mlp of {inner} channels in {size} ranks"
-        values, calls, _ = ranks(student, "parallel_mlp", mlp_args(x, w, b, size), what)
+        args = mlp_args(x, w, b, size)
+        values, calls, _ = ranks(student, "parallel_mlp", args, what, strided=size > 2)
         precise = [[None if t is None else t.double() for t in ts] for ts in (w, b)]
         exact = mlp(x.double(), *precise)
         slack = {F32: 1e-4, F64: 1e-12, BF16: 1.0}[dtype]  # of sums of some 30 terms near 1
@@ -382,8 +391,9 @@ def test_parts_of_any_heads(student, rng):
         rows = (heads + 2 * kv) * d
         qkv, out = draw(rng, 5, rows, dtype=dtype).T, draw(rng, heads * d, 5, dtype=dtype).T
         right = attention_args(None, qkv, out, size, heads, kv, d)
-        made = parts(student, "qkv_part", [(qkv, r, size, heads, kv) for r in range(size)])
-        outs = parts(student, "out_part", [(out, r, size, heads) for r in range(size)])
+        args = [(qkv, r, size, heads, kv) for r in range(size)]
+        made = parts(student, "qkv_part", args, strided=size > 2)
+        outs = parts(student, "out_part", [(out, r, size, heads) for r in range(size)], size > 2)
         for r, (_, q, o, *_) in enumerate(right):
             for (seen, kept), want, what in ((made[r], q, "qkv_part"), (outs[r], o, "out_part")):
                 expect_tensor(seen, what, dtype, tuple(want.shape))
@@ -402,6 +412,7 @@ def test_attention_of_any_model(student, rng):
     for size, heads, kv, d, t, dtype in (
         (1, 1, 1, 2, 1, F64),
         (5, 12, 4, 4, 6, F64),
+        (3, 8, 2, 4, 4, F64),
         (9, 8, 2, 2, 3, F64),
         (2, 6, 6, 8, 1, F32),
         (3, 4, 2, 4, 7, F32),
@@ -413,7 +424,7 @@ def test_attention_of_any_model(student, rng):
         x = draw(rng, t, integer(rng, 1, 2), width, dtype=dtype).transpose(0, 1)
         what = f"attention of {heads} heads, {kv} key heads in {size} ranks"
         args = attention_args(x, qkv, out, size, heads, kv, d)
-        values, calls, _ = ranks(student, "parallel_attention", args, what)
+        values, calls, _ = ranks(student, "parallel_attention", args, what, strided=size > 2)
         exact = dense_attention(x.double(), qkv.double(), out.double(), heads, kv, d)
         typical = exact.square().mean().sqrt() + 1
         slack = {F64: 1e-4, F32: 1e-3, BF16: 0.3}[dtype]  # float32 angles; scores of some units
@@ -465,7 +476,7 @@ def test_embeddings_of_any_table(student, rng):
         ids = torch.randint(v, shape, generator=rng)
         what = f"embed of {v} rows in {size} ranks"
         args = [(ids, rows, start) for rows, start in vocabulary_parts(table, size)]
-        values, calls, _ = ranks(student, "embed", args, what)
+        values, calls, _ = ranks(student, "embed", args, what, strided=size > 3)
         for x in values:
             expect_tensor(x, what, dtype, (*shape, 3))
             expect_close(x, table[ids], what=what)
@@ -495,7 +506,7 @@ def test_losses_of_any_vocabulary(student, rng):
         terms = (hidden.double().abs() @ head.double().abs().T).amax(1)
         what = f"cross_entropy of {v} entries in {size} ranks"
         args = [(hidden, rows, targets, start) for rows, start in vocabulary_parts(head, size)]
-        values, calls, _ = ranks(student, "cross_entropy", args, what)
+        values, calls, _ = ranks(student, "cross_entropy", args, what, strided=size > 3)
         own = F64 if dtype == F64 else F32
         for loss in values:
             expect_tensor(loss, what, own, (t,))
@@ -526,20 +537,20 @@ def test_next_tokens_of_any_vocabulary(student, rng):
         right = [int((row == row.max()).nonzero()[0]) for row in logits]
         what = f"next_token of {v} entries in {size} ranks"
         args = [(hidden, rows, start) for rows, start in vocabulary_parts(head, size)]
-        values, calls, _ = ranks(student, "next_token", args, what)
+        values, calls, _ = ranks(student, "next_token", args, what, strided=size > 3)
         for ids in values:
             expect_tensor(ids, what, I64, (t,))
             assert ids.tolist() == right, f"{what}: other tokens than those of the whole vocabulary"
         numbers_handed(calls, 2 * t, what)
     for dtype in (F32, BF16):
-        head, where = torch.zeros(150_000, 1, dtype=dtype), integer(rng, 140_001, 149_998)
+        head, where = torch.zeros(250_000, 1, dtype=dtype), integer(rng, 240_001, 249_998)
         head[where] = head[where + 1] = 2.0
         hidden = torch.tensor([[1.0], [-1.0]], dtype=dtype)
         args = [(hidden, rows, start) for rows, start in vocabulary_parts(head, 2)]
-        values, _, _ = ranks(student, "next_token", args, "next_token of 150000 entries")
+        values, _, _ = ranks(student, "next_token", args, "next_token of 250000 entries")
         for ids in values:
             expect_tensor(ids, "next_token", I64, (2,))
-            assert ids.tolist() == [where, 0], "next_token of 150000 entries is another one"
+            assert ids.tolist() == [where, 0], "next_token of 250000 entries is another one"
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -561,14 +572,15 @@ def test_rings_of_any_tensor(student, rng):
         (5, (3, 7), BF16),
         (6, (2, 2, 5), F64),
         (7, (50,), I64),
+        (3, (1, 3, 4), F32),
     ):
         scale = 10.0 ** integer(rng, -8, 4)
         xs = [draw(rng, *shape, scale=scale).to(dtype) for _ in range(size)]
         if dtype == I64:
             xs = [torch.randint(-(2**60), 2**60, shape, generator=rng) for _ in range(size)]
-        xs = [x.T.contiguous().T if x.ndim == 2 else x for x in xs]
         what = f"the ring of {size} with {dtype} {list(shape)}"
-        values, calls, ticks = ranks(student, "ring_all_reduce", [(x,) for x in xs], what)
+        args = [(x,) for x in xs]
+        values, calls, ticks = ranks(student, "ring_all_reduce", args, what, strided=size > 2)
         for y in values:
             expect_tensor(y, what, dtype, shape)
             if dtype == I64:
@@ -857,7 +869,7 @@ def test_steps_of_any_job(student, rng):
     cause="micro equal to p only, micro that does not divide, or the last of equal ones",
 )
 def test_plans_of_any_job(student, rng):
-    for size, batch in ((1, 5), (2, 1), (2, 12), (4, 64), (8, 96), (8, 8)):
+    for size, batch in ((1, 5), (2, 1), (3, 18), (4, 64), (6, 36), (8, 8)):
         for _ in range(4):
             job = drawn_job(rng)
             right = ways(job, batch, size)
@@ -872,6 +884,10 @@ def test_plans_of_any_job(student, rng):
             expect_at_most(
                 right[plan, micro], min(right.values()) * (1 + 1e-9), f"seconds of {what}"
             )
+    odd = {"layers": 2, "weights": 800, "cache": 100, "flops": 40, "row": 8, "bandwidth": 100}
+    odd |= {"peak": 50, "alpha": 100.0, "beta": 0.25}
+    seen = tuple(student.better_plan(odd, 9, 3))
+    assert seen[:2] == ("pipeline", 3), f"the plan of 9 sequences on 3 devices is {seen}"
     # powers of two: exact in any order of operations
     job = {"layers": 1, "weights": 64, "cache": 0, "flops": 1, "row": 1, "bandwidth": 1}
     job |= {"peak": 1024.0, "alpha": 0, "beta": 0}
