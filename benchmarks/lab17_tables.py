@@ -148,7 +148,7 @@ def schedules() -> None:
             if micro == 8:
                 made = pictures.schedule(orders, starts, (1.0, 2.0), held, name)
                 picture(f"{name.lower()}.svg", made)
-    head = ["4 stages, micro-batches", "(p - 1) / (m + p - 1)", "counted", "alive by stage"]
+    head = ["4 stages, micro-batches", "waiting, by the formula", "counted", "alive by stage"]
     write("lab17_schedules.md", table(head, rows))
 
 
@@ -179,6 +179,9 @@ def gpt_fast() -> None:
             chosen = job._replace(alpha=alpha * 1e-6)
             row = [alone / step(chosen, 1, p) for p in DEVICES]
             lines[f"{way}, alpha {alpha} µs"] = row
+    # the control: messages are free, and a share of a step, chosen to give 8 GPUs, is not divided
+    same = (GPT_FAST[1] / GPT_FAST[8] - 1 / 8) / (1 - 1 / 8)
+    lines[f"{same:.0%} not divided"] = [1 / (same + (1 - same) / p) for p in DEVICES]
     rows = {name: [f"{v:.2f}" for v in row] for name, row in lines.items()}
     over = [1e6 * (1 / GPT_FAST[p] - 1 / GPT_FAST[1] / p) / 64 for p in DEVICES]
     rows["over an even share, µs for each of 64 calls"] = [f"{v:.0f}" for v in over]
@@ -204,6 +207,8 @@ def plans() -> None:
     for name in dict.fromkeys(name for name, _ in found):
         pairs = [found[name, b] for b in batches]
         rows[name] = [f"{1e3 * t:.3g} / {1e3 * p:.3g}" for t, p in pairs]
+    copies = [costs.tensor_step(LLAMA, math.ceil(b / 4), 1) for b in batches]
+    rows["four whole copies, no message"] = [f"{1e3 * t:.3g}" for t in copies]
     head = ["ms a step: tensor / pipeline, batch", *map(str, batches)]
     write("lab17_plans.md", table(head, rows))
     title = "Small batches want tensor parallel if the all-reduce is made for small messages"

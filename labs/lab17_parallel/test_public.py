@@ -81,13 +81,14 @@ def own_memory(made, kept, what):
     expect_at_most(kept, bytes_, f"bytes kept alive by {what}")
 
 
-def one_reduce(calls, numbers, what):
-    """Every rank made one call, an all_reduce (sum) of so many numbers."""
+def one_reduce(calls, numbers, what, ops=("sum",)):
+    """Every rank made one call, an all_reduce of so many numbers, by one of ops."""
     for rank, own in enumerate(calls):
         said = ", ".join(f"{c[0]} {c[2]}" for c in own) or "none"
         assert len(own) == 1, f"{what}: rank {rank} made {len(own)} calls ({said}), expected one"
         kind, _, shape, _, op = own[0]
-        assert (kind, op) == ("all_reduce", "sum"), f"{what}: rank {rank} called {said}"
+        good = kind == "all_reduce" and op in ops
+        assert good, f"{what}: rank {rank} called {said}" + (f" ({op})" if op else "")
         count = math.prod(shape)
         assert count == numbers, f"{what}: rank {rank} reduces {count} numbers, not {numbers}"
 
@@ -371,7 +372,7 @@ def test_embedding_in_parts(student, rng):
         for x in values:
             expect_tensor(x, what, F32, (3, 2, 3))
             expect_close(x, table[ids], what=what)
-        one_reduce(calls, 18, what)
+        one_reduce(calls, 18, what, ("sum", "max"))  # -inf for others' rows is right as well
 
 
 def numbers_handed(calls, most, what):
