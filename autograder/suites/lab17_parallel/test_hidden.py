@@ -544,7 +544,8 @@ def test_next_tokens_of_any_vocabulary(student, rng):
             assert ids.tolist() == right, f"{what}: other tokens than those of the whole vocabulary"
         numbers_handed(calls, 2 * t, what)
     for dtype in (F32, F64, BF16):  # neighbours in their dtype, all above or all below 0
-        head = 1 + torch.tensor([[0], [1], [3], [2], [3]]) * torch.finfo(dtype).eps
+        steps = torch.tensor([[0], [1], [3], [2], [3]], dtype=F64)
+        head = 1 + steps * torch.finfo(dtype).eps
         for size, sign in ((1, 1.0), (2, 1.0), (3, 1.0), (7, 1.0), (1, -1.0), (2, -1.0), (7, -1.0)):
             hidden = torch.tensor([[sign]], dtype=dtype)
             parts_ = vocabulary_parts(head.to(dtype), size)
