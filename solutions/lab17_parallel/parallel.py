@@ -1248,14 +1248,14 @@ found["open task"] = max(ticks)
 # many micro-batches it needs (1); what to measure before it is decided (1).
 
 # %% [markdown] written="w1"
-# Reading weights is divided by p; the meetings are not, they grow, and neither is what every rank
-# does anew (norms, starting operations). A layer made 2 calls of 768 bytes a token, so $\alpha$ is
-# all of it: the bytes would take far less than a microsecond on NVLink. gpt-fast's 8 GPUs lose 29
-# µs for each of 64 calls, 1.85 ms of 3.05. On my machine a quarter of every layer took far more
-# than a quarter of a step alone, without any message. A pipeline gives one sequence nothing, as its
-# token passes all stages in turn and adds messages. On Ethernet the map has the pipeline better
-# from a small batch on, because it sends 3 messages in place of 64 all-reduces, and at thousands it
-# loses nothing even on PCIe, since computing decides then.
+# Reading weights is divided by p; the meetings are not, they take more turns, and neither is what
+# every rank does anew (norms, starting operations). A layer made 2 calls of 768 bytes a token, so
+# $\alpha$ is all of it. gpt-fast's 8 GPUs have 29 µs over an even share for each of 64 calls, 1.85
+# ms of 3.05. On my machine a quarter of every layer, alone and without any message, took 0.52 of a
+# step of one token, and four processes on two cores were slower than one. A pipeline gives one
+# sequence nothing, as its token passes all stages in turn and adds messages. Over PCIe the map has
+# the pipeline better from 256 sequences on, because a tensor step then makes 64 all-reduces of 2
+# MB, where the pipeline sends the same rows once from stage to stage.
 
 # %% [markdown] written="w2"
 # With 8 key heads 16 devices each keep one, so the cache on a device is an eighth and not a
