@@ -12,9 +12,9 @@
     h2o         0      size / 2  1      mass       heavy hitters: Zhang et al., "H2O" (2023)
     tova        0      0         0      mass       the newest row: Oren et al., "TOVA" (2024)
 
-`oracle.oracle_rule` reads the attention of later queries, which no server has. Every key head keeps tokens
-of its own, unless per="layer". A call appends its tokens, lets their queries see them and all that
-is kept, and only then drops; so between two calls at most `size` tokens stand there.
+`oracle.oracle_rule` reads the attention of later queries, which no server has. Every key head keeps
+tokens of its own, unless per="layer". A call appends its tokens, lets their queries see them and
+all that is kept, and only then drops; so between two calls at most `size` tokens stand there.
 
 Positions: by default keys stay turned as at their places in the text (H2O). With `theta` they are
 kept as they came and turned by their places in the cache, as in `streaming`.

@@ -11,7 +11,7 @@ the others count as 0, and nothing is divided by what is left.
 Progressive quantization: a code of `bits` bits lies in two pieces, of which the high one is read
 first.  Rough scores are off by at most e, and then no set of keys gains or loses more than
 
-    shift = g(min(1 - top, a*)),   g(a) = a E / (a E + 1 - a) - a,  E = exp(2 e),  a* = 1/(1 + exp e)
+    shift = g(min(1 - top, a*)),  g(a) = a E / (a E + 1 - a) - a,  E = e^(2e),  a* = 1/(1 + e^e)
 
 of the probability (g(a*) = tanh(e / 2)), where top is the largest rough probability: derived in the
 chapter.  So the low piece is needed only where the softmax is flat.
@@ -44,7 +44,7 @@ def keep_best(score: Tensor, alive: Tensor, keep: int) -> Tensor:
 
 
 def cascade_tokens(p: Tensor, score: Tensor, alive: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """(score, alive) [B, S] after a layer with p [B, H, S, S]; queries that are gone do not count."""
+    """(score, alive) [B, S] after a layer with p [B, H, S, S]; only alive queries count."""
     got = (p * alive[:, None, :, None]).sum((1, 2)) * alive
     score = score + got.to(score)
     return score, keep_best(score, alive, keep)
@@ -97,7 +97,9 @@ class Cascade:
         p = probabilities(q, k, mask & (seen | own)) * self.alive_heads[..., None, None]
         n, i = self.prompt, self.layer
         out = pruned_values(p, v, k.shape[2] if self.values is None else self.values)
-        self.score, self.alive = self.choose(p[:, :, :n, :n], self.score, self.alive, self.tokens[i])
+        self.score, self.alive = self.choose(
+            p[:, :, :n, :n], self.score, self.alive, self.tokens[i]
+        )
         if self.heads is not None:
             self.score_heads, self.alive_heads = cascade_heads(
                 out, self.score_heads, self.alive_heads, self.heads[i]
@@ -110,7 +112,7 @@ class Cascade:
 
 
 class Pieces(NamedTuple):
-    """A code of `bits` bits is high 2^low + rest; value code scale.  All [..., d], scale [..., 1]."""
+    """A code is high 2^low + rest, its value code scale.  high, rest [..., d], scale [..., 1]."""
 
     high: Tensor
     rest: Tensor
@@ -148,9 +150,9 @@ def worst_shift(top: Tensor, error: Tensor) -> Tensor:
 
     top: the largest of the known probabilities; error >= 0.  Both float64, of one shape.
     """
-    # with 1 - a for a and tanh: no power overflows
-    a = torch.minimum(1 - top, torch.sigmoid(-error))
-    return a * (1 - a) * -torch.expm1(-2 * error) / (a + (1 - a) * torch.exp(-2 * error))
+    rest = 1 - top
+    narrow = torch.sigmoid(torch.logit(rest) + 2 * error) - rest  # all but the top gain
+    return torch.where(rest <= torch.sigmoid(-error), narrow, torch.tanh(error / 2))
 
 
 def progressive(
