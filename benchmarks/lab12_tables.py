@@ -265,6 +265,7 @@ def hits(ids: Tensor, attention: Callable | None = None) -> tuple[float, float]:
 def names() -> None:
     """A name from 150 and 300 tokens back, 64 tokens a head."""
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    over_queries = Rule(recent=32, score=per_query)
     for gap in (150, 300):
         for seed in SEEDS:
             ids, blank = recall.name_texts(16, gap, seed)
@@ -273,7 +274,7 @@ def names() -> None:
                 "another name in the first line": (blank, None),
                 **{w: (ids, oracle.in_one_pass(64, eviction.rule(n, 64))) for w, n in
                    {"4 sinks + recent": "sinks", "H2O": "h2o", "TOVA": "tova"}.items()},
-                "H2O, a mean over queries": (ids, oracle.in_one_pass(64, Rule(recent=32, score=per_query))),
+                "H2O, a mean over queries": (ids, oracle.in_one_pass(64, over_queries)),
                 "16 pages of 4": (ids, selection.selected_attention(4, 16)),
                 "4 pages of 16": (ids, selection.selected_attention(16, 4)),
             }  # fmt: skip

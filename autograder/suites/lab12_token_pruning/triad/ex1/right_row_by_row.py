@@ -25,9 +25,13 @@ def survivors(score, positions, size, sinks, recent):
 
     def of_row(scores, at):
         n = len(scores)
-        key = lambda i: (at[i] < sinks or i >= n - recent, scores[i], i)
+
+        def key(i):
+            return (at[i] < sinks or i >= n - recent, scores[i], i)
+
         return sorted(sorted(range(n), key=key)[-size:])
 
-    return torch.tensor(
-        [[of_row(s, a) for s, a in zip(x, y)] for x, y in zip(score.tolist(), positions.tolist())]
-    )
+    B, G, S = score.shape
+    flat = (x.reshape(-1, S).tolist() for x in (score, positions))
+    rows = [of_row(s, a) for s, a in zip(*flat, strict=True)]
+    return torch.tensor(rows).view(B, G, -1)

@@ -3,7 +3,9 @@
 
 class KeptTokens:
     def __init__(self, size, sinks=0, recent=0, decay=1.0, score=None):
-        survivors(torch.zeros(1, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64), size, sinks, recent)
+        survivors(
+            torch.zeros(1, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64), size, sinks, recent
+        )
         if not (decay >= 0 and decay <= 1):
             raise ValueError("decay")
         self.room = (size, sinks, recent)

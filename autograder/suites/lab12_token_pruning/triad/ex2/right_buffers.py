@@ -5,7 +5,13 @@ class KeptTokens:
     def __init__(self, size, sinks=0, recent=0, decay=1.0, score=None):
         if size < 1 or sinks < 0 or recent < 0 or sinks + recent > size or not 0 <= decay <= 1:
             raise ValueError("options")
-        self.size, self.sinks, self.recent, self.decay, self.score = size, sinks, recent, decay, score
+        self.size, self.sinks, self.recent, self.decay, self.score = (
+            size,
+            sinks,
+            recent,
+            decay,
+            score,
+        )
         self.n = self.seen = 0
 
     def step(self, q, k, v):

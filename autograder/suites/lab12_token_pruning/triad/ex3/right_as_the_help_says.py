@@ -36,7 +36,9 @@ def paired(a, b):
 def future_mass(p, kv_heads, horizon=None):
     B, H, T, _ = p.shape
     group = H // kv_heads
-    rows = torch.stack([p[:, g * group : (g + 1) * group].double().sum(1) for g in range(kv_heads)], 1)
+    rows = torch.stack(
+        [p[:, g * group : (g + 1) * group].double().sum(1) for g in range(kv_heads)], 1
+    )
     U = torch.cat([torch.zeros(B, kv_heads, 1, T, dtype=torch.float64), rows.cumsum(2)], 2)
     future = torch.zeros(B, kv_heads, T, T, dtype=torch.float64)
     for t in range(T):

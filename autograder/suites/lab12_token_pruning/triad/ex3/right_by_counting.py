@@ -22,7 +22,10 @@ def paired(a, b):
         raise ValueError("not pairs")
     rows = torch.stack([a, b]).double().mean(2)
     d, n = rows[0] - rows[1], rows.shape[1]
-    square = lambda x: float(((x - x.mean()) ** 2).sum()) / (n - 1) / n
+
+    def square(x):
+        return float(((x - x.mean()) ** 2).sum()) / (n - 1) / n
+
     return d.mean().item(), math.sqrt(square(d)), math.sqrt(square(rows[0]) + square(rows[1]))
 
 

@@ -26,7 +26,9 @@ def chosen_pages(u, pages, newest):
         chosen[:, :, t, last] = True
         if pages > 1 and last > 0:
             turned = torch.flip(u[:, :, t, :last], dims=[-1])
-            order = torch.sort(turned, dim=-1, descending=True, stable=True).indices[..., : pages - 1]
+            order = torch.sort(turned, dim=-1, descending=True, stable=True).indices[
+                ..., : pages - 1
+            ]
             chosen[:, :, t, :last] = torch.zeros_like(turned, dtype=torch.bool).scatter(
                 -1, last - 1 - order, True
             )
@@ -37,7 +39,8 @@ def find_largest(q, low, high, page, read):
     q = q.double()
     bounds = torch.where(q > 0, high.double(), low.double()) @ q
     best, where, count = None, None, 0
-    for bound, i in sorted(zip(bounds.tolist(), range(len(bounds))), key=lambda x: -x[0]):
+    for i in sorted(range(len(bounds)), key=lambda i: -float(bounds[i])):
+        bound = float(bounds[i])
         if best is not None and bound < best:
             break
         count += 1

@@ -20,7 +20,9 @@ def page_bounds(q, low, high):
 def chosen_pages(u, pages, newest):
     P = u.shape[-1]
     i = torch.arange(P)
-    bigger = (u[..., None, :] > u[..., :, None]) | ((u[..., None, :] == u[..., :, None]) & (i > i[:, None]))
+    bigger = (u[..., None, :] > u[..., :, None]) | (
+        (u[..., None, :] == u[..., :, None]) & (i > i[:, None])
+    )
     old = i < newest[:, None]  # [T, P]
     rank = (bigger & old[:, None, :]).sum(-1)  # how many older pages come before
     return ((rank < pages - 1) & old) | (i == newest[:, None])

@@ -25,7 +25,7 @@ def worst_shift(top, error):
     top, error = torch.broadcast_tensors(top.double(), error.double())
     rest = 1 - top
     gained = torch.sigmoid(2 * error + rest.log() - top.log()) - rest
-    flat = (torch.expm1(error.clamp(max=300)) / (torch.exp(error.clamp(max=300)) + 1))
+    flat = torch.expm1(error.clamp(max=300)) / (torch.exp(error.clamp(max=300)) + 1)
     return gained.where(rest * (1 + torch.exp(error.clamp(max=700))) <= 1, flat)
 
 
