@@ -60,7 +60,7 @@ from torch import Tensor
 
 from efflib import zoo
 from efflib.lab import Lab
-from efflib.plots import placements, style
+from efflib.plots import explorer, placements, style
 from efflib.plots import tokens as figures
 
 lab = Lab("lab12_token_pruning")
@@ -77,6 +77,7 @@ from efflib.zoo.windows import Scale, windows
 
 model = zoo.load("target")
 c = model.config
+LAYERS, HEADS = c.num_hidden_layers, c.num_attention_heads
 texts = windows("code", True, Scale(8, 1, 0, length=256), seed=0)  # [8, 257]
 
 
@@ -324,7 +325,7 @@ lab.check("ex2")
 # %% tags=["demo"]
 def reading(size: int, score: Callable | None = None, **how) -> Callable:
     """An attention: every layer reads token by token with your cache. score(layer, mass, pos)."""
-    layer = iter(range(99))
+    layer = iter(range(LAYERS))
 
     def attention(q, k, v, mask):
         i = next(layer)
@@ -405,6 +406,37 @@ style.show(
     placements.bars(panels, title, "perplexity: mean of texts; marks: texts", controls=WAYS[:2]),
     alt="Perplexity by rule: " + "; ".join(f"{w} {v:.1f} at 16" for w, v in of16.items()),
 )
+
+
+# %% tags=["demo", "fold"]
+# who is there for each query of one text: half of the room for recent tokens, all of it, none
+def kept_by(**how) -> Tensor:
+    """[layers, heads, 96, 96] bool: which keys each query may look at."""
+    there, layer = torch.zeros(LAYERS, HEADS, 96, 96, dtype=torch.bool), iter(range(LAYERS))
+
+    def attention(q, k, v, mask):
+        i, cache, outs = next(layer), KeptTokens(16, **how), []
+        for t, part in enumerate(zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True)):
+            if t:
+                there[i, :, t].scatter_(-1, cache.positions[0], True)
+            there[i, :, t, t] = True
+            outs.append(cache.step(*part))
+        return torch.cat(outs, dim=2)
+
+    losses(attention, texts[:1, :97])
+    return there
+
+
+def show_kept(layer: str, head: str):
+    """Three maps of one head."""
+    i, h = int(layer.split()[1]), int(head.split()[1])
+    title = f"Local and heavy, local, heavy: 16 tokens, {layer}, {head}"
+    return figures.kept_maps({name: x[i, h] for name, x in kept.items()}, title)
+
+
+kept = {"local and heavy": kept_by(recent=8), "local": kept_by(recent=16), "heavy": kept_by()}
+menus = {n: [f"{n} {i}" for i in range(m)] for n, m in (("layer", LAYERS), ("head", HEADS))}
+explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"})
 
 # %% [markdown]
 # **Then write one sentence:** of what H2O gains on a window at 16 tokens, how much had you got from
@@ -887,7 +919,6 @@ lab.check("ex5")
 # %% tags=["demo", "fold"]
 # the cascade in a pass: layers one after the other, a prompt that may be pruned, a text that looks
 PROMPT = 192
-LAYERS, HEADS = c.num_hidden_layers, c.num_attention_heads
 
 
 def schedule(last: float) -> list[int]:
