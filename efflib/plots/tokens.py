@@ -29,6 +29,7 @@ def two_axes(points: dict[str, dict[int, tuple[float, float, float]]], title: st
             rows = sorted((p[at], p[2]) for p in budgets.values())
             x, y = zip(*rows, strict=True)
             look = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+            look["markerfacecolor"] = "white" if i >= len(COLOURS) else look["color"]
             ax.plot(x, y, label=way, linestyle=LINES[i % len(LINES)], **look)
         ax.set(xscale="log", yscale="log", xlabel=f"numbers {label}, of everything")
         ax.set_xticks([0.06, 0.12, 0.25, 0.5, 1.0], ["0.06", "0.12", "0.25", "0.5", "1"])

@@ -393,17 +393,20 @@ print(f"no recent half, 16 tokens: {perplexity(lost[16, 'no recent half']):.0f}"
 # %% tags=["demo"]
 controls(64)
 
+
 # %% tags=["demo", "fold"]
 # all rules, and three sizes
+def added(loss: Tensor) -> list[float]:
+    """Of every text: the loss above that with everything kept."""
+    return (loss - everything).double().mean(1).tolist()
+
+
 WAYS = ["recent", "random", "4 sinks + recent", "H2O", "TOVA", "a mean"]
-panels = {
-    f"{size} tokens a head": {way: [perplexity(t[None]) for t in lost[size, way]] for way in WAYS}
-    for size in SIZES
-}
+panels = {f"{size} tokens a head": {way: added(lost[size, way]) for way in WAYS} for size in SIZES}
 of16 = {way: perplexity(lost[16, way]) for way in WAYS}
-title = "16 tokens: " + ", ".join(f"{w} {of16[w]:.1f}" for w in WAYS if w != "random")
+title = "Perplexity, 16 tokens: " + ", ".join(f"{w} {of16[w]:.1f}" for w in WAYS[2:])
 style.show(
-    placements.bars(panels, title, "perplexity: mean of texts; marks: texts", controls=WAYS[:2]),
+    placements.bars(panels, title, "loss added, nats per token; marks: texts", controls=WAYS[:2]),
     alt="Perplexity by rule: " + "; ".join(f"{w} {v:.1f} at 16" for w, v in of16.items()),
 )
 
@@ -446,8 +449,8 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 #
 # ## 2. A fair comparison
 #
-# Texts differ far more than rules do: the marks above spread over a factor of two. But every rule
-# reads the **same** texts, so a difference can be taken text by text. And before bars are compared:
+# Texts differ far more than rules do. But every rule reads the **same** texts, so a difference can
+# be taken text by text, as in the picture above. And before bars are compared:
 # are they equally long in memory, and how much is there to win at all?
 #
 # ### Exercise 3 · Numbers, pairs, and an oracle
@@ -620,11 +623,12 @@ lab.predict(
 # how far one has to see
 ahead = {"H2O": lost[16, "H2O"], "TOVA": lost[16, "TOVA"]}
 ahead |= {way: lost[16, way] for way in HORIZONS.values()}
-values = {way: [perplexity(t[None]) for t in x] for way, x in ahead.items()}
-title = "16 tokens: an oracle of one step is no better than the newest row"
+values = {way: added(x) for way, x in ahead.items()}
+shown = {way: perplexity(ahead[way]) for way in ("TOVA", "1 ahead", "all ahead")}
+title = "Perplexity, 16 tokens: " + ", ".join(f"{way} {v:.1f}" for way, v in shown.items())
 style.show(
     placements.bars(
-        {"": values}, title, "perplexity: mean of texts; marks: texts", list(values)[:2]
+        {"": values}, title, "loss added, nats per token; marks: texts", ["H2O", "TOVA"]
     ),
     alt="; ".join(f"{way} {perplexity(x):.2f}" for way, x in ahead.items()),
 )
@@ -774,7 +778,7 @@ lab.reveal("pages", round(perplexity(lost["pages", 4, 4]), 1))
 # %% tags=["demo", "fold"]
 # two axes: kept, read
 points = {"everything": {1.0: (1.0, found["full"])}}
-for way in ("recent", "4 sinks + recent", "H2O", "a mean", "all ahead"):
+for way in ("4 sinks + recent", "H2O", "a mean", "all ahead"):
     costs = {s: [n / numbers(257, 32)[0] for n in numbers(257, 32, size=s)] for s in SIZES}
     points[way] = {s: (*costs[s], perplexity(lost[s, way])) for s in SIZES}
 points["everything"] = {1: (1.0, 1.0, found["full"])}
