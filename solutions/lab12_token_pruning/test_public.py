@@ -510,11 +510,11 @@ def keys(rng, bits, *shape, scale=1.0):
     cause="a division that rounds to 0, a scale for all keys, or 2^bits - 1 steps",
 )
 def test_split_bits(student, rng):
-    k = tensor([[[[127.0, -37, 0, 15], [0, 0, 0, 0]]]])
+    k = tensor([[[[127.0, -37, 0, 15], [0, 0, 0, 0], [2.54, -0.74, 0, 0.3]]]])
     high, rest, scale = expect_tuple(student.split_bits(k, 8, 4), (torch.Tensor,) * 3, "split_bits")
-    expect_same(high, torch.tensor([[[[7, -3, 0, 0], [0, 0, 0, 0]]]]), "high")
-    expect_same(rest, torch.tensor([[[[15, 11, 0, 15], [0, 0, 0, 0]]]]), "rest")
-    expect_close(scale, tensor([[[[1.0], [1.0]]]]), what="scale", rtol=1e-12)
+    expect_same(high, torch.tensor([[[[7, -3, 0, 0], [0] * 4, [7, -3, 0, 0]]]]), "high")
+    expect_same(rest, torch.tensor([[[[15, 11, 0, 15], [0] * 4, [15, 11, 0, 15]]]]), "rest")
+    expect_close(scale, tensor([[[[1.0], [1.0], [0.02]]]]), what="scale", rtol=1e-12)
     k, codes = keys(rng, 6, 1, 2, 5, 4, scale=0.25)
     high, rest, scale = student.split_bits(k, 6, 2)
     expect_same(4 * high + rest, codes, "high 2^low + rest")
