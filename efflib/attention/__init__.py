@@ -10,6 +10,10 @@ Modules are loaded when they are named: `from efflib.attention.streaming import 
     paged_streaming  sinks and a window in blocks, of which the first stays
     zero_sink   a softmax that may attend to nothing
     sink_bias   the same with a learned number in place of the zero
+    eviction    few tokens kept, by a rule: a window, sinks, H2O, TOVA, random
+    oracle      rules that know later queries, and what no rule can beat
+    selection   few pages read of all that is kept, chosen by a bound
+    spatten     a cascade of tokens and heads, and high bits first
 
 Notation: B batch, H query heads, Hkv key heads, T new tokens, S keys attended to, d head size.
 """

@@ -1,0 +1,951 @@
+"""Hidden tests of lab12: brute force in float64, long streams, and the inputs that break real code.
+
+Inputs are drawn anew for each submission, until no choice is nearly a tie.
+"""
+
+import math
+from functools import partial
+
+import torch
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+
+F32, F64, I64, HALF = torch.float32, torch.float64, torch.int64, torch.bfloat16
+CLOSE = 2e-5  # of float32: products of some tens of terms, and a softmax
+
+
+def tensor(values, dtype=F64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def draw(rng, *shape, dtype=F64):
+    return torch.randn(*shape, generator=rng, dtype=F64).to(dtype)
+
+
+def exact(q, k, v):
+    """(out, p) in float64, head by head and query by query."""
+    q, k, v = (x.double() for x in (q, k, v))
+    (B, H, T, d), S = q.shape, k.shape[2]
+    p, out = torch.zeros(B, H, T, S, dtype=F64), torch.zeros(B, H, T, v.shape[3], dtype=F64)
+    for b in range(B):
+        for h in range(H):
+            g = h // (H // k.shape[1])
+            for t in range(T):
+                seen = S - T + t + 1
+                row = (k[b, g, :seen] @ q[b, h, t] / math.sqrt(d)).softmax(0)
+                p[b, h, t, :seen] = row
+                out[b, h, t] = row @ v[b, g, :seen]
+    return out, p
+
+
+def stay(scores, positions, size, sinks, recent):
+    """(places of one row that stay, how far the choice is from a tie)."""
+    n = len(scores)
+    guarded = [i for i in range(n) if positions[i] < sinks or i >= n - recent]
+    others = sorted((i for i in range(n) if i not in guarded), key=lambda i: (-scores[i], -i))
+    room = size - len(guarded)
+    chosen, left = others[:room], others[room:]
+    clear = scores[chosen[-1]] - scores[left[0]] if chosen and left else math.inf
+    return sorted(guarded + chosen), clear
+
+
+def simulated(steps, size, sinks=0, recent=0, decay=1.0):
+    """What a cache does with steps (q, k, v): after each (out, positions, mass, keys, values)."""
+    B, heads = steps[0][1].shape[:2]
+    clear, seen = math.inf, 0
+    kept = {(b, g): ([], []) for b in range(B) for g in range(heads)}  # positions, mass
+    all_k = torch.cat([k for _, k, _ in steps], 2)
+    all_v = torch.cat([v for _, _, v in steps], 2)
+    told = []
+    for q, k, _ in steps:
+        T, group = k.shape[2], q.shape[1] // heads
+        outs = torch.zeros(*q.shape[:3], all_v.shape[3], dtype=F64)
+        for (b, g), (at, mass) in kept.items():
+            at = at + list(range(seen, seen + T))
+            mine = slice(g * group, (g + 1) * group)
+            rows = all_k[b, g, at][None, None], all_v[b, g, at][None, None]
+            out, p = exact(q[b : b + 1, mine], *rows)
+            outs[b, mine] = out[0]
+            weights = [decay ** (T - 1 - t) if t < T - 1 else 1.0 for t in range(T)]
+            got = (p[0] * tensor(weights)[:, None]).sum((0, 1))
+            old = tensor([*mass, *[0.0] * T])
+            mass = old * decay**T + got
+            places, far = stay(mass.tolist(), at, size, sinks, recent)
+            clear = min(clear, far)
+            kept[b, g] = [at[i] for i in places], mass[places].tolist()
+        seen += T
+        table = [[kept[b, g][0] for g in range(heads)] for b in range(B)]
+        masses = [[kept[b, g][1] for g in range(heads)] for b in range(B)]
+        at = torch.tensor(table)
+        rows = at[..., None].expand(-1, -1, -1, all_k.shape[3])
+        told.append((outs, at, tensor(masses), all_k.gather(2, rows), all_v.gather(2, rows)))
+    return told, clear
+
+
+def clear_case(make, least=1e-3):
+    """The first drawn case whose choices nothing but a real mistake changes."""
+    for _ in range(300):
+        case, far = make()
+        if far > least:
+            return case
+    raise RuntimeError("no case without a tie was drawn")
+
+
+def drive_kept(student, steps, options):
+    """Runs beside the student's code: what the cache gives and is after each step."""
+    cache, told = student.KeptTokens(**options), []
+    for q, k, v in steps:
+        out = cache.step(q, k, v)
+        now = (out, cache.positions, cache.mass, cache.keys, cache.values)
+        told.append([x.clone() for x in now])
+    return told
+
+
+def expect_steps(student, steps, options, right, atol=1e-9):
+    seen = student.drive(drive_kept, steps, options)
+    names = ("out", "positions", "mass", "keys", "values")
+    for i, (now, then) in enumerate(zip(seen, right, strict=True)):
+        for name, x, y in zip(names, now, then, strict=True):
+            what = f"{name} after step {i} of KeptTokens({options})"
+            if name == "positions":
+                expect_same(x, y, what)
+            else:
+                expect_close(x, y, what=what, atol=atol)
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def drive_views(student, q, k, v):
+    """Runs beside the student's code: arguments that are not contiguous."""
+    return student.attend(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)))
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="attention of any shape, size and dtype; p in float32 at least, out like v",
+    cause="bfloat16 products, a p that is rounded before it meets v, or H = Hkv assumed",
+)
+def test_attention_of_any_kind(student, rng):
+    shapes = (
+        (1, 1, 1, 1, 1, 1),
+        (1, 1, 1, 1, 1, 2),
+        (2, 6, 3, 4, 9, 4),
+        (1, 4, 4, 5, 5, 8),
+        (3, 8, 2, 1, 130, 16),
+    )
+    for B, H, heads, T, S, d in shapes:
+        for of_q, of_v in ((F32, F32), (F64, F64), (HALF, HALF), (F64, F32), (F32, HALF)):
+            q = draw(rng, B, H, T, d, dtype=of_q)
+            k, v = draw(rng, B, heads, S, d, dtype=of_q), draw(rng, B, heads, S, d, dtype=of_v)
+            value = student.attend(q, k, v)
+            out, p = expect_tuple(value, (torch.Tensor, torch.Tensor), "attend")
+            right_out, right_p = exact(q, k, v)
+            expect_tensor(p, "p", F64 if of_q == F64 else F32, (B, H, T, S))
+            atol = 1e-12 if of_q == F64 else CLOSE
+            expect_close(p, right_p, what="p", atol=atol)
+            expect_tensor(out, "out", of_v, (B, H, T, d))
+            atol, rtol = (1e-12 if of_v == of_q == F64 else 1e-4), (2.0**-8 if of_v == HALF else 0)
+            expect_close(out, right_out, what="out", atol=atol, rtol=rtol)
+    q, k, v = draw(rng, 1, 2, 3, 4), draw(rng, 1, 1, 5, 4), draw(rng, 1, 1, 5, 4)
+    for scale in (1e-8, 1e4):
+        out, p = student.attend(q * scale, k, v * scale)
+        right_out, right_p = exact(q * scale, k, v * scale)
+        expect_close(p, right_p, what="p of large or small scores", atol=1e-9)
+        expect_close(out, right_out, what="out of large or small numbers", atol=1e-9 * scale)
+    out, p = student.drive(drive_views, q, k, v)
+    expect_close(p, exact(q, k, v)[1], what="p of views", atol=1e-12)
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="mass of every decay and group, in the dtype of p",
+    cause="powers that begin at the other end, 0^0, heads mixed up, or float32 throughout",
+)
+def test_mass_of_any_p(student, rng):
+    for B, H, heads, T, S in ((1, 1, 1, 1, 1), (2, 6, 2, 5, 7), (1, 4, 4, 40, 40), (2, 4, 1, 3, 3)):
+        p = (3 * draw(rng, B, H, T, S)).softmax(-1)
+        for decay in (0.0, 0.25, 0.99, 1.0, 0, 1):
+            right = torch.zeros(B, heads, S, dtype=F64)
+            for h in range(H):
+                for t in range(T):
+                    factor = 1.0 if t == T - 1 else decay ** (T - 1 - t)
+                    right[:, h // (H // heads)] += factor * p[:, h, t]
+            for dtype, atol in ((F64, 1e-11), (F32, 1e-4)):
+                mass = student.mass_of(p.to(dtype), heads, decay)
+                expect_tensor(mass, "mass", dtype, (B, heads, S))
+                expect_close(mass, right, what=f"mass, decay {decay}", atol=atol)
+
+
+@exercise(
+    "ex1",
+    points=4,
+    invariant="rows of every kind against a sort of pairs; ties, guards, positions of real texts",
+    cause="the earlier of equal ones, guards that take room twice, sinks by place, [-0:], an order",
+)
+def test_survivors_of_any_row(student, rng):
+    for n, size, sinks, recent in (
+        (1, 1, 0, 0), (1, 1, 1, 0), (1, 1, 0, 1), (9, 4, 2, 2), (9, 4, 0, 3), (9, 1, 0, 0),
+        (9, 8, 3, 0), (7, 7, 2, 2), (5, 30, 4, 9), (40, 16, 4, 8), (9, 1, 0, 1), (9, 1, 1, 0),
+    ):  # fmt: skip
+        for kind in ("drawn", "ties", "equal", "negative"):
+            score = {
+                "drawn": draw(rng, 2, 3, n),
+                "ties": torch.randint(0, 3, (2, 3, n), generator=rng).double(),
+                "equal": torch.zeros(2, 3, n, dtype=F64),
+                "negative": -3e4 * torch.rand(2, 3, n, generator=rng, dtype=F64) - 1e-8,
+            }[kind]
+            gaps = torch.randint(1, 4, (2, 3, n), generator=rng)
+            at = gaps.cumsum(2) - torch.randint(0, 2, (2, 3, 1), generator=rng)
+            at = at.clamp(min=0) if kind != "drawn" else torch.arange(n).expand(2, 3, n).clone()
+            at[..., 1:] += 10**6 * (n > 20)
+            rows = [
+                [
+                    stay(score[b, g].tolist(), at[b, g].tolist(), size, sinks, recent)[0]
+                    for g in range(3)
+                ]
+                for b in range(2)
+            ]
+            for dtype in (F64, F32):
+                if dtype == F32 and kind in ("drawn", "negative"):
+                    continue
+                what = f"places, {kind}, size {size}, sinks {sinks}, recent {recent}"
+                places = student.survivors(score.to(dtype), at, size, sinks, recent)
+                expect_same(places, torch.tensor(rows), what)
+    score, at = draw(rng, 1, 1, 3), torch.arange(3)[None, None]
+    for size, sinks, recent in (
+        (0, 0, 0),
+        (-1, 0, 0),
+        (2, 1, 2),
+        (2, 3, 0),
+        (5, -1, 0),
+        (5, 0, -2),
+    ):
+        given = (size, sinks, recent)
+        expect_error(ValueError, lambda g=given: student.survivors(score, at, *g), f"{given}")
+    one = torch.full((1, 1, 1), -5e4, dtype=F64)
+    places = student.survivors(one, one.long() * 0, 1, 1, 0)
+    expect_same(places, torch.tensor([[[0]]]), "the place of a single token")
+    expect_same(student.survivors(score, at, 4, 2, 2), torch.tensor([[[0, 1, 2]]]), "places")
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+def pair(rng, *shape, dtype):
+    """Keys and values."""
+    return [draw(rng, *shape, dtype=dtype) for _ in range(2)]
+
+
+def tokens(rng, sizes, B=1, H=1, heads=1, d=4, dtype=F64):
+    """Steps (q, k, v) of so many tokens each."""
+    return [
+        (2 * draw(rng, B, H, T, d, dtype=dtype), *pair(rng, B, heads, T, d, dtype=dtype))
+        for T in sizes
+    ]  # fmt: skip
+
+
+@exercise(
+    "ex2",
+    points=4,
+    invariant="prompts and single tokens, shared keys, decays and guards, against a simulation",
+    cause="a decay once a step, a prompt that drops while it is read, or one choice for all",
+)
+def test_streams_of_any_kind(student, rng):
+    for sizes, options, H, heads in (
+        ([7, 1, 1, 3, 1], {"size": 4, "sinks": 1, "recent": 1}, 4, 2),
+        ([1] * 9, {"size": 1}, 1, 1),
+        ([5, 1, 1, 1], {"size": 2, "recent": 1, "decay": 0.5}, 6, 2),
+        ([2, 2, 2, 2], {"size": 3, "decay": 0.0}, 2, 2),
+        ([12, 1, 6], {"size": 8, "sinks": 4, "recent": 4}, 3, 1),
+        ([1, 1, 1], {"size": 3, "sinks": 3}, 2, 1),
+        ([4, 4, 1], {"size": 5, "decay": 0.9}, 2, 2),
+    ):
+
+        def make(sizes=sizes, options=options, H=H, heads=heads):
+            steps = tokens(rng, sizes, B=2, H=H, heads=heads)
+            told, clear = simulated(steps, **options)
+            return (steps, told), clear
+
+        steps, right = clear_case(make, 1e-6)
+        expect_steps(student, steps, options, right)
+
+
+def drive_scored(student, steps, kind, size, recent):
+    """Runs beside the student's code: a cache whose rule is a function of its two arguments."""
+    told = []
+
+    def score(mass, positions):
+        told.append([mass.clone(), positions.clone()])
+        return -positions.to(mass.dtype) if kind == "old" else -mass
+
+    cache = student.KeptTokens(size, recent=recent, score=score)
+    for q, k, v in steps:
+        cache.step(q, k, v)
+    return cache.positions.clone(), cache.mass.clone(), told
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="a rule of one's own is given mass and positions, and who has most of it stays",
+    cause="a rule that is ignored, given other things, or taken for the mass from then on",
+)
+def test_a_rule_of_ones_own(student, rng):
+    steps = tokens(rng, [3, 1, 1], H=2, heads=2)
+    at, mass, told = student.drive(drive_scored, steps, "old", 3, 1)
+    expect_same(at, torch.tensor([[[0, 1, 4], [0, 1, 4]]]), "positions when the oldest stay")
+    expect_at_most(0.0, mass, "minus the mass")
+    masses, places = told[-1]
+    expect_same(
+        places, torch.tensor([[[0, 1, 3, 4], [0, 1, 3, 4]]]), "positions that a rule is given"
+    )
+    expect_close(mass, masses[..., [0, 1, 3]], what="mass after a rule", atol=1e-12)
+    steps = tokens(rng, [4], H=2, heads=2)
+    at, mass, told = student.drive(drive_scored, steps, "least", 2, 0)
+    _, p = exact(*steps[0])
+    right = p.sum(2).argsort(-1)[..., :2].sort(-1).values
+    expect_same(at, right, "positions when those with the least mass stay")
+
+
+def drive_alive(student, size, sizes, shape, options):
+    """Bytes of all tensors that are alive behind a long stream, beyond those before it."""
+    import gc
+
+    import torch
+
+    def weight():
+        gc.collect()
+        found = (x for x in gc.get_objects() if type(x) is torch.Tensor)
+        held = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in found}
+        return sum(held.values())
+
+    B, H, heads, d = shape
+    generator = torch.Generator().manual_seed(size)
+    before = weight()
+    cache = student.KeptTokens(size, **options)
+    for T in sizes:
+        q = torch.randn(B, H, T, d, generator=generator)
+        k, v = (torch.randn(B, heads, T, d, generator=generator) for _ in range(2))
+        out = cache.step(q, k, v)
+    del q, k, v, out
+    return weight() - before, list(cache.positions.shape)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="after a long prompt and a long text no more is alive than three times `size` tokens",
+    cause="slices of what was long, a mask in place of dropping, or a list of all that came",
+)
+def test_memory_is_gone(student, rng):
+    B, H, heads, d = shape = (2, 4, 2, 16)
+    for sizes in ([300], [1] * 150, [200, 1, 1]):
+        for options in ({"recent": 2}, {"sinks": 2, "decay": 0.5}, {"recent": 6}):
+            alive, there = student.drive(drive_alive, 6, sizes, shape, options)
+            assert there == [B, heads, 6], f"positions have shape {there}"
+            expect_at_most(alive, 3 * 6 * B * heads * (2 * d * 4 + 4 + 8), "bytes that are alive")
+
+
+def drive_two(student, steps):
+    """Runs beside the student's code: two caches in turns, and the dtypes of what they keep."""
+    a, b, told = student.KeptTokens(3, recent=1), student.KeptTokens(size=3, recent=1), []
+    for i, (q, k, v) in enumerate(steps):
+        out = a.step(q, k, v)
+        if i % 2:
+            b.step(q * 0, k + 1, v)
+        told.append(out.clone())
+    return told, a.positions.clone(), a.mass.clone(), a.keys.clone(), b.positions.clone()
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="two caches know nothing of each other; bfloat16 keys stay what they are; errors",
+    cause="lists of the class, keys made float32, or a mass in bfloat16",
+)
+def test_two_caches_and_dtypes(student, rng):
+    def make():
+        steps = tokens(rng, [2, 1, 1, 1, 1], H=2, heads=1, dtype=HALF)
+        return (steps, simulated(steps, 3, recent=1)[0]), simulated(steps, 3, recent=1)[1]
+
+    steps, right = clear_case(make, 1e-3)
+    outs, at, mass, kept, other = student.drive(drive_two, steps)
+    expect_same(at, right[-1][1], "positions of bfloat16 tokens")
+    expect_tensor(mass, "mass", F32)
+    expect_close(mass, right[-1][2], what="mass of bfloat16 tokens", atol=1e-4)
+    expect_same(kept, right[-1][3], "bfloat16 keys")
+    for out, then in zip(outs, right, strict=True):
+        expect_tensor(out, "out", HALF)
+        expect_close(out, then[0], what="out of bfloat16", atol=1e-2)
+    expect_same(other[..., -1], torch.tensor([[1]]), "the last position of the other cache")
+    for options in (
+        {"size": 0}, {"size": 3, "sinks": -1}, {"size": 3, "recent": 4}, {"size": 3, "decay": -0.1},
+        {"size": 3, "decay": math.nan}, {"size": 3, "decay": 1.001},
+    ):  # fmt: skip
+        call = partial(student.drive, drive_kept, [], options)
+        expect_error(ValueError, call, f"KeptTokens({options})")
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def count(tokens, dim, size=None, page=None, pages=None):
+    """By walking over the tokens."""
+    if size is not None:
+        kept, before = [], []
+        for t in range(tokens):
+            before = list(kept)
+            kept = [*kept, t][-size:]
+        return len(kept) * (2 * dim + 1), (len(before) + 1) * (2 * dim + 1)
+    if page is None:
+        return 2 * dim * tokens, 2 * dim * tokens
+    held = [list(range(i, min(i + page, tokens))) for i in range(0, tokens, page)]
+    read = [held[-1], *held[:-1][: pages - 1]]
+    return 2 * dim * (tokens + len(held)), 2 * dim * (sum(map(len, read)) + len(held))
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="numbers against a walk over the tokens, of real sizes too; what is refused",
+    cause="a page that is full or not begun, min and max, size + 1 kept, or 0 let through",
+)
+def test_numbers_counted(student, rng):
+    for tokens in (1, 2, 3, 7, 8, 9, 64, 65, 200):
+        for given in (
+            {}, {"size": 1}, {"size": 7}, {"size": 8}, {"size": 500}, {"page": 1, "pages": 1},
+            {"page": 4, "pages": 1}, {"page": 4, "pages": 2}, {"page": 8, "pages": 3},
+            {"page": 300, "pages": 2}, {"page": 16, "pages": 99},
+        ):  # fmt: skip
+            for dim in (1, 128):
+                value = expect_tuple(student.numbers(tokens, dim, **given), (int, int), "numbers")
+                right = count(tokens, dim, **given)
+                assert tuple(value) == right, (
+                    f"numbers({tokens}, {dim}, {given}) is {value}, not {right}"
+                )
+    value = student.numbers(10**6 + 1, 128, page=16, pages=256)
+    right = (256 * (10**6 + 1 + 62501), 256 * (255 * 16 + 1 + 62501))
+    assert tuple(value) == right, f"numbers of a long text are {value}, not {right}"
+    for bad in (
+        {"size": 2, "page": 2}, {"size": 2, "pages": 2}, {"page": 0, "pages": 1}, {"size": -1},
+        {"page": 1, "pages": 0}, {"page": 3}, {"pages": 3}, {"size": 0, "page": 2, "pages": 2},
+    ):  # fmt: skip
+        expect_error(ValueError, lambda b=bad: student.numbers(5, 2, **b), f"numbers(5, 2, {bad})")
+    expect_error(ValueError, lambda: student.numbers(0, 2), "0 tokens")
+    expect_error(ValueError, lambda: student.numbers(5, 0), "dim 0")
+
+
+def variance(values):
+    """With N - 1."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((u - mean) ** 2 for u in values) / (len(values) - 1)
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="differences of any sign and size, float32 losses added up in float64",
+    cause="abs, float32, tokens as N, N for N - 1, or the mean of errors",
+)
+def test_pairs_of_any_losses(student, rng):
+    for N, T, scale in ((2, 1, 1.0), (5, 30, 1e-8), (9, 7, 1e4), (3, 200, 1.0)):
+        text = 3 * torch.rand(N, 1, generator=rng, dtype=F64)
+        a, b = (scale * (text + torch.rand(N, T, generator=rng, dtype=F64)) for _ in range(2))
+        for x, y, rtol in ((a, b, 1e-7), (b, a, 1e-7), (a.float(), b.float(), 1e-7)):
+            seen = expect_tuple(student.paired(x, y), (float,) * 3, "paired")
+            mx, my = ([math.fsum(row) / T for row in z.double().tolist()] for z in (x, y))
+            d = [p - q for p, q in zip(mx, my, strict=True)]
+            right = (
+                math.fsum(d) / N,
+                (variance(d) / N) ** 0.5,
+                ((variance(mx) + variance(my)) / N) ** 0.5,
+            )
+            for name, value, expected in zip(
+                ("difference", "error", "unpaired"), seen, right, strict=True
+            ):
+                expect_close(value, expected, what=name, rtol=rtol, atol=1e-9 * scale)
+    one = torch.ones(3, 4)
+    expect_close(student.paired(one, one)[1], 0.0, what="error of equal losses", atol=1e-12)
+    for x, y in ((one[:1], one[:1]), (one, one[:, :3]), (one[0], one[0])):
+        shapes = f"{list(x.shape)} and {list(y.shape)}"
+        expect_error(ValueError, lambda x=x, y=y: student.paired(x, y), shapes)
+
+
+@exercise(
+    "ex3",
+    points=4,
+    invariant="every row of the future against a sum over queries; sums of the best keys",
+    cause="row t, a horizon that is one off, the mean, heads in the wrong order, or float32 sums",
+)
+def test_futures(student, rng):
+    for B, H, heads, T in ((1, 1, 1, 1), (2, 4, 2, 6), (1, 3, 1, 9), (1, 2, 2, 40)):
+        p = (
+            (4 * draw(rng, B, H, T, T))
+            .masked_fill(torch.ones(T, T).triu(1) > 0, -math.inf)
+            .softmax(-1)
+        )
+        for horizon in (None, 0, 1, 3, T - 1, T, 10**6):
+            right = torch.zeros(B, heads, T, T, dtype=F64)
+            for t in range(T):
+                last = T if horizon is None else min(T, t + 1 + horizon)
+                rows = p[:, :, t + 1 : last].sum(2).view(B, heads, -1, T).sum(2)
+                right[:, :, t, : t + 1] = rows[..., : t + 1]
+            for dtype, atol in ((F64, 1e-9), (F32, 1e-5)):
+                future = student.future_mass(p.to(dtype), heads, horizon)
+                expect_tensor(future, "future", dtype, (B, heads, T, T))
+                expect_close(future, right, what=f"future, horizon {horizon}", atol=atol)
+        for size in (1, 2, 5, T, 100):
+            right = p.sort(-1, descending=True).values[..., :size].sum(-1)
+            covered = student.best_mass(p, size)
+            expect_tensor(covered, "best_mass", F64, (B, H, T))
+            expect_close(covered, right, what=f"best_mass, size {size}", atol=1e-12)
+            expect_tensor(student.best_mass(p.float(), size), "best_mass", F32, (B, H, T))
+    # many large ones and then small ones: differences of running sums in float32 would lose them
+    p = torch.zeros(1, 1, 400, 400)
+    p[0, 0, 0, 0], p[0, 0, 1:200, 1] = 1.0, 1.0
+    p[0, 0, 200:, 0], p[0, 0, 200:, 1] = 1 - 2.0**-20, 2.0**-20
+    future = student.future_mass(p, 1, 1)
+    small = torch.full((200,), 2.0**-20)
+    expect_close(future[0, 0, 199:-1, 1], small, what="a small mass", rtol=1e-6)
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="a box holds its keys, and the bound is the product with the box's worst corner",
+    cause="zeros in a ragged page, one sign of q, a looser or a false bound, or heads mixed up",
+)
+def test_bounds_of_any_box(student, rng):
+    for B, H, heads, T, S, d, page in (
+        (1, 1, 1, 1, 1, 1, 4),
+        (2, 4, 2, 3, 13, 4, 4),
+        (1, 6, 6, 2, 9, 3, 3),
+        (1, 2, 1, 5, 40, 8, 16),
+        (1, 3, 1, 2, 5, 2, 1),
+    ):
+        for scale, shift in ((1.0, 0.0), (1e4, 5e4), (1e-8, -1e-7)):
+            q, k = draw(rng, B, H, T, d), draw(rng, B, heads, S, d) * scale + shift
+            low, high = student.page_boxes(k, page)
+            pages = math.ceil(S / page)
+            for i in range(pages):
+                mine = k[:, :, i * page : (i + 1) * page]
+                expect_same(low[:, :, i], mine.amin(2), "low")
+                expect_same(high[:, :, i], mine.amax(2), "high")
+            u = student.page_bounds(q, low, high)
+            expect_tensor(u, "u", F64, (B, H, T, pages))
+            for h in range(H):
+                g = h // (H // heads)
+                corners = torch.maximum(
+                    q[:, h, :, None] * low[:, g, None], q[:, h, :, None] * high[:, g, None]
+                )
+                expect_close(
+                    u[:, h],
+                    corners.sum(-1) / math.sqrt(d),
+                    what="u",
+                    atol=1e-10 * (scale + abs(shift)),
+                )
+    for dtype in (F32, HALF):
+        q, k = draw(rng, 1, 2, 2, 4, dtype=dtype), draw(rng, 1, 1, 7, 4, dtype=dtype)
+        low, high = student.page_boxes(k, 3)
+        expect_tensor(low, "low", dtype, (1, 1, 3, 4))
+        u = student.page_bounds(q, low, high)
+        expect_tensor(u, "u", F32, (1, 2, 2, 3))
+        products = exact_products(q, k)
+        most = torch.stack([x.amax(-1) for x in products.split(3, -1)], -1)
+        expect_at_most(most, u.double() + 1e-5, "a product above the bound")
+
+
+def exact_products(q, k):
+    q, k = q.double(), k.double().repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="pages of every query against a sort of pairs: ties, one page, fewer than asked",
+    cause="the earlier of equal ones, the newest besides, the future, or one choice for all heads",
+)
+def test_chosen_of_any_bounds(student, rng):
+    for P, T, pages in ((1, 1, 1), (1, 3, 5), (6, 6, 1), (6, 4, 2), (6, 6, 3), (9, 5, 40)):
+        for kind in ("drawn", "ties", "equal"):
+            u = (
+                draw(rng, 2, 3, T, P)
+                if kind == "drawn"
+                else torch.randint(
+                    0, 3 if kind == "ties" else 1, (2, 3, T, P), generator=rng
+                ).double()
+                - 1
+            )
+            newest = torch.randint(0, P, (T,), generator=rng)
+            right = torch.zeros(2, 3, T, P, dtype=torch.bool)
+            for b in range(2):
+                for h in range(3):
+                    for t in range(T):
+                        last = int(newest[t])
+                        order = sorted(range(last), key=lambda i: (-float(u[b, h, t, i]), -i))
+                        right[b, h, t, [last, *order[: pages - 1]]] = True
+            expect_same(
+                student.chosen_pages(u, pages, newest), right, f"chosen, {kind}, {pages} of {P}"
+            )
+    for pages in (1, 3):
+        chosen = student.chosen_pages(torch.zeros(1, 1, 1, 1), pages, torch.tensor([0]))
+        expect_same(chosen, torch.ones(1, 1, 1, 1) > 0, "the only page")
+    u = torch.tensor([[[[-1e4, 1e4, 1e4]]]])
+    expect_same(
+        student.chosen_pages(u, 2, torch.tensor([0])),
+        torch.tensor([[[[True, False, False]]]]),
+        "chosen",
+    )
+
+
+def counted(k, page):
+    """(read, list of what was read): the pages of k [S, d]."""
+    asked, parts = [], k.split(page)
+
+    def read(i):
+        asked.append(int(i))
+        return parts[int(i)].clone()
+
+    return read, asked
+
+
+def expect_largest(student, q, k, page):
+    """find_largest finds it, the first of equal ones, and reads no page that bounds exclude."""
+    read, asked = counted(k, page)
+    parts = k.split(page)
+    low, high = (torch.stack([f(x, 0) for x in parts]) for f in (torch.amin, torch.amax))
+    value = student.find_largest(q, low, high, page, read)
+    index, n = expect_tuple(value, (int, int), "find_largest")
+    products = (k.double() @ q.double()).tolist()
+    top = max(products)
+    right = products.index(top)
+    assert index == right, f"key {index} was found, the largest product is that of key {right}"
+    assert n == len(asked), f"{n} pages are said to be read, read() was called {len(asked)} times"
+    assert len(set(asked)) == n, f"a page was read twice: {asked}"
+    u = torch.maximum(q * low, q * high).double().sum(-1).tolist()
+    excluded = [i for i in asked if u[i] < top]
+    assert not excluded, f"pages {excluded} were read, whose bounds are below the largest product"
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="the largest of all keys, the first of equal ones, and no page read that is excluded",
+    cause="an index within the page, a tie that is not looked at, or a page that is read twice",
+)
+def test_largest_of_any_keys(student, rng):
+    for S, d, page, high in (
+        (1, 1, 1, 3),
+        (1, 2, 8, 3),
+        (23, 3, 4, 1),
+        (40, 2, 8, 2),
+        (64, 6, 16, 9),
+        (17, 4, 1, 2),
+        (200, 2, 16, 30),
+    ):
+        for _ in range(6):
+            q, k = (
+                torch.randint(-high, high + 1, s, generator=rng).double() / 4
+                for s in ((d,), (S, d))
+            )
+            expect_largest(student, q, k, page)
+            expect_largest(student, q, k.flip(0), page)
+    k = torch.cat([torch.full((5, 2), -3.0), torch.full((3, 2), -1.0)]).double()
+    expect_largest(student, tensor([1.0, 1.0]), k, 4)
+    expect_largest(student, tensor([0.0, 0.0]), k, 4)
+    expect_largest(student, tensor([-1024.0, -1.0]), k, 2)
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+def best(score, alive, keep):
+    living = sorted((i for i in range(len(score)) if alive[i]), key=lambda i: (-score[i], -i))
+    return [i in living[:keep] for i in range(len(score))]
+
+
+@exercise(
+    "ex5",
+    points=4,
+    invariant="cascades of layers against a loop: scores add up, nobody returns, ties, any dtype",
+    cause="queries that are gone, all rows, the layer's own score, a score of the dead, or float32",
+)
+def test_cascades_of_layers(student, rng):
+    for B, H, S, keeps in (
+        (1, 1, 1, (1, 1)),
+        (2, 3, 8, (6, 3, 3, 1)),
+        (2, 2, 5, (9, 4, 4)),
+        (1, 4, 30, (20, 25, 5)),
+    ):
+        for dtype in (F64, F32, HALF):
+            score, alive = torch.zeros(B, S, dtype=F64), torch.ones(B, S) > 0
+            for keep in keeps:
+                p = (2 * draw(rng, B, H, S, S)).masked_fill(torch.ones(S, S).triu(1) > 0, -math.inf)
+                p = (p.softmax(-1) * alive[:, None, None]).to(dtype)
+                seen = student.cascade_tokens(p, score, alive, keep)
+                now, there = expect_tuple(seen, (torch.Tensor,) * 2, "cascade_tokens")
+                right = score.clone()
+                for b in range(B):
+                    for t in range(S):
+                        if alive[b, t]:
+                            right[b] += p[b, :, t].double().sum(0) * alive[b]
+                expect_tensor(now, "score", F64, (B, S))
+                expect_close(now, right, what="score", atol=1e-10)
+                rows = [best(right[b].tolist(), alive[b].tolist(), keep) for b in range(B)]
+                expect_same(there, torch.tensor(rows), f"alive, keep {keep}")
+                score, alive = right, torch.tensor(rows)
+    p = torch.zeros(1, 1, 4, 4, dtype=F64)
+    p[..., 0] = 1e-8
+    score, alive = tensor([[0.0, 0, 0, 1e4]]), torch.tensor([[True, True, True, False]])
+    score, alive = student.cascade_tokens(p, score, alive, 2)
+    expect_same(alive, torch.tensor([[True, False, True, False]]), "alive, of equal ones the later")
+    p = torch.zeros(1, 2, 3, 3)  # nobody gets anything
+    score, alive = student.cascade_tokens(p, tensor([[0.0, 0, 0]]), torch.ones(1, 3) > 0, 2)
+    expect_close(score, tensor([[0.0, 0, 0]]), what="score of nothing")
+    expect_same(alive, torch.tensor([[False, True, True]]), "alive when all have nothing")
+    p = torch.ones(1, 1, 2, 2, dtype=F64)  # a test of the score of the dead, which stays
+    score, _ = student.cascade_tokens(p, tensor([[3.0, 4.0]]), torch.tensor([[True, False]]), 1)
+    expect_close(score, tensor([[4.0, 4.0]]), what="score beside one that is gone", atol=1e-12)
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="heads over layers, whatever sign and dtype their outputs have",
+    cause="a sum without |.|, a mean, a maximum, heads that return, or sums in bfloat16",
+)
+def test_heads_over_layers(student, rng):
+    for B, H, T, d, keeps in (
+        (1, 1, 1, 1, (1,)),
+        (2, 6, 5, 4, (5, 4, 2)),
+        (1, 4, 300, 8, (3, 3, 9, 1)),
+    ):
+        for dtype in (F64, F32, HALF):
+            score, alive = torch.zeros(B, H, dtype=F64), torch.ones(B, H) > 0
+            for keep in keeps:
+                out = draw(rng, B, H, T, d).to(dtype)
+                seen = student.cascade_heads(out, score, alive, keep)
+                now, there = expect_tuple(seen, (torch.Tensor,) * 2, "cascade_heads")
+                right = score + out.double().abs().sum((2, 3)) * alive
+                expect_tensor(now, "score", F64, (B, H))
+                expect_close(now, right, what="score of heads", rtol=1e-10)
+                rows = [best(right[b].tolist(), alive[b].tolist(), keep) for b in range(B)]
+                expect_same(there, torch.tensor(rows), f"alive heads, keep {keep}")
+                score, alive = right, torch.tensor(rows)
+    out = torch.zeros(1, 3, 2, 2)
+    _, alive = student.cascade_heads(out, tensor([[1.0, 1, 1]]), torch.ones(1, 3) > 0, 2)
+    expect_same(alive, torch.tensor([[False, True, True]]), "alive heads of equal scores")
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="only the largest probabilities of each query and head fetch a value, as they are",
+    cause="what is left divided by its sum, a threshold with ties, the earlier of equal ones",
+)
+def test_values_of_any_rows(student, rng):
+    for B, H, heads, T, S, d in ((1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 9, 4), (1, 6, 1, 2, 5, 3)):
+        for kind in ("drawn", "ties", "equal"):
+            p = (3 * draw(rng, B, H, T, S)).softmax(-1)
+            if kind != "drawn":
+                p = torch.randint(1, 3 if kind == "ties" else 2, (B, H, T, S), generator=rng) / 8.0
+            for of_p, of_v in ((F64, F64), (F32, F32), (F32, HALF)):
+                x, v = p.to(of_p), draw(rng, B, heads, S, d, dtype=of_v)
+                for keep in (1, 2, S, S + 7):
+                    right = torch.zeros(B, H, T, d, dtype=F64)
+                    for b in range(B):
+                        for h in range(H):
+                            for t in range(T):
+                                row = x[b, h, t].double()
+                                there = tensor(best(row.tolist(), [True] * S, keep))
+                                right[b, h, t] = (row * there) @ v[b, h // (H // heads)].double()
+                    out = student.prune_values(x, v, keep)
+                    expect_tensor(out, "out", of_v, (B, H, T, d))
+                    atol, rtol = (1e-10, 0) if of_v == F64 else (1e-4, 2.0**-8 * (of_v == HALF))
+                    expect_close(out, right, what=f"out, keep {keep}, {kind}", atol=atol, rtol=rtol)
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def keys(rng, bits, *shape, scale=1.0):
+    """Keys whose codes of so many bits are not nearly a tie; their scale is `scale`."""
+    most = 2 ** (bits - 1) - 1
+    codes = torch.randint(-most, most + 1, shape, generator=rng).double()
+    off = 0.6 * torch.rand(shape, generator=rng, dtype=F64) - 0.3
+    off = torch.where(codes.abs() == most, 0.0, off)
+    codes[..., 0], off[..., 0] = most, 0.0
+    return (codes + off) * scale, codes.long()
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="codes of 2 to 16 bits in two pieces, keys of any size, zeros",
+    cause="rounding to 0, a scale that is shared, an epsilon, or rest outside of its range",
+)
+def test_pieces_of_any_code(student, rng):
+    for bits, low, scale in (
+        (2, 0, 1.0),
+        (2, 1, 0.5),
+        (8, 4, 2.0**-26),
+        (8, 7, 64.0),
+        (12, 4, 1.0),
+        (16, 8, 0.125),
+    ):
+        for shape in ((1, 1, 1, 1), (2, 3, 5, 4)):
+            k, codes = keys(rng, bits, *shape, scale=scale)
+            for dtype in (F64, F32):
+                pieces = student.split_bits(k.to(dtype), bits, low)
+                high, rest, found = expect_tuple(pieces, (torch.Tensor,) * 3, "split_bits")
+                expect_tensor(high, "high", I64, shape)
+                expect_tensor(rest, "rest", I64, shape)
+                expect_same(high * 2**low + rest, codes, f"high 2^{low} + rest")
+                expect_at_most(rest, 2**low - 1, "rest")
+                expect_at_most(-rest, 0, "minus rest")
+                expect_tensor(found, "scale", F64, (*shape[:3], 1))
+                expect_close(found, torch.full((*shape[:3], 1), scale), what="scale", rtol=1e-6)
+    high, rest, scale = student.split_bits(torch.zeros(1, 1, 2, 3), 8, 4)
+    expect_same(high, torch.zeros(1, 1, 2, 3, dtype=I64), "high of zeros")
+    expect_close(scale, torch.ones(1, 1, 2, 1, dtype=F64), what="scale of zeros")
+    k, codes = keys(rng, 8, 1, 1, 4, 3, scale=2.0**-40)
+    high, rest, _ = student.split_bits(k, 8, 4)
+    expect_same(16 * high + rest, codes, "codes of keys of 1e-10")
+    k = torch.zeros(1, 1, 2, 3, dtype=HALF)
+    k[0, 0, 1] = torch.tensor([7.0, -3, 1]) * 2.0**-20
+    high, rest, scale = student.split_bits(k, 4, 1)
+    expect_same(2 * high + rest, torch.tensor([[[[0, 0, 0], [7, -3, 1]]]]), "codes beside zeros")
+    expect_close(scale, tensor([[[[1.0], [2.0**-20]]]]), what="scale beside zeros", rtol=1e-12)
+    for bits, low in ((8, 8), (8, 9), (1, 0), (8, -1), (0, 0)):
+        expect_error(
+            ValueError, lambda b=bits, n=low: student.split_bits(k, b, n), f"{bits}, {low}"
+        )
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="the error of a score is reached by the worst rest, and by no rest surpassed",
+    cause="the error of a rest at 0, of another key's scale, of a signed sum, or without sqrt(d)",
+)
+def test_errors_are_reached(student, rng):
+    for B, H, heads, T, S, d, low in (
+        (1, 1, 1, 1, 1, 1, 1),
+        (2, 4, 2, 3, 5, 4, 4),
+        (1, 3, 1, 2, 7, 6, 2),
+        (1, 2, 2, 2, 3, 4, 0),
+    ):
+        high = torch.randint(-8, 8, (B, heads, S, d), generator=rng)
+        scale = 0.5 + torch.rand(B, heads, S, 1, generator=rng, dtype=F64)
+        for dtype in (F64, F32, HALF):
+            q = draw(rng, B, H, T, d, dtype=dtype)
+            scores, error = student.rough_scores(q, high, scale, low)
+            expect_tensor(scores, "scores", F64, (B, H, T, S))
+            expect_tensor(error, "error", F64, (B, H, T, S))
+            for b in range(B):
+                for h in range(H):
+                    g = h // (H // heads)
+                    for t in range(T):
+                        x = q[b, h, t].double() / math.sqrt(d)
+                        rests = [(x > 0) * (2**low - 1), (x < 0) * (2**low - 1)]
+                        most, least = (((high[b, g] * 2**low + r) * scale[b, g]) @ x for r in rests)
+                        expect_close(
+                            scores[b, h, t] + error[b, h, t], most, what="score + error", atol=1e-8
+                        )
+                        expect_close(
+                            scores[b, h, t] - error[b, h, t], least, what="score - error", atol=1e-8
+                        )
+
+
+def shift_of(top, error):
+    """By a search over sets: g(a) for all a up to 1 - top."""
+    a = (1 - top) * torch.linspace(0, 1, 20001, dtype=F64)
+    shrink = math.exp(-2 * error)
+    return (a / (a + (1 - a) * shrink).clamp(min=1e-300) - a).max().item()
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="the bound is the largest gain over all sets, for any top and error, and is reached",
+    cause="a = 1 - top beyond the largest gain, e^error, powers that overflow, or a looser bound",
+)
+def test_shift_of_any_row(student, rng):
+    tops = [1.0, 0.999, 0.9, 0.6, 0.5, 0.3, 0.01, 1e-6]
+    for top in tops:
+        for error in (0.0, 1e-8, 0.01, 0.5, 1.0, 3.0):
+            shift = student.worst_shift(tensor(top), tensor(error))
+            expect_tensor(shift, "worst_shift", F64, ())
+            expect_close(
+                shift, tensor(shift_of(top, error)), what=f"shift({top}, {error})", atol=2e-7
+            )
+    for error in (400.0, 1e4):
+        shift = student.worst_shift(tensor([1.0, 0.9, 0.1]), tensor([error] * 3))
+        right = tensor([0.0, 1.0, 1.0])  # a set of next to nothing has all to win, if there is one
+        expect_close(shift, right, what=f"shift for an error of {error}", atol=1e-9)
+    for _ in range(30):
+        n = int(torch.randint(2, 9, (1,), generator=rng))
+        p = (3 * draw(rng, n)).softmax(0)
+        e = float(3 * torch.rand(1, generator=rng))
+        most = 0.0
+        for set_ in range(1, 2**n - 1):
+            a = sum(float(p[i]) for i in range(n) if set_ >> i & 1)
+            most = max(most, a / (a + (1 - a) * math.exp(-2 * e)) - a)
+        shift = student.worst_shift(p.max()[None], tensor([e]))
+        expect_at_most(most, shift + 1e-9, "what a set may gain")
+    two = student.worst_shift(tensor([[0.9, 0.5]]), tensor([[0.2, 0.2]]))
+    expect_tensor(two, "worst_shift", F64, (1, 2))
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="each row by its own bound, against scores computed from codes; any shape and dtype",
+    cause="one decision for all rows, errors of keys not seen, later keys, or float32",
+)
+def test_progressive_rows(student, rng):
+    for B, H, heads, T, S, d, bits, low in (
+        (1, 1, 1, 1, 1, 2, 8, 4),
+        (2, 4, 2, 3, 6, 4, 8, 3),
+        (1, 2, 1, 5, 5, 8, 6, 2),
+    ):
+        k, codes = keys(rng, bits, B, heads, S, d, scale=2.0 ** -(bits - 2))
+        grow = torch.linspace(0.2, 3, S, dtype=F64)[:, None]  # later keys are larger
+        k, step = k * grow, 2.0 ** -(bits - 2) * grow
+        q = (2 * draw(rng, B, H, T, d)).to(F32)
+        middle = (2**low * codes.div(2**low, rounding_mode="floor") + (2**low - 1) / 2) * step
+        rough, all_bits = (exact(q, x, x)[1] for x in (middle, codes * step))
+        x = q.double().abs().sum(-1) / math.sqrt(d)  # [B, H, T]
+        seen = torch.arange(S - T, S)
+        error = x * (2**low - 1) / 2 * step[seen, 0]  # the last key seen has the largest scale
+        shift = torch.zeros(B, H, T, dtype=F64)
+        for i in range(B * H * T):
+            shift.view(-1)[i] = shift_of(
+                float(rough.amax(-1).reshape(-1)[i]), float(error.reshape(-1)[i])
+            )
+        ranks = shift.flatten().sort().values
+        gaps = (ranks[1:] - ranks[:-1]) if len(ranks) > 1 else ranks
+        cut = int(gaps.argmax())
+        between = float(ranks[cut] + ranks[cut + 1]) / 2 if len(ranks) > 1 else 0.3
+        for tolerance in (between, 1.0):
+            value = student.progressive(q, k, bits, low, tolerance)
+            p, fetched = expect_tuple(value, (torch.Tensor, torch.Tensor), "progressive")
+            right = shift > tolerance
+            expect_tensor(p, "p", F64, (B, H, T, S))
+            expect_same(fetched, right, f"fetched, tolerance {tolerance:.3f}")
+            expect_close(p, torch.where(right[..., None], all_bits, rough), what="p", atol=1e-6)
