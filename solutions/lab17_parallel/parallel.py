@@ -248,7 +248,7 @@ lab.check("ex1")
 # none, and their parts a size of 0.
 #
 # **Shapes** `qkv` [(H + 2 Hkv) d, D]; `out` [D, H d]; `x` [B, T, D], at least one token; d even.
-# All float32, float64 or bfloat16, of one dtype, which is the result's.
+# All float32, float64 or bfloat16, of one dtype, which is the result's; any layout.
 
 
 # %% solution="ex2"
@@ -443,9 +443,9 @@ lab.reveal("calls", found["calls"])
 #
 # **Shapes** `ids` int64 of any shape, from 0 to V - 1; `table`, `head` [v, D]; `hidden` [T, D];
 # `targets` [T] int64; `loss` [T] float32, or float64 where `hidden` is; `next_token` [T] int64. T
-# and the shape of `ids` may hold no token. Floats of one call are of one dtype: float32, float64 or
-# bfloat16; logits of bfloat16 may be rounded to it, those of float64 not to float32. V is less than
-# 2^24, so that every id is a float32 too.
+# and the shape of `ids` may hold no token; any layout. Floats of one call have one dtype: float32,
+# float64 or bfloat16; logits of bfloat16 may be rounded to it, those of float64 not to float32.
+# V is less than 2^24, so that every id is a float32 too.
 
 
 # %% solution="ex3"
