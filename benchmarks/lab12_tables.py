@@ -284,7 +284,8 @@ def names() -> None:
     for way in dict.fromkeys(way for way, _ in found):
         cells = []
         for gap in (150, 300):
-            cells.append(spread([100 * h for h, _ in found[way, gap]], 2) + " %")
+            share = [f"{100 * f(h for h, _ in found[way, gap]):.0f}" for f in (mean, min, max)]
+            cells.append(f"{share[0]} ({share[1]} to {share[2]}) %")
             cells.append(f"{mean(p for _, p in found[way, gap]):.1f}")
         rows[way] = cells
     head = ["64 tokens a head", "150 back: hits", "log p", "300 back: hits", "log p"]

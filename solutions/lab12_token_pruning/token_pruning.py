@@ -71,19 +71,16 @@ lab = Lab("lab12_token_pruning")
 # The shipped model (6 layers, 6 heads of 32, as many key heads) reads eight pieces of held-out
 # code of 256 tokens, each after the begin token, with every key and value kept.
 
-# %% tags=["demo"]
+# %% tags=["demo", "fold"]
+# helpers of the experiments: losses with another attention, readers with your functions
+from efflib.models.cache import KVCache
 from efflib.zoo import recall
-from efflib.zoo.windows import Scale, windows
-
-model = zoo.load("target")
-c = model.config
-LAYERS, HEADS = c.num_hidden_layers, c.num_attention_heads
-texts = windows("code", True, Scale(8, 1, 0, length=256), seed=0)  # [8, 257]
 
 
 @torch.no_grad()
-def logits(attention: Callable | None = None, ids: Tensor = texts) -> Tensor:
+def logits(attention: Callable | None = None, ids: Tensor | None = None) -> Tensor:
     """[B, T, V], with another attention in all layers, if one is given."""
+    ids = texts if ids is None else ids
     before = [layer.self_attn.attention for layer in model.model.layers]
     if attention is not None:
         model.set_attention(attention)
@@ -94,8 +91,9 @@ def logits(attention: Callable | None = None, ids: Tensor = texts) -> Tensor:
             layer.self_attn.attention = own
 
 
-def losses(attention: Callable | None = None, ids: Tensor = texts) -> Tensor:
+def losses(attention: Callable | None = None, ids: Tensor | None = None) -> Tensor:
     """The loss of every token [B, T]."""
+    ids = texts if ids is None else ids
     scores = logits(attention, ids).transpose(1, 2)
     return F.cross_entropy(scores, ids[:, 1:], reduction="none")
 
@@ -104,12 +102,121 @@ def perplexity(loss: Tensor) -> float:
     return loss.double().mean().exp().item()
 
 
+def added(loss: Tensor) -> list[float]:
+    """Of every text: the loss above that with everything kept."""
+    return (loss - everything).double().mean(1).tolist()
+
+
+def reading(size: int, score: Callable | None = None, **how) -> Callable:
+    """An attention: every layer reads token by token with your cache. score(layer, mass, pos)."""
+    layer = iter(range(LAYERS))
+
+    def attention(q, k, v, mask):
+        i = next(layer)
+        own = None if score is None else (lambda mass, at: score(i, mass, at))
+        cache = KeptTokens(size, score=own, **how)
+        parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True)
+        return torch.cat([cache.step(*part) for part in parts], dim=2)
+
+    return attention
+
+
+noise = torch.rand(6, 6, 257, generator=torch.Generator().manual_seed(0))  # layer, head, token
+
+
+def at_random(layer: int, mass: Tensor, at: Tensor) -> Tensor:
+    return noise[layer].expand(len(at), -1, -1).gather(2, at)
+
+
+@torch.no_grad()
+def maps(take: Callable) -> list[Tensor]:
+    """take(p) of every layer, everything kept."""
+    taken = []
+
+    def attention(q, k, v, mask):
+        out, p = attend(q, k, v)
+        taken.append(take(p))
+        return out
+
+    losses(attention)
+    return taken
+
+
+def oracle(size: int, horizon: int | None) -> Tensor:
+    futures = maps(lambda p: future_mass(p, c.num_key_value_heads, horizon))
+
+    def ahead(layer: int, mass: Tensor, at: Tensor) -> Tensor:
+        return futures[layer][:, :, int(at.max())].gather(2, at)
+
+    return losses(reading(size, ahead))
+
+
+def best_keys(q, k, v, mask):
+    p = attend(q, k, v)[1]
+    seen = p >= p.topk(min(16, p.shape[-1]), dim=-1).values[..., -1:]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen & mask)
+
+
+def recalled(attention: Callable | None = None, ids: Tensor | None = None) -> tuple[float, float]:
+    """(hits in percent, mean log probability) of the second and third word of the name."""
+    ids = names if ids is None else ids
+    scores = logits(attention, ids)[:, recall.WORDS].log_softmax(-1)  # [16, 2, V]
+    right = ids[:, recall.WORDS, None]
+    hits = (scores.argmax(-1, keepdim=True) == right).double().mean().item()
+    return 100 * hits, scores.gather(2, right).mean().item()
+
+
+def in_pieces(bits: int, low: int, tolerance: float, shares: list) -> Callable:
+    def attention(q, k, v, mask):
+        p, fetched = progressive(q, k, bits, low, tolerance)
+        shares.append(fetched.double().mean().item())
+        return p.to(v) @ v
+
+    return attention
+
+
+class Shim(KVCache):
+    """Only counts: your caches hold keys and values, and attend."""
+
+    def __init__(self, **how) -> None:
+        super().__init__()
+        self.kept, self.how, self.seen = {}, how, 0
+
+    length = property(lambda self: self.seen)
+
+    def append(self, layer, k, v):
+        self.at = self.kept.setdefault(layer, KeptTokens(**self.how))
+        self.seen += k.shape[2] if layer == LAYERS - 1 else 0
+        return k, v
+
+
+@torch.no_grad()
+def write(prompt: str, tokens: int, **how) -> tuple[str, int]:
+    """What the model writes, and the tokens of keys that are kept."""
+    cache, own = Shim(**how), model.model.layers[0].self_attn.attention
+    model.set_attention(lambda q, k, v, mask: cache.at.step(q, k, v))
+    ids = [zoo.BEGIN_ID, *vocabulary.encode(prompt).ids]
+    fed = ids
+    for _ in range(tokens):
+        ids.append(int(model(torch.tensor([fed]), cache=cache)[0, -1].argmax()))
+        fed = ids[-1:]
+    model.set_attention(own)
+    return vocabulary.decode(ids[1:]), sum(x.positions.numel() for x in cache.kept.values())
+
+
+# %% tags=["demo"]
+from efflib.zoo.windows import Scale, windows
+
+model, vocabulary = zoo.load("target"), zoo.load_tokenizer()
+c = model.config
+LAYERS, HEADS = c.num_hidden_layers, c.num_attention_heads
+texts = windows("code", True, Scale(8, 1, 0, length=256), seed=0)  # [8, 257]
 found = {}  # the numbers you find, for the takeaways at the end
 everything = losses()  # [8, 256]
 found["full"] = perplexity(everything)
 print(f"everything kept: perplexity {found['full']:.2f}")
 weight = 2 * c.num_key_value_heads * c.head_dim * 2  # keys and values, two bytes a number
-print(f"{weight} bytes a token and layer in 16 bits; {256 * weight * c.num_hidden_layers} in all")
+print(f"{weight} bytes a token and layer in 16 bits; {256 * weight * LAYERS} in all")
 print("\nWhat it writes:\n" + zoo.sample(model, zoo.PROMPTS[1], tokens=40))
 
 # %% [markdown]
@@ -323,20 +430,6 @@ lab.check("ex2")
 
 
 # %% tags=["demo"]
-def reading(size: int, score: Callable | None = None, **how) -> Callable:
-    """An attention: every layer reads token by token with your cache. score(layer, mass, pos)."""
-    layer = iter(range(LAYERS))
-
-    def attention(q, k, v, mask):
-        i = next(layer)
-        own = None if score is None else (lambda mass, at: score(i, mass, at))
-        cache = KeptTokens(size, score=own, **how)
-        parts = zip(*(x.split(1, dim=2) for x in (q, k, v)), strict=True)
-        return torch.cat([cache.step(*part) for part in parts], dim=2)
-
-    return attention
-
-
 SIZES = (16, 32, 64)
 lost = {}  # (size, way): the loss of every token [8, 256]
 for size in SIZES:
@@ -364,14 +457,8 @@ lab.predict(
 #
 # Two cells, 7 s each.
 
+
 # %% tags=["demo"]
-noise = torch.rand(6, 6, 257, generator=torch.Generator().manual_seed(0))  # layer, head, token
-
-
-def at_random(layer: int, mass: Tensor, at: Tensor) -> Tensor:
-    return noise[layer].expand(len(at), -1, -1).gather(2, at)
-
-
 def per_query(layer: int, mass: Tensor, at: Tensor) -> Tensor:
     return mass / (at.max() + 1 - at)  # the newest token has been seen by one query
 
@@ -396,11 +483,6 @@ controls(64)
 
 # %% tags=["demo", "fold"]
 # all rules, and three sizes
-def added(loss: Tensor) -> list[float]:
-    """Of every text: the loss above that with everything kept."""
-    return (loss - everything).double().mean(1).tolist()
-
-
 WAYS = ["recent", "random", "4 sinks + recent", "H2O", "TOVA", "a mean"]
 panels = {f"{size} tokens a head": {way: added(lost[size, way]) for way in WAYS} for size in SIZES}
 of16 = {way: perplexity(lost[16, way]) for way in WAYS}
@@ -571,29 +653,6 @@ lab.check("ex3")
 
 
 # %% tags=["demo"]
-@torch.no_grad()
-def maps(take: Callable) -> list[Tensor]:
-    """take(p) of every layer, everything kept."""
-    taken = []
-
-    def attention(q, k, v, mask):
-        out, p = attend(q, k, v)
-        taken.append(take(p))
-        return out
-
-    losses(attention)
-    return taken
-
-
-def oracle(size: int, horizon: int | None) -> Tensor:
-    futures = maps(lambda p: future_mass(p, c.num_key_value_heads, horizon))
-
-    def ahead(layer: int, mass: Tensor, at: Tensor) -> Tensor:
-        return futures[layer][:, :, int(at.max())].gather(2, at)
-
-    return losses(reading(size, ahead))
-
-
 HORIZONS = {1: "1 ahead", 8: "8 ahead", 32: "32 ahead", None: "all ahead"}
 for horizon, way in HORIZONS.items():
     lost[16, way] = oracle(16, horizon)
@@ -606,13 +665,6 @@ for size in SIZES:
         d, error, apart = paired(lost[size, way], lost[size, other])
         print(f"{size} tokens, {way} - {other}: {d:+.3f} ± {error:.3f} nats", end="")
         print(f" (not paired: ± {apart:.2f})")
-covered = {
-    n: placements.mean(maps(lambda p, n=n: best_mass(p, n)[:, :, 128:].mean().item()))
-    for n in SIZES
-}
-print(
-    "of its attention a query's own best", ", ".join(f"{n} get {v:.3f}" for n, v in covered.items())
-)
 lab.predict(
     "pages",
     "Keep everything, and let each query read 4 pages of 4 tokens, chosen by a bound. Perplexity? "
@@ -620,7 +672,14 @@ lab.predict(
 )
 
 # %% tags=["demo", "fold"]
-# how far one has to see
+# how far one has to see, and what the best keys of a query get
+covered = {
+    n: placements.mean(maps(lambda p, n=n: best_mass(p, n)[:, :, 128:].mean().item()))
+    for n in SIZES
+}
+print(
+    "of its attention a query's own best", ", ".join(f"{n} get {v:.3f}" for n, v in covered.items())
+)
 ahead = {"H2O": lost[16, "H2O"], "TOVA": lost[16, "TOVA"]}
 ahead |= {way: lost[16, way] for way in HORIZONS.values()}
 values = {way: added(x) for way, x in ahead.items()}
@@ -759,14 +818,6 @@ def select(page: int, pages: int) -> Callable:
     return attention
 
 
-def best_keys(q, k, v, mask):
-    p = attend(q, k, v)[1]
-    seen = p >= p.topk(min(16, p.shape[-1]), dim=-1).values[..., -1:]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen & mask)
-
-
-lost["16 best"] = losses(best_keys)
-print(f"each query's own best 16 keys: {perplexity(lost['16 best']):.2f}")
 PAGES = [(4, 4), (4, 8), (4, 16), (16, 2), (16, 4)]
 for page, pages in PAGES:
     lost["pages", page, pages] = losses(select(page, pages))
@@ -776,7 +827,9 @@ for page, pages in PAGES:
 lab.reveal("pages", round(perplexity(lost["pages", 4, 4]), 1))
 
 # %% tags=["demo", "fold"]
-# two axes: kept, read
+# the oracle of reading; two axes: kept, read
+lost["16 best"] = losses(best_keys)
+print(f"each query's own best 16 keys: {perplexity(lost['16 best']):.2f}")
 points = {"everything": {1.0: (1.0, found["full"])}}
 for way in ("4 sinks + recent", "H2O", "a mean", "all ahead"):
     costs = {s: [n / numbers(257, 32)[0] for n in numbers(257, 32, size=s)] for s in SIZES}
@@ -800,14 +853,6 @@ style.show(drawn[0], alt=drawn[1])
 
 # %% tags=["demo"]
 names, blank = recall.name_texts(16, gap=150, seed=0)  # [16, T] each; the last are the name
-
-
-def recalled(attention: Callable | None = None, ids: Tensor = names) -> tuple[float, float]:
-    """(hits in percent, mean log probability) of the second and third word of the name."""
-    scores = logits(attention, ids)[:, recall.WORDS].log_softmax(-1)  # [16, 2, V]
-    right = ids[:, recall.WORDS, None]
-    hits = (scores.argmax(-1, keepdim=True) == right).double().mean().item()
-    return 100 * hits, scores.gather(2, right).mean().item()
 
 
 facts = {"everything": recalled(), "undefined": recalled(None, blank)}
@@ -980,7 +1025,6 @@ def end(attention: Callable | None) -> float:
     return perplexity(losses(attention)[:, PROMPT:])
 
 
-# %% tags=["demo"]
 place = torch.arange(PROMPT).double()
 RULES = {
     "cascade": cascade_tokens,
@@ -990,6 +1034,17 @@ RULES = {
     "4 sinks + recent": by_number(place.masked_fill(place < 4, 1e9)),
     "random": by_number(torch.rand(PROMPT, generator=torch.Generator().manual_seed(0))),
 }
+others = [
+    torch.stack(
+        [
+            torch.randperm(HEADS, generator=torch.Generator().manual_seed(10 * s + i))
+            for i in range(LAYERS)
+        ]
+    )
+    for s in range(6)
+]
+
+# %% tags=["demo"]
 print(f"nothing pruned: {end(None):.2f}")
 pruned = {}
 for last in (0.5, 0.25, 0.125):
@@ -1006,15 +1061,6 @@ for last in (0.5, 0.25, 0.125):
 
 # %% tags=["demo"]
 TO = [6, 5, 5, 4, 4, 4]
-others = [
-    torch.stack(
-        [
-            torch.randperm(HEADS, generator=torch.Generator().manual_seed(10 * s + i))
-            for i in range(LAYERS)
-        ]
-    )
-    for s in range(6)
-]
 stored = end(cascade([PROMPT] * LAYERS, heads=TO))
 exchanged = [end(cascade([PROMPT] * LAYERS, heads=TO, order=o)) for o in others]
 print(f"heads {TO}: as stored {stored:.2f}; exchanged {placements.plus_minus(exchanged)}")
@@ -1024,7 +1070,6 @@ end(cascade(schedule(0.125), cascade_tokens, history=history))
 
 # %% tags=["demo", "fold"]
 # the table of prefixes: a piece of the first text, and which of its tokens are there in each layer
-vocabulary = zoo.load_tokenizer()
 words = [vocabulary.decode([i]) for i in texts[0, :28].tolist()]
 words[0] = "<s>"
 rows = torch.stack([x[0, :28] for x in history])  # [layers, 28]
@@ -1148,15 +1193,6 @@ lab.check("ex6")
 
 
 # %% tags=["demo"]
-def in_pieces(bits: int, low: int, tolerance: float, shares: list) -> Callable:
-    def attention(q, k, v, mask):
-        p, fetched = progressive(q, k, bits, low, tolerance)
-        shares.append(fetched.double().mean().item())
-        return p.to(v) @ v
-
-    return attention
-
-
 few = texts[:4]
 CASES = (8, 4, 1.0), (8, 4, 0.05), (8, 2, 0.05), (8, 2, 0.2), (12, 4, 0.05), (12, 4, 0.2)
 print(f"exact: {perplexity(losses(None, few)):.3f}")
@@ -1243,38 +1279,6 @@ print(f"{to_beat[0]:.2f} and {to_beat[1]:.2f}; the oracle {perplexity(lost[16, '
 # its own positions: the model writes with 48 tokens a head, and what it keeps alive is counted.
 
 # %% tags=["demo"]
-from efflib.models.cache import KVCache
-
-
-class Shim(KVCache):
-    """Only counts: your caches hold keys and values, and attend."""
-
-    def __init__(self, **how) -> None:
-        super().__init__()
-        self.kept, self.how, self.seen = {}, how, 0
-
-    length = property(lambda self: self.seen)
-
-    def append(self, layer, k, v):
-        self.at = self.kept.setdefault(layer, KeptTokens(**self.how))
-        self.seen += k.shape[2] if layer == LAYERS - 1 else 0
-        return k, v
-
-
-@torch.no_grad()
-def write(prompt: str, tokens: int, **how) -> tuple[str, int]:
-    """What the model writes, and the tokens of keys that are kept."""
-    cache, own = Shim(**how), model.model.layers[0].self_attn.attention
-    model.set_attention(lambda q, k, v, mask: cache.at.step(q, k, v))
-    ids = [zoo.BEGIN_ID, *vocabulary.encode(prompt).ids]
-    fed = ids
-    for _ in range(tokens):
-        ids.append(int(model(torch.tensor([fed]), cache=cache)[0, -1].argmax()))
-        fed = ids[-1:]
-    model.set_attention(own)
-    return vocabulary.decode(ids[1:]), sum(x.positions.numel() for x in cache.kept.values())
-
-
 for how in ({"size": 400}, {"size": 48, "recent": 24}, {"size": 48, "recent": 48}):
     text, kept = write(zoo.PROMPTS[1], 80, **how)
     print(f"--- {how}: {kept} keys kept in all heads and layers\n{text}\n")
