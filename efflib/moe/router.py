@@ -68,7 +68,7 @@ def route(
         # a / sum a = softmax(log a), which is right also where every sigmoid is 0 in float32
         return Routing(experts, F.logsigmoid(logits.gather(-1, experts)).softmax(-1))
     if convention == "switch":
-        gates, experts = logits.softmax(-1).topk(k, dim=-1)
-        return Routing(experts, gates)
+        experts = logits.topk(k, dim=-1).indices  # far behind the first all softmaxes are 0
+        return Routing(experts, logits.softmax(-1).gather(-1, experts))
     largest, experts = logits.topk(k, dim=-1)
     return Routing(experts, largest.softmax(-1))

@@ -636,7 +636,7 @@ def fooled(tokens: int) -> Tensor:
     """Logits [tokens, 2], 70 % or more to one expert, with a balancing loss below 0.9."""
     ### BEGIN SOLUTION
     logits = torch.tensor([[1e-3, 0.0]]).repeat(tokens, 1)  # by a hair
-    logits[round(0.75 * tokens) :] = torch.tensor([0.0, 30.0])  # the others are sure
+    logits[int(0.75 * tokens + 0.5) :] = torch.tensor([0.0, 30.0])  # the others are sure
     return logits
     ### END SOLUTION
 

@@ -18,5 +18,5 @@ def moved_bias(bias, share, speed):
 
 
 def fooled(tokens):
-    first = round(0.75 * tokens)
+    first = math.ceil(0.75 * tokens)
     return torch.tensor([[0.001, 0.0]] * first + [[0.0, 30.0]] * (tokens - first))

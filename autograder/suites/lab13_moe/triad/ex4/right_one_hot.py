@@ -2,9 +2,7 @@
 
 
 def load(experts, count, real=None):
-    ones = torch.zeros(experts.shape[0], count).scatter_add_(
-        1, experts, torch.ones(experts.shape)
-    )
+    ones = torch.zeros(experts.shape[0], count).scatter_add_(1, experts, torch.ones(experts.shape))
     if real is not None:
         ones = ones[real]
     return ones.sum(0) / ones.sum().clamp(min=1)

@@ -3,9 +3,7 @@
 
 def predictor_loss(scores, active):
     share = active.sum() / active.numel() + 0.005
-    losses = F.binary_cross_entropy_with_logits(
-        scores, active.to(scores.dtype), reduction="none"
-    )
+    losses = F.binary_cross_entropy_with_logits(scores, active.to(scores.dtype), reduction="none")
     return torch.where(active, losses, losses * share).mean()
 
 
