@@ -22,7 +22,9 @@ from efflib.moe.balance import balancing_loss, load
 from efflib.moe.router import route
 from efflib.moe.traffic import sent, woken
 from efflib.plots import style
+from efflib.sparsity import contextual
 from efflib.zoo.phenomena import moe as story
+from efflib.zoo.phenomena.skipping import WAYS, Skipping
 from efflib.zoo.phenomena.story import losses
 from efflib.zoo.windows import Scale, windows
 
@@ -202,25 +204,25 @@ def skipping() -> None:
     found: dict[str, dict[float, list[tuple[float, float]]]] = {}
     hits: dict[str, list[list[float]]] = {}
     for seed in SEEDS:
-        made = story.Skipping(windows("code", False, SCALE, seed)[:, :-1])
+        made = Skipping(windows("code", False, SCALE, seed)[:, :-1])
         text = windows("code", True, SCALE, seed)
         exact = losses(made.model, text).mean().item()
         held = made.read(text[:, :-1])
         truth = [
-            story.contextual.active_neurons(x, m.gate_proj.weight.detach())
+            contextual.active_neurons(x, m.gate_proj.weight.detach())
             for x, m in zip(held, made.mlps, strict=True)
         ]
-        for way in story.WAYS:
+        for way in WAYS:
             for factor in (0.5, 0.75, 1.0, 1.25, 1.5):
                 lost = losses(made.made(way, factor), text).mean().item() - exact
                 own = found.setdefault(way, {}).setdefault(factor, [])
                 own.append((made.share(way, factor), lost))
             chosen = [
-                story.contextual.chosen_neurons(made.scores(way, i, x), made.budget(i, 1.0))
+                contextual.chosen_neurons(made.scores(way, i, x), made.budget(i, 1.0))
                 for i, x in enumerate(held)
             ]
             pairs = zip(chosen, truth, strict=True)
-            hits.setdefault(way, []).append([story.contextual.recall(c, t) for c, t in pairs])
+            hits.setdefault(way, []).append([contextual.recall(c, t) for c, t in pairs])
     rows = {}
     for way, points in found.items():
         rows[way] = [

@@ -29,14 +29,12 @@ from efflib.moe.layer import dispatch_combine
 from efflib.moe.router import route
 from efflib.moe.traffic import touched, woken
 from efflib.plots.style import COLOURS
-from efflib.sparsity import contextual
+from efflib.zoo.phenomena.skipping import WAYS, Skipping
 from efflib.zoo.phenomena.story import Claim, Scale, losses, windows
 
 COUNT, K = 8, 2
-RANK = 32  # of the predictors
 SKIPPED = (0.75, 1.0)  # neurons of a token, by the mean number of active ones
 MODELS = {"moe": "with a balancing loss", "uneven": "without", "relu": "dense, relu"}
-WAYS = ("predictor", "gate", "fixed", "random")
 
 
 @torch.no_grad()
@@ -101,78 +99,6 @@ def batches(ids: Tensor, kind: str, size: int, seed: int) -> Tensor:
 def woken_by(experts: Tensor, rows: Tensor) -> float:
     """Experts woken, the mean over batches rows [n, B]."""
     return sum(touched(experts[row]) for row in rows) / len(rows)
-
-
-class Skipping:
-    """The relu model with neurons chosen by WAYS; predictors are fitted to calibration ids."""
-
-    def __init__(self, ids: Tensor, steps: int = 300) -> None:
-        self.model = zoo.load("relu")
-        self.mlps = [layer.mlp for layer in self.model.layers]
-        self.inputs = self.read(ids)
-        pairs = zip(self.inputs, self.mlps, strict=True)
-        self.active = [contextual.active_neurons(x, m.gate_proj.weight.detach()) for x, m in pairs]
-        self.density = [a.float().mean().item() for a in self.active]
-        fit = contextual.fit_predictor
-        both = list(zip(self.inputs, self.active, strict=True))
-        self.predictors = [fit(x, a, RANK, steps) for x, a in both]
-
-    @torch.no_grad()
-    def read(self, ids: Tensor) -> list[Tensor]:
-        """What the MLP of each layer reads, [B T, D]."""
-        seen: list[Tensor] = []
-
-        def note(_: nn.Module, args: tuple) -> None:
-            seen.append(args[0].flatten(0, 1))
-
-        hooks = [m.register_forward_pre_hook(note) for m in self.mlps]
-        self.model(ids)
-        for hook in hooks:
-            hook.remove()
-        return seen
-
-    def budget(self, layer: int, factor: float) -> int:
-        """Neurons of a token: factor times those that are active in the mean."""
-        most = self.active[layer].shape[1]
-        return max(1, min(most, round(factor * self.density[layer] * most)))
-
-    def scores(self, way: str, layer: int, x: Tensor) -> Tensor:
-        """Of the layer's neurons for x [T, D]. [T, N]"""
-        if way == "predictor":
-            return self.predictors[layer].scores(x)
-        if way == "gate":
-            return x @ self.mlps[layer].gate_proj.weight.detach().T
-        often = self.active[layer].float().mean(0).expand(len(x), -1)
-        if way == "fixed":
-            return often
-        return torch.rand(often.shape, generator=torch.Generator().manual_seed(layer))
-
-    def made(self, way: str, factor: float) -> nn.Module:
-        """A copy of the model that computes the chosen neurons."""
-        changed = copy.deepcopy(self.model)
-        for i, layer in enumerate(changed.model.layers):
-            m = layer.mlp
-            weights = [p.weight.detach() for p in (m.gate_proj, m.up_proj, m.down_proj)]
-
-            def forward(x: Tensor, i: int = i, weights: list = weights) -> Tensor:
-                rows = x.flatten(0, 1)
-                budget = self.budget(i, factor)
-                chosen = contextual.chosen_neurons(self.scores(way, i, rows), budget)
-                return contextual.skipping_mlp(rows, *weights, chosen).view_as(x)
-
-            m.forward = forward
-        return changed
-
-    def share(self, way: str, factor: float) -> float:
-        """Of the MLPs' bytes, what one token reads, the prediction included."""
-        total, whole = 0, 0
-        for i, mlp in enumerate(self.mlps):
-            neurons, width = mlp.gate_proj.weight.shape
-            read = {"predictor": self.predictors[i].numbers(), "gate": width * neurons}
-            matrices = 2 if way == "gate" else 3  # the gate's own rows are read already
-            total += matrices * width * self.budget(i, factor) + read.get(way, 0)
-            whole += 3 * width * neurons
-        return total / whole
 
 
 def measure(scale: Scale, seed: int) -> dict[str, float]:
