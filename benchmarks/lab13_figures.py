@@ -16,7 +16,7 @@ def opening(batches: list[int], read: dict[str, list[float]]) -> Drawn:
         each = [v / b for v, b in zip(values, batches, strict=True)]
         ax.plot(batches, each, color=colour, marker=marker, markersize=4, label=label)
     ax.set(xscale="log", yscale="log", xlabel="tokens in the batch")
-    ax.set_ylabel("kB of one feed-forward layer, for each token")
+    ax.set_ylabel("kB of weights read, for each token")
     ax.set_title("As many products for a token, not as many bytes", fontsize=10)
     ax.legend(frameon=False)
     alt = (
@@ -30,7 +30,7 @@ def opening(batches: list[int], read: dict[str, list[float]]) -> Drawn:
 def busiest(steps: list[int], shares: dict[str, list[list[float]]]) -> Drawn:
     last = {name: max(rows[-1]) for name, rows in shares.items()}
     told = ", ".join(f"{v:.2f} {name}" for name, v in last.items())
-    title = f"The worst layer's busiest expert ends at {told}"
+    title = f"Busiest expert of the worst layer, at the end: {told}"
     alt = f"Share of the busiest expert of each layer over the training. At the end {told}."
     return mixtures.busiest(steps, shares, title), alt
 
@@ -47,6 +47,9 @@ def drops(factors: list[float], found: dict[str, list[list[float]]]) -> Drawn:
         ax.fill_between(factors, *ends, color=COLOURS[i], alpha=0.2, linewidth=0)
     ax.set(xlabel="capacity factor", ylabel="share of choices dropped", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
+    at_one = [sum(run[factors.index(1.0)] for run in runs) / len(runs) for runs in found.values()]
+    told = ", ".join(f"{v:.0%} {label}" for v, label in zip(at_one, found, strict=True))
+    ax.set_title(f"Dropped at factor 1: {told}", fontsize=10)
     alt = "Share of dropped choices against the capacity factor: " + "; ".join(
         f"{label}: " + ", ".join(f"{sum(r[i] for r in runs) / len(runs):.2f} at {f:g}"
                                  for i, f in enumerate(factors))
@@ -65,6 +68,8 @@ def woken(sizes: list[int], found: dict[str, list[float]], formula: list[float])
     ax.set_xticks(sizes, [str(s) for s in sizes])
     ax.legend(frameon=False, fontsize=8)
     told = "; ".join(f"{label} {values[3]:.1f}" for label, values in found.items())
+    least, most = min(v[3] for v in found.values()), max(v[3] for v in found.values())
+    ax.set_title(f"{sizes[3]} tokens wake {least:.1f} to {most:.1f} of 8 experts", fontsize=10)
     return fig, f"Experts woken against the batch; by {sizes[3]} tokens: {told}."
 
 
@@ -78,7 +83,7 @@ def bill(batches: list[int], seconds: dict[str, list[float]]) -> Drawn:
 
 
 def skipped(curves: dict[str, list[tuple[float, float]]]) -> Drawn:
-    title = "The gate itself loses least for the bytes it takes; below a third of them it cannot go"
+    title = "Bytes for bytes the gate itself loses least, where it reaches"
     alt = "Loss added against the share of the MLPs' bytes: " + "; ".join(
         f"{way}: " + ", ".join(f"{lost:.2f} at {size:.0%}" for size, lost in points)
         for way, points in curves.items()

@@ -38,7 +38,7 @@ NAMES = {
     "mixture": "moe",
     "mixture, no balancing loss": "moe_unbalanced",
 }
-MIXTURES = {"balancing loss": "moe", "none": "moe_unbalanced"}
+MIXTURES = {"with balancing loss": "moe", "without": "moe_unbalanced"}
 FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0]
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 MANY = [1, 2, 4, 8, 16, 64, 256, 1024, 2048, 4096]
@@ -91,7 +91,7 @@ def balance() -> None:
     """Loads while the models trained; loss and load at the end."""
     logs = {name: zoo.training_log(key) for name, key in MIXTURES.items()}
     shares = {n: [[layer[0] for layer in e["load"]] for e in log] for n, log in logs.items()}
-    steps = [entry["step"] for entry in logs["none"]]
+    steps = [entry["step"] for entry in logs["without"]]
     picture("busiest.svg", pictures.busiest(steps, shares))
     ids, rows = windows("code", True, SCALE, 0)[:, :-1], {}
     for name, key in MIXTURES.items():
@@ -173,7 +173,7 @@ def traffic() -> None:
     picture("woken.svg", pictures.woken(SIZES, shown, [woken(8, 2, b) for b in SIZES]))
     kilobytes = 2 * 3 * 128 * 160 / 1000
     read = {"A": [2 * kilobytes for _ in SIZES]}
-    read["B"] = [kilobytes * v for v in curves["balancing loss, many texts"]]
+    read["B"] = [kilobytes * v for v in curves["with balancing loss, many texts"]]
     picture("opening.svg", pictures.opening(SIZES, read))
 
 

@@ -15,7 +15,7 @@
 #
 # | | |
 # |---|---|
-# | Time | about three and a half hours |
+# | Time | about 3 and a half hours |
 # | Points | 90 from six exercises (15 each), 10 from two written questions |
 # | You need | softmax and its gradient; a Llama's MLP; lab 0's roofline helps |
 # | Not covered | kernels for grouped products; upcycling; routing by experts' choice |

@@ -22,7 +22,7 @@ class Skipping:
 
     def __init__(self, ids: Tensor, steps: int = 300) -> None:
         self.model = zoo.load("relu")
-        self.mlps = [layer.mlp for layer in self.model.layers]
+        self.mlps = [layer.mlp for layer in self.model.model.layers]
         self.inputs = self.read(ids)
         pairs = zip(self.inputs, self.mlps, strict=True)
         self.active = [contextual.active_neurons(x, m.gate_proj.weight.detach()) for x, m in pairs]
