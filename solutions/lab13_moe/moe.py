@@ -88,6 +88,8 @@ from efflib.zoo.evaluation import held_out_segments, token_losses
 
 names = {"dense": "learnable_sink", "moe": "moe", "uneven": "moe_unbalanced"}
 models = {name: zoo.load(key) for name, key in names.items()}
+relu = zoo.load("relu")
+mlps = [layer.mlp for layer in relu.model.layers]
 held_out = {kind: held_out_segments(kind, 4096) for kind in ("code", "prose")}  # [16, 256]
 
 
@@ -155,7 +157,7 @@ def alike(a: Tensor, b: Tensor) -> float:
 
 def in_order(mixed: Tensor) -> Tensor:
     """Experts of the shuffled tokens, brought back to the tokens' own places."""
-    return mixed.view(16, 256, 2).gather(1, back[..., None].expand(-1, -1, 2)).flatten(0, 1)
+    return mixed.view(*both.shape, 2).gather(1, back[..., None].expand(-1, -1, 2)).flatten(0, 1)
 
 
 BATCHES = [1, 2, 4, 8, 16, 32, 64]
@@ -164,9 +166,10 @@ EXPERT_BYTES = 2 * 3 * 128 * 160  # three matrices in 16 bits
 
 def groups(kind: str) -> Tensor:
     """Places of tokens in batches, [batches, 64]: of each the first B are taken."""
-    at = torch.arange(both.numel()).view(64, 64)  # rows: pieces of one text
+    at = torch.arange(both.numel()).view(-1, 64)  # rows: pieces of one text
     deal = torch.randperm(both.numel(), generator=torch.Generator().manual_seed(1))
-    return {"one text": at, "many texts": at.T, "by lot": deal.view(64, 64)}[kind]
+    ways = {"one text": at, "many texts": at.T.reshape(-1, 64), "by lot": deal.view(-1, 64)}
+    return ways[kind]
 
 
 def measured(model: nn.Module, kind: str) -> list[list[float]]:
@@ -174,6 +177,75 @@ def measured(model: nn.Module, kind: str) -> list[list[float]]:
     layers, rows = chosen_by(model, both), groups(kind)
     read = [[[step_bytes(e[r[:b]], EXPERT_BYTES) for r in rows] for b in BATCHES] for e in layers]
     return [[placements.mean(v) / EXPERT_BYTES for v in layer] for layer in read]
+
+
+FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
+
+
+def dropped(model: nn.Module, order: str) -> list[list[float]]:
+    """[layer][factor]: the share of choices without a place, batches of 256 tokens."""
+    rows = []
+    for experts in chosen_by(model, held_out["code"]):
+        batches = experts.view(-1, 256, 2)
+        places = [capacity(256, 8, 2, f) for f in FACTORS]
+        kept = [torch.cat([admitted(b, p, order) for b in batches]) for p in places]
+        rows.append([1 - k.float().mean().item() for k in kept])
+    return rows
+
+
+@torch.no_grad()
+def mlp_inputs(ids: Tensor) -> list[Tensor]:
+    """What the MLP of each layer reads, [B T, 128]."""
+    seen: list[Tensor] = []
+    hooks = [
+        m.register_forward_pre_hook(lambda _, x: seen.append(x[0].flatten(0, 1))) for m in mlps
+    ]
+    relu(ids)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def bill(experts: int, k: int) -> tuple:
+    """The figure for k of so many experts, and what it shows."""
+    bills = {f"mixture, {k} of {experts}": [seconds(woken(experts, k, b), k, b) for b in MANY]}
+    bills["dense, as much work"] = [seconds(k, k, b) for b in MANY]
+    bills["dense, as many weights"] = [seconds(experts, experts, b) for b in MANY]
+    mixture, twin, _ = bills.values()
+    dear = [m / d for m, d in zip(mixture, twin, strict=True)]
+    found["dear", experts] = dict(zip(MANY, dear, strict=True))
+    title = f"{k} of {experts}: up to {max(dear):.1f} times the dense layer of equal work"
+    return figures.bill(MANY, bills, dear, title), title
+
+
+def moved_share(own: Tensor) -> float:
+    """How much of the load the second half of the tokens has at other experts than the first."""
+    halves = own.split(len(own) // 2)
+    a, b = (torch.bincount(half.flatten(), minlength=8) / half.numel() for half in halves)
+    return 0.5 * (a - b).abs().sum().item()
+
+
+def evened(s: Tensor) -> float:
+    """The busiest expert's share with a bias that 300 steps of your rule have moved."""
+    bias = torch.zeros(8)
+    for _ in range(300):
+        bias = moved_bias(bias, load(route(s, 2, "deepseek", bias)[0], 8), 0.005)
+    return load(route(s, 2, "deepseek", bias)[0], 8).max().item()
+
+
+def woken_figure(touched: dict, formula: list[float]) -> tuple:
+    """The figure of experts woken, and what it shows."""
+    eight = {
+        n: {k: placements.mean([r[3] for r in v]) for k, v in t.items()} for n, t in touched.items()
+    }
+    found["eight"] = eight
+    panels = {n: {"formula": [formula]} | t for n, t in touched.items()}
+    title = f"8 tokens wake {formula[3]:.1f} of 8 experts by the formula; of one text "
+    title += (
+        f"{eight['moe']['one text']:.1f} with the loss, {eight['uneven']['one text']:.1f} without"
+    )
+    labels = ("tokens in the batch", "experts woken, of 8")
+    return placements.curves(BATCHES, panels, title, *labels), title
 
 
 found = {}  # the numbers you find, for the takeaways at the end
@@ -308,21 +380,15 @@ lab.reveal("gradient", round(sizes["mixtral"] / sizes["switch"], 2))
 
 # %% tags=["demo"]
 logs = {name: zoo.training_log(names[name]) for name in ("moe", "uneven")}
-busiest = {
-    name: [[layer[0] for layer in entry["load"]] for entry in log] for name, log in logs.items()
-}
+busiest = {n: [[layer[0] for layer in e["load"]] for e in log] for n, log in logs.items()}
 steps = [entry["step"] for entry in logs["moe"]]
 ends = {name: placements.plus_minus(rows[-1]) for name, rows in busiest.items()}
 idle = {n: sum(s < 0.01 for la in log[-1]["load"] for s in la) for n, log in logs.items()}
 print(f"busiest at the end, mean over layers (least to most): {ends}")
 print(f"experts with less than 1 % of the choices, of 32: {idle}")
 lab.reveal("busiest", round(100 * max(busiest["uneven"][-1])))
-fig = figures.busiest(
-    steps,
-    busiest,
-    f"Busiest expert at the end: {ends['moe']} with the loss, {ends['uneven']} without",
-)
-style.show(fig, alt=f"Share of the busiest expert of each layer over training; at the end {ends}")
+title = f"Busiest expert at the end: {ends['moe']} with the loss, {ends['uneven']} without"
+style.show(figures.busiest(steps, busiest, title), alt=title)
 
 # %% [markdown]
 # **Then write one sentence:** which layers collapsed, when in the training did it happen, and does
@@ -411,20 +477,6 @@ lab.check("ex2")
 # factor. The four layers are the spread.
 
 # %% tags=["demo"]
-FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
-
-
-def dropped(model: nn.Module, order: str) -> list[list[float]]:
-    """[layer][factor]: the share of choices without a place, batches of 256 tokens."""
-    rows = []
-    for experts in chosen_by(model, held_out["code"]):
-        batches = experts.view(-1, 256, 2)
-        places = [capacity(256, 8, 2, f) for f in FACTORS]
-        kept = [torch.cat([admitted(b, p, order) for b in batches]) for p in places]
-        rows.append([1 - k.float().mean().item() for k in kept])
-    return rows
-
-
 drops = {(n, o): dropped(models[n], o) for n in ("moe", "uneven") for o in ("tokens", "choices")}
 for (name, order), rows in drops.items():
     shown = [placements.plus_minus([r[i] for r in rows], 2) for i in (1, 3, 4)]
@@ -524,6 +576,8 @@ for name in ("moe", "uneven"):
 lab.reveal("factor 1", round(perplexity(capped["moe", 1.0]), 1))
 
 # %% [markdown]
+# (The four slices are pieces of one batch here, one behind the other: look at the spread.)
+#
 # **Whose tokens are dropped?** First come, first served is not fair, and it is not private: what
 # others in the batch wrote decides who finds a place. Below, the drops by place in the batch; and
 # the two orders with one token changed: the **last** of 256. How far do logits of the tokens
@@ -566,12 +620,8 @@ for way, values in divided.items():
     print(f"{way:30s}", "  ".join(f"{v:.2f}" for v in values))
 fig = figures.alike(divided, "What decides a token's experts, layer by layer")
 style.show(fig, alt="; ".join(f"{w}: {placements.plus_minus(v)}" for w, v in divided.items()))
-subject = []
-for own in plain:
-    half = len(own) // 2
-    loads = [torch.bincount(part.flatten(), minlength=8) / part.numel() for part in own.split(half)]
-    subject.append(0.5 * (loads[0] - loads[1]).abs().sum().item())
-print("share of the choices that differs between code and prose:", [f"{v:.2f}" for v in subject])
+subject = ", ".join(f"{moved_share(own):.2f}" for own in plain)
+print("share of the choices that differs between code and prose:", subject)
 
 # %% [markdown]
 # **Then write one sentence:** is it the token or the context, in which layers, and by how much more
@@ -669,22 +719,9 @@ for name in ("moe", "uneven"):
     losses = [balancing_loss(s, route(s, 2)[0]).item() for s in layers]
     most = [load(route(s, 2)[0], 8).max().item() for s in layers]
     print(f"{name:6s} loss {[f'{v:.2f}' for v in losses]}, busiest {[f'{v:.2f}' for v in most]}")
-evened = []
-for s in layers:
-    bias = torch.zeros(8)
-    for _ in range(300):
-        bias = moved_bias(bias, load(route(s, 2, "deepseek", bias)[0], 8), 0.005)
-    evened.append(load(route(s, 2, "deepseek", bias)[0], 8).max().item())
-print("busiest of the uneven model with a bias:", [f"{v:.2f}" for v in evened])
-lab.predict(
-    "woken",
-    "8 tokens, each with 2 of 8 experts drawn by lot: how many experts do they wake, in the mean?",
-)
-lab.predict(
-    "one text",
-    "8 consecutive tokens of one text in the balanced model: more experts than by lot, or fewer?",
-    options=("more", "as many", "fewer"),
-)
+print("busiest of the uneven model with a bias:", [f"{evened(s):.2f}" for s in layers])
+lab.predict("woken", "8 tokens, 2 of 8 experts each, by lot: how many wake, in the mean?")
+lab.predict("one text", "And by 8 neighbours of one text, in the balanced model?")
 
 # %% [markdown]
 # (What the bias does to the model's *quality* this does not show: these experts were trained with
@@ -779,25 +816,15 @@ lab.check("ex5")
 # within a place of the batch. The layers are the spread.
 
 # %% tags=["demo"]
-touched = {n: {kind: measured(models[n], kind) for kind in ("one text", "many texts", "by lot")}
-           for n in ("moe", "uneven")}  # fmt: skip
+kinds = ("one text", "many texts", "by lot")
+touched = {n: {kind: measured(models[n], kind) for kind in kinds} for n in ("moe", "uneven")}
 formula = [woken(8, 2, b) for b in BATCHES]
-at8 = {
-    n: {k: placements.mean([row[3] for row in v]) for k, v in t.items()} for n, t in touched.items()
-}
-panels = {n: {"formula": [formula]} | t for n, t in touched.items()}
-title = (
-    f"8 tokens wake {formula[3]:.1f} of 8 experts by the formula; of one text "
-    f"{at8['moe']['one text']:.1f} with the balancing loss, {at8['uneven']['one text']:.1f} without"
-)
-style.show(
-    placements.curves(BATCHES, panels, title, "tokens in the batch", "experts woken, of 8"),
-    alt=title,
-)
-print(at8)
+fig, title = woken_figure(touched, formula)
+style.show(fig, alt=title)
+for name, own in found["eight"].items():
+    print(f"{name:6s} 8 tokens wake", {kind: f"{v:.2f}" for kind, v in own.items()})
 lab.reveal("woken", round(formula[3], 1))
-less = at8["moe"]["one text"] < 0.97 * formula[3]
-lab.reveal("one text", "fewer" if less else "as many")
+lab.reveal("one text", round(found["eight"]["moe"]["one text"], 1))
 
 # %% [markdown]
 # **The bill at the size of real models.** One layer of Mixtral 8x7B (width 4096, experts of 14336),
@@ -819,20 +846,6 @@ def seconds(read: float, used: float, batch: int) -> float:
 
 
 MANY = [1, 2, 4, 8, 16, 64, 256, 1024, 2048, 4096]
-
-
-def bill(experts: int, k: int) -> tuple:
-    """The figure for k of so many experts, and what it shows."""
-    bills = {f"mixture, {k} of {experts}": [seconds(woken(experts, k, b), k, b) for b in MANY]}
-    bills["dense, as much work"] = [seconds(k, k, b) for b in MANY]
-    bills["dense, as many weights"] = [seconds(experts, experts, b) for b in MANY]
-    mixture, twin, _ = bills.values()
-    dear = [m / d for m, d in zip(mixture, twin, strict=True)]
-    found["dear", experts] = dict(zip(MANY, dear, strict=True))
-    title = f"{k} of {experts}: up to {max(dear):.1f} times the dense layer of equal work"
-    return figures.bill(MANY, bills, dear, title), title
-
-
 explorer.explorer(bill, {"experts": [8, 64, 256], "k": [2, 1, 6, 8]})
 print({b: f"{r:.2f}" for b, r in found["dear", 8].items()})
 
@@ -858,26 +871,9 @@ for name in ("moe", "uneven"):
 # The zoo's `relu` has $y = W_{down} (\mathrm{relu}(W_{gate} x) \cdot W_{up} x)$. Where the gate is
 # not above 0, a neuron is exactly 0: its rows need not be read, if one knew. **DejaVu** (Liu et
 # al., 2023) trains for each layer a small predictor: two thin matrices that say which neurons will
-# be active.
+# be active. The next cell reads calibration text, about 8 s.
 
 # %% tags=["demo"]
-relu = zoo.load("relu")
-mlps = [layer.mlp for layer in relu.model.layers]
-
-
-@torch.no_grad()
-def mlp_inputs(ids: Tensor) -> list[Tensor]:
-    """What the MLP of each layer reads, [B T, 128]."""
-    seen: list[Tensor] = []
-    hooks = [
-        m.register_forward_pre_hook(lambda _, x: seen.append(x[0].flatten(0, 1))) for m in mlps
-    ]
-    relu(ids)
-    for hook in hooks:
-        hook.remove()
-    return seen
-
-
 train_x = mlp_inputs(zoo.calibration("code", n=32, length=256))  # 8192 tokens
 awake = [(x @ m.gate_proj.weight.T > 0).detach() for x, m in zip(train_x, mlps, strict=True)]
 density = [a.float().mean().item() for a in awake]
@@ -1084,7 +1080,7 @@ lab.reveal("skip", round(found["half"]["predictor"], 2))
 
 # %% tags=["demo"]
 for i in (1, 3):
-    rows = truth[i][: 64 * 64].view(64, 64, 320)
+    rows = truth[i].view(-1, 64, 320)
     unions = [placements.mean([bytes_read(r[:b], 128, 2, 0) for r in rows]) for b in BATCHES]
     whole = 2 * 3 * 128 * 320
     by_lot = [1 - (1 - truth[i].float().mean().item()) ** b for b in BATCHES]
@@ -1136,9 +1132,9 @@ for i in (1, 3):
 # sequences reads nearly all experts for each token's two.
 #
 # **"Recall of 90 % is good."** It depends on which neurons are missed and on what the prediction
-# costs. Here reading the gate, a third of the layer, has recall 1. In a model without a gate (OPT,
-# for which DejaVu was made) the first matrix would be half of the layer; and a predictor that reads
-# the layer *before* hides its time, which bytes do not show.
+# costs. Here who reads the gate, a third of the layer, knows exactly. In a model without a gate
+# (OPT, for which DejaVu was made) the first matrix would be half of the layer; and a predictor that
+# reads the layer *before* hides its time, which bytes do not show.
 #
 # ### Open task (not graded)
 #
@@ -1221,8 +1217,8 @@ takeaways = [
     "Experts in common, mean over layers: "
     + ", ".join(f"{w} {placements.mean(v):.2f}" for w, v in divided.items())
     + ".",
-    f"8 tokens wake {formula[3]:.1f} by lot; {at8['moe']['one text']:.1f} of one text, "
-    f"{at8['moe']['many texts']:.1f} of many.",
+    f"8 tokens wake {formula[3]:.1f} by lot; {found['eight']['moe']['one text']:.1f} of one text, "
+    f"{found['eight']['moe']['many texts']:.1f} of many.",
     f"Half of the MLPs' bytes: {half}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))

@@ -627,7 +627,7 @@ def test_losses(student, rng):
     cause="a step in proportion, a mean over the shares that are not 0, a sign exchanged",
 )
 def test_biases_move(student, rng):
-    for count, speed in ((8, 0.001), (4, 1.5), (1, 0.1), (16, 1e-6)):
+    for count, speed in ((8, 0.001), (8, 0.001), (8, 0.001), (4, 1.5), (1, 0.1), (16, 1e-6)):
         bias = 0.1 * torch.randn(count, generator=rng)
         away = torch.randint(-1, 2, (count,), generator=rng).float()
         share = (1 + 0.3 * away * torch.rand(count, generator=rng).clamp(min=0.1)) / count
@@ -725,6 +725,7 @@ def test_traffic(student, rng):
         (1, 1, 1, 3, 8),
         (0, 4, 2, 3, 8),
         (30, 8, 2, 5, 14336),
+        (30, 8, 2, 5, 14336),  # other choices of the same sizes
     ):
         experts = choices(rng, tokens, count, k)
         home = torch.randint(devices, (tokens,), generator=rng)
@@ -796,7 +797,15 @@ def test_losses_of_predictors(student, rng):
     cause="0 / 0, precision, a mean of each token's recall, or a sum over tokens",
 )
 def test_recalls_and_bytes(student, rng):
-    cases = ((40, 30, 0.3, 0.5), (3, 5, 1.0, 0.0), (4, 6, 0.0, 0.5), (0, 4, 1, 1), (1, 1, 1, 1))
+    cases = (
+        (40, 30, 0.3, 0.5),
+        (9, 30, 0.3, 0.1),
+        (9, 30, 0.3, 0.3),
+        (3, 5, 1.0, 0.0),
+        (4, 6, 0.0, 0.5),
+        (0, 4, 1, 1),
+        (1, 1, 1, 1),
+    )
     for tokens, neurons, a, b in cases:
         active = torch.rand(tokens, neurons, generator=rng) < a
         chosen = torch.rand(tokens, neurons, generator=rng) < b
