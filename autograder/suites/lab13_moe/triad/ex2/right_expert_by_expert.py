@@ -11,12 +11,9 @@ def capacity(tokens, count, k, factor):
 def admitted(experts, places, order="tokens", real=None):
     if places < 0:
         raise ValueError("places")
-    if order == "choices":
-        key = lambda at: (at[1], at[0])
-    elif order == "tokens":
-        key = lambda at: (at[0], at[1])
-    else:
+    if order not in ("choices", "tokens"):
         raise ValueError("order")
+    first = 1 if order == "choices" else 0
     asks = {}
     for t, row in enumerate(experts.tolist()):
         if real is None or bool(real[t]):
@@ -24,6 +21,6 @@ def admitted(experts, places, order="tokens", real=None):
                 asks.setdefault(e, []).append((t, j))
     kept = torch.zeros(tuple(experts.shape), dtype=torch.bool)
     for queue in asks.values():
-        for t, j in sorted(queue, key=key)[:places]:
+        for t, j in sorted(queue, key=lambda at: (at[first], at[1 - first]))[:places]:
             kept[t, j] = True
     return kept
