@@ -15,7 +15,6 @@ import torch
 
 from efflib.models.checkpoint import WEIGHTS_FILE, save_pretrained
 from efflib.models.llama import Llama
-from efflib.models.mixture import Mixture
 from efflib.zoo import checkpoints, corpus, packages
 from efflib.zoo.evaluation import (
     SAMPLE_TOKENS,
@@ -36,12 +35,9 @@ PACKAGES = ("torch", "tokenizers", "safetensors")
 def flops_per_token(model: Llama) -> int:
     """Multiply-adds of a token's matrix products, twice, the head included, attention not.
 
-    Attention adds 4 S H d for each layer, for S keys.  Of a mixture the k experts of a token count.
+    Attention adds 4 S H d for each layer, for S keys.
     """
     matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
-    for mixture in model.mixtures() if isinstance(model, Mixture) else []:
-        own = sum(p.numel() for p in mixture.experts.parameters())
-        matrices -= own - own * mixture.k // len(mixture.experts)
     return 2 * matrices
 
 
@@ -160,17 +156,6 @@ TEACHER_TEXT = """
   of its predictions, on that text and, {repeats} times, on {written:,} tokens that it wrote."""
 
 
-def inner_text(model: dict) -> str:
-    """The feed-forward layers of a config: their width, or experts, how many a token has, loss."""
-    inner = str(model["intermediate_size"])
-    if "num_local_experts" not in model:
-        return inner
-    text = f"{model['num_local_experts']} experts of {inner}"
-    text += f" ({model['num_experts_per_tok']} for a token"
-    weight = model["router_aux_loss_coef"]
-    return text + (f", balancing loss times {weight})" if weight else ", no balancing loss)")
-
-
 def card(report: dict, size: int) -> str:
     """The model card, in Markdown, from a training report and the weights' size in bytes."""
     recipe, model = report["recipe"], report["recipe"]["model"]
@@ -185,7 +170,7 @@ def card(report: dict, size: int) -> str:
         width=model["hidden_size"],
         heads=model["num_attention_heads"],
         head_dim=model["head_dim"],
-        inner=inner_text(model),
+        inner=model["intermediate_size"],
         vocab=model["vocab_size"],
         flops=report["flops_per_token"],
         steps=report["step"],
