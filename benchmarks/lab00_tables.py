@@ -180,6 +180,32 @@ def server() -> None:
     save("served", pictures.served(RATES, done, good, "TTFT 1 s, TPOT 20 ms"))
 
 
+def repairs() -> None:
+    """The same server at 20 requests a second: what each limit loses, and what helps."""
+    faster, twice = Card(H100.bandwidth, 2 * H100.peak), Card(2 * H100.bandwidth, H100.peak)
+    rows = []
+    for what, card, bits in (
+        ("as above", H100, 16),
+        ("weights in 4 bits", H100, 4),
+        ("twice the bandwidth", twice, 16),
+        ("twice the peak", faster, 16),
+        ("both of these", Card(*(2 * x for x in H100)), 16),
+    ):
+
+        def seconds(new: int, cached: int, batch: int, card=card, bits=bits) -> float:
+            parts = cost.step_cost(EIGHT, new, cached, batch, bits)
+            return limits.least_seconds(cost.total(parts), card)
+
+        log = metrics.served(serve(seconds, 20, MOST, prompt=PROMPT))
+        s, each = metrics.summarize(log, TTFT, TPOT), [metrics.times(request) for request in log]
+        late = sum(t.ttft > TTFT for t in each), sum((t.tpot or 0) > TPOT for t in each)
+        prompts = len(log) * seconds(PROMPT, 0, 1) / metrics.span(log)
+        row = [what, f"{prompts:.0%}", f"{s.ttft:.2f}", f"{1e3 * s.tpot:.1f}", *map(str, late)]
+        rows.append([*row, f"{s.throughput:,.0f}", f"{s.goodput:.1f}"])
+    head = ["the server", "time in prompts", "TTFT, s", "TPOT, ms", "TTFT missed", "TPOT missed"]
+    write("repairs", [*head, "tokens/s", "good/s"], rows)
+
+
 # ---- is the model any good -------------------------------------------------------------------
 
 
@@ -205,7 +231,8 @@ def perplexity() -> None:
 
 
 PARTS = {
-    f.__name__: f for f in (sizes, formulas, shares, passes, rates, ridges, server, perplexity)
+    f.__name__: f
+    for f in (sizes, formulas, shares, passes, rates, ridges, server, repairs, perplexity)
 }
 
 

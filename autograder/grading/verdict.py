@@ -160,6 +160,10 @@ class TimedStudent(Student):
         self._check()
         return self._inner._call(name, args, kwargs)
 
+    def _many(self, name: str, calls: list[tuple[tuple, dict]]) -> list:
+        self._check()
+        return self._inner._many(name, calls)
+
     def _drive(self, source: str, name: str, args: tuple, kwargs: dict) -> object:
         self._check()
         return self._inner._drive(source, name, args, kwargs)

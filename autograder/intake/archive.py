@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-MAX_DEPTH = 6
+MAX_DEPTH = 12
 MAX_ENTRIES = 20_000
 TABLE_BYTES = 500  # of a zip's table of contents, for each entry that it may have
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SKIPPED = {"__MACOSX", "__pycache__"}
-NAMED = re.compile(r"\.(?!_).*(_assignsubmission_|_attempt_\d{4}-)")  # by Moodle, Blackboard
+# by Moodle, Blackboard, or after a person who is ". Suharto" there
+NAMED = re.compile(r"\. |\.(?!_).*(_assignsubmission_|_attempt_\d{4}-)")
 
 
 class EntryError(Exception):

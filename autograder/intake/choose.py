@@ -30,6 +30,15 @@ class Candidate:
     when: Stamp = None
 
 
+@dataclass(frozen=True)
+class Found:
+    """A notebook's file, with Canvas's number, and its path in what the student sent."""
+
+    entry: Entry
+    upload: Stamp
+    path: tuple[str, ...]
+
+
 class Budget:
     """Counts what is read of one student's files, so that many large ones have an end too."""
 
@@ -70,25 +79,37 @@ def choose(parcels: list[Parcel], lab: LabSpec) -> Candidate:
 
 
 def candidates(parcel: Parcel, budget: Budget) -> list[Candidate]:
-    """Every notebook of a parcel; zips are opened if none is beside, or if they may be newer."""
-    files = list(parcel.files)
+    """Every notebook of a parcel."""
     when, notes = sent(parcel, budget)
-    found = [(entry, upload_number(entry.parts[0])) for entry in filter(is_notebook, files)]
-    if not found or any(upload for _, upload in found):
+    found = notebooks_of(parcel, budget)
+    if len(found) > MAX_NOTEBOOKS:
+        raise EntryError(f"there are {len(found)} notebooks: hand in one")
+    if any(map(is_notebook, parcel.files)) and not any(one.upload for one in found):
+        zips = ", ".join(entry.name for entry in parcel.files if is_zip(entry))
+        notes += [f"Not looked at, since a notebook is beside: {zips}."] if zips else []
+    made = [read_one(one.entry, budget, when or one.upload) for one in found]
+    return [Candidate(c.file, c.cells, (*notes, *c.notes), c.when) for c in made]
+
+
+def notebooks_of(parcel: Parcel, budget: Budget) -> list[Found]:
+    """Zips are opened if no notebook is beside, or if they may be newer. Raises EntryError."""
+    files = list(parcel.files)
+    found = [
+        Found(entry, upload_number(entry.parts[0]), entry.parts[1:] or entry.parts)
+        for entry in filter(is_notebook, files)
+    ]
+    if not found or any(one.upload for one in found):
         for archive in filter(is_zip, parcel.files):
             data = budget.read(archive, MAX_STUDENT_ZIP)
             packed = list(unzip(data, archive.name))
             files += packed
-            upload = upload_number(archive.parts[0])
-            found += [(entry, upload) for entry in filter(is_notebook, packed)]
+            upload, inside = upload_number(archive.parts[0]), archive.parts[1:]
+            found += [Found(e, upload, (*inside, *e.parts)) for e in filter(is_notebook, packed)]
     for entry in files:
         escapes = ".." in entry.parts or entry.parts[0] == ""
         if escapes or (entry.kind == "other" and not found):
             entry.read(0)  # raises its reason
-    if len(found) > MAX_NOTEBOOKS:
-        raise EntryError(f"there are {len(found)} notebooks: hand in one")
-    made = [read_one(entry, budget, when or upload) for entry, upload in found]
-    return [Candidate(c.file, c.cells, (*notes, *c.notes), c.when) for c in made]
+    return found
 
 
 def read_one(entry: Entry, budget: Budget, when: Stamp) -> Candidate:

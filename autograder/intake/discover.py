@@ -13,25 +13,23 @@ from autograder.intake.archive import (
     Entry,
     EntryError,
     file_entry,
-    is_notebook,
-    is_zip,
     unzip,
     walk,
 )
 from autograder.intake.choose import Unclear, choose, last_sent
-from autograder.intake.layout import Left, around, holds_lab, of_this_lab
+from autograder.intake.layout import Left, of_this_lab
 from autograder.intake.lms import (
     METADATA,
     Parcel,
     Stamp,
     is_nobodys,
-    looks_exported,
     parcels_of,
     sender_of,
 )
-from autograder.intake.names import name_hash
+from autograder.intake.names import nobodys_id
+from autograder.intake.nested import class_in_one, lies_inside, several_in, unwrapped
 from autograder.intake.notebook import Notebook, NotebookError, notebook_digest
-from autograder.intake.owners import HOW, Owner, not_one, owners_of
+from autograder.intake.owners import HOW, Owner, mapped_id, not_one, other_people, owners_of
 from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
@@ -97,13 +95,18 @@ def discover(
     if not parcels:
         raise IntakeError(f"{path} holds no submission of {lab.name}")
     rows, students = [nobodys(entry, lab) for entry in entries if is_nobodys(entry)], {}
+    top, doubt = class_in_one(entries, lab, roster, mapping or {})
+    if doubt:
+        parcels, rows = [], [*rows, unclear(top, lab, doubt)]
     for parcel in parcels:
         for owner in owners_of(parcel, roster, mapping or {}):
             if isinstance(owner, Owner):
                 students.setdefault(owner.id.casefold(), []).append((owner, parcel))
             else:
-                rows.append(unclear("/".join(parcel.labels), lab, owner))
-    rows += [student_row(sent, lab, left) for sent in students.values()]
+                told = owner + lies_inside(parcel, roster, mapping or {})
+                rows.append(unclear("/".join(parcel.labels), lab, told))
+    for sent in students.values():
+        rows += student_rows(sent, lab, left, roster is None and len(parcels) > 1, mapping or {})
     absent = {one.id: one.name for one in (roster or {}).values()}
     if roster is None:
         absent = with_other_labs(everything, entries, mapping or {})
@@ -141,7 +144,7 @@ def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left | No
     if len(ids) > 1:
         told = f"{' and '.join(sorted(ids))} differ only in capitals: {HOW}"
         return unclear("/".join(sorted(ids)), lab, told)
-    if doubt := not_one(one for one, _ in parts):
+    if doubt := not_one(one for one, _ in parts) or other_people(parts):
         return Rejected(owner.id, lab.name, f"{owner.id} {doubt}", owner.name, "unclear")
     try:
         best = choose(parcels, lab)
@@ -159,9 +162,24 @@ def student_row(parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left | No
     )
 
 
+def student_rows(
+    parts: list[tuple[Owner, Parcel]], lab: LabSpec, left: Left, guessed: bool, mapping: dict
+) -> list[Row]:
+    """The row, and one for each parcel that may be several students'.
+
+    guessed: nothing but the names of folders says who is a student. What then is no row of one
+    student's is none at all.
+    """
+    row, more = student_row(parts, lab, left), []
+    for _, parcel in parts:
+        doubt = guessed and not mapped_id(parcel, mapping) and several_in(parcel, lab)
+        more += [unclear("/".join(parcel.labels), lab, doubt)] if doubt else []
+    return more if more and isinstance(row, Rejected) else [row, *more]
+
+
 def unclear(name: str, lab: LabSpec, reason: str) -> Rejected:
     """A row that is no student's; its id is none that a student could have."""
-    return Rejected(f"unclear-{name_hash(name)}", lab.name, reason, status="unclear")
+    return Rejected(nobodys_id(name), lab.name, reason, status="unclear")
 
 
 def nobodys(entry: Entry, lab: LabSpec) -> Rejected:
@@ -175,31 +193,23 @@ def nobodys(entry: Entry, lab: LabSpec) -> Rejected:
 def found_at(
     path: Path, roster: Roster | None, mapping: dict[str, str], lab: LabSpec
 ) -> list[Entry]:
-    """Everything under a path, without a folder around all of it. Raises IntakeError."""
+    """Everything under a path, without folders around all of it. Raises IntakeError."""
     if path.is_dir():
-        entries = list(walk(path.resolve()))
-        inner = around(entries, roster, mapping)
-        return inner if looks_exported(inner) and not looks_exported(entries) else entries
-    if path.suffix.lower() == ".zip" and path.is_file():
-        return class_zip(path, roster, mapping, lab)
-    if path.suffix.lower() == ".ipynb" and path.is_file():
+        entries, called = list(walk(path.resolve())), path.resolve().name
+    elif path.suffix.lower() == ".zip" and path.is_file():
+        entries, called = class_zip(path), path.stem
+    elif path.suffix.lower() == ".ipynb" and path.is_file():
         return [file_entry(path.resolve(), (path.name,))]
-    raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
+    else:
+        raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
+    return unwrapped(entries, called, lab, roster, mapping)
 
 
-def class_zip(
-    path: Path, roster: Roster | None, mapping: dict[str, str], lab: LabSpec
-) -> list[Entry]:
-    """Entries of a zip with everyone's files; one folder around all of them is taken off."""
+def class_zip(path: Path) -> list[Entry]:
+    """Entries of a zip with everyone's files."""
     if path.stat().st_size > MAX_CLASS_ZIP:
         raise IntakeError(f"{path} is larger than {MAX_CLASS_ZIP // 10**6} MB")
     try:
-        entries = list(unzip(path.resolve(), path.name, MAX_CLASS_ENTRIES))
+        return list(unzip(path.resolve(), path.name, MAX_CLASS_ENTRIES))
     except EntryError as error:
         raise IntakeError(str(error)) from None
-    if looks_exported(entries) or holds_lab(entries, lab):
-        return entries
-    inner = around(entries, roster, mapping)
-    handed_in = [entry for entry in inner if is_zip(entry) or is_notebook(entry)]
-    several = len(handed_in) > 1 or any(len(entry.parts) > 1 for entry in handed_in)
-    return inner if several or looks_exported(inner) else entries

@@ -1,40 +1,18 @@
-"""Whose folder is whose: what stands around a class, and nbgrader's <student>/<lab>/.
+"""Of a student's folder what belongs to this lab: nbgrader's <student>/<lab>/.
 
-Each is decided for one student alone: what one of them hands in must not change how the files of
-the others are read.
+Decided for one student alone: what one of them hands in must not change how the files of the others
+are read.
 """
 
 import re
 from collections.abc import Iterable
 
 from autograder.intake.archive import Entry, is_notebook, is_zip, shown
-from autograder.intake.lms import looks_exported, parcels_of
-from autograder.intake.owners import Owner, owners_of
-from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
 
 # all of a folder's name: "lab-2026" and "Lab 2 final" are a student's own words
 NUMBERED = re.compile(r"lab[ _-]?0*(\d{1,2})(?:[_-][a-z_]+)?", re.IGNORECASE)
 Left = dict[str, tuple[str, ...]]  # name on the top level -> notes on what was not looked at
-
-
-def around(entries: list[Entry], roster: Roster | None, mapping: dict[str, str]) -> list[Entry]:
-    """The entries in the one folder that holds all others; none if that may be a student's.
-
-    Without a roster, a folder in which a course system's names stand is taken for the class's only
-    if there are two of them: a student can give one file any name.
-    """
-    if len({entry.parts[0] for entry in entries}) != 1:
-        return []
-    [top] = {entry.parts[0] for entry in entries}
-    inner = [Entry(e.parts[1:], e.kind, e.read) for e in entries if len(e.parts) > 1]
-    outer = parcels_of(entries)
-    if roster is not None and outer:
-        known = [owner for parcel in outer for owner in owners_of(parcel, roster, mapping)]
-        return [] if all(isinstance(owner, Owner) for owner in known) else inner
-    if looks_exported(inner) and len({e.parts[0] for e in inner}) < 2:
-        return []
-    return inner
 
 
 def of_this_lab(entries: list[Entry], lab: LabSpec) -> tuple[list[Entry], Left]:
@@ -61,12 +39,6 @@ def of_this_lab(entries: list[Entry], lab: LabSpec) -> tuple[list[Entry], Left]:
             only = others and all(len(e.parts) == 1 for e in rest)
             kept += [] if only else rest
     return kept, left
-
-
-def holds_lab(entries: list[Entry], lab: LabSpec) -> bool:
-    """Is there a folder of a lab in one on the top level, which is then a student's?"""
-    labs = lab_folders(lab) | {lab.name}
-    return any(len(entry.parts) > 2 and entry.parts[1] in labs for entry in entries)
 
 
 def lab_folders(lab: LabSpec) -> set[str]:
@@ -96,13 +68,17 @@ def numbered_folders(own: Iterable[Entry], lab: LabSpec) -> set[str]:
     number = NUMBERED.fullmatch(lab.name)
     if not number:
         return set()
-    file = getattr(lab, "release_notebook", None)
-    stem = file.stem.casefold() if file is not None else "\0"
     notebooks = [e for e in own if is_notebook(e) and len(e.parts) > 1]
-    named = {e.parts[1] for e in notebooks if e.parts[-1].casefold().startswith(stem)}
+    named = {e.parts[1] for e in notebooks if looks_like(e.parts[-1], lab, False)}
     names = {entry.parts[1] for entry in own if len(entry.parts) > 1}
     found = {name: NUMBERED.fullmatch(name) for name in names - named}
     return {name for name, match in found.items() if match and int(match[1]) != int(number[1])}
+
+
+def looks_like(file: str, lab: LabSpec, unknown: bool = True) -> bool:
+    """Is a file called like the lab's notebook? unknown: what to say where that has no name."""
+    own = getattr(lab, "release_notebook", None)
+    return unknown if own is None else file.casefold().startswith(own.stem.casefold())
 
 
 def not_looked_at(lab: str, beside: Iterable[Entry]) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ STUDENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 ID_RULE = "letters a-z, digits and . _ @ + - only, at most 64"
 # how cells begin that spreadsheets compute, some of them in full width too
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# where one begins, also for a program that takes another character for what parts cells, or trims
+BEGINS = re.compile(r"(?:^|[,;|\t\r\n])(?:[^\S\t\r\n]|[\"\u200b\ufeff])*(?=[=+@＝＋－＠-])")
+OF_NOBODY = re.compile(r"unclear-[0-9a-f]{10}", re.IGNORECASE)  # see `nobodys_id`
 SLUG_CHARS = 40
 HASH_CHARS = 10
 SPELLED = str.maketrans(
@@ -27,11 +30,16 @@ STROKED = str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ı": "i",
 
 def safe_id(name: str) -> str:
     """An id for any name; see the top of this file."""
-    if STUDENT_ID.fullmatch(name):
+    if STUDENT_ID.fullmatch(name) and not OF_NOBODY.fullmatch(name):
         return name
     slug = re.sub(r"[^a-z0-9]+", "-", without_accents(canonical(name)))
     slug = slug.strip("-")[:SLUG_CHARS].rstrip("-") or "student"
     return f"{slug}-{name_hash(name)}"
+
+
+def nobodys_id(name: str) -> str:
+    """For the row of what is no student's; `safe_id` makes no such id of anything."""
+    return f"unclear-{name_hash(name)}"
 
 
 def name_hash(name: str) -> str:
@@ -40,7 +48,8 @@ def name_hash(name: str) -> str:
 
 
 def inert(text: str) -> str:
-    """A cell of a CSV file that no spreadsheet takes for a formula."""
+    """A cell of a CSV file that no spreadsheet takes for a formula, or for several cells."""
+    text = BEGINS.sub(lambda begin: begin[0] + "'", text)
     return f"'{text}" if text.startswith(FORMULA) else text
 
 

@@ -44,7 +44,8 @@ def owners_of(parcel: Parcel, roster: Roster | None, mapping: dict[str, str]) ->
 def known_by(sender: Sender) -> tuple[str, str]:
     """What is the same in all that one person hands in, and another one's in what others do."""
     if sender.system == "Gradescope":  # which lets people write their SID themselves
-        return sender.system, next((h for h in sender.handles if "@" in h), "").casefold()
+        address = next((h for h in sender.handles if "@" in h), "")
+        return sender.system, address.casefold() or sender.name
     numbered = sender.system in ("Canvas", "Moodle")
     return sender.system, sender.label if numbered or sender.system == "Blackboard" else ""
 
@@ -52,10 +53,28 @@ def known_by(sender: Sender) -> tuple[str, str]:
 def not_one(owners: Iterable[Owner]) -> str:
     """Why owners with one id may be several people; "" if nothing says so."""
     found = {one.known for one in owners if one.known[1]}
+    addressed = {(system, name) for system, name in found if system == "Gradescope" and "@" in name}
+    found = addressed or found  # a name says nothing beside an address
     if len({name for _, name in found}) < 2:
         return ""
     names = " and ".join(sorted(shown(name) for _, name in found))
     return f"may be each of {names}: give a --roster that tells them apart, or {HOW}"
+
+
+def other_people(parts: list[tuple[Owner, Parcel]]) -> str:
+    """Why hand-ins of one student may not be the student's; "" if nothing says so.
+
+    At Gradescope, who hands in for a group names its members, who are not asked.
+    """
+    groups = {parcel.labels[0]: set(map(known_by, parcel.senders)) for _, parcel in parts}
+    if len(set(map(frozenset, groups.values()))) < 2 or max(map(len, groups.values())) < 2:
+        return ""
+    told = [f"{label} ({', '.join(sorted(name for _, name in groups[label]))})" for label in groups]
+    return f"was handed in with different people ({shown_all(told)}): keep only the one that counts"
+
+
+def shown_all(texts: list[str]) -> str:
+    return "; ".join(shown(text) for text in texts)
 
 
 def mapped_id(parcel: Parcel, mapping: dict[str, str]) -> str | None:
@@ -115,7 +134,7 @@ def on_roster(sender: Sender, label: str, roster: Roster) -> Owner | str:
 def claims_only(sender: Sender, one: Person) -> bool:
     """Whether nothing but a SID, which people write themselves, says that a sender is this one."""
     address = sender.system == "Gradescope" and known_by(sender)[1]
-    if not (address and one.email and sender.name and one.name):
+    if not (address and "@" in address and one.email and sender.name and one.name):
         return False
     return address not in one.handles and not set(words(sender.name)) & set(words(one.name))
 

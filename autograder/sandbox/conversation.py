@@ -1,6 +1,6 @@
 """Requests to a worker and its answers, with calls back into the grader in between.
 
-    request   {"nonce", "seconds", "wall", "op": "hello" | "cell" | "call" | "drive", ...}
+    request   {"nonce", "seconds", "wall", "op": "hello" | "cell" | "call" | "many" | "drive", ...}
     answer    {"nonce", "ok": value} | {"nonce", "error": {"kind", "message", "line"}}
     callback  {"nonce", "callback": index, "args", "kwargs"}       asked before the answer
     reply     {"nonce", "op": "reply", "ok": value} | {..., "error": kind}
@@ -25,6 +25,7 @@ MAX_CALLBACKS = 20_000
 MAX_NESTED = 16
 MAX_GIVEN = 8 * 2**20  # bytes that functions of the test are given: what they keep stays here
 TEXT_CHARS = 300  # of one part of an error
+OURS = ("Killed", "Exit", "MemoryLimit", "Protocol")  # kinds of ends, which no worker reports
 
 
 class Exchange:
@@ -35,15 +36,16 @@ class Exchange:
         self._channel, self._cpu, self._callbacks, self._given = channel, cpu, 0, 0
         self._open: dict[bytes, list[Callable]] = {}  # nonce -> functions lent with the request
 
-    def ask(self, request: dict, seconds: float):
+    def ask(self, request: dict, seconds: float, times: int = 1):
         """The worker's value. Raises StudentError for the student's fault, WireError, CodecError.
 
+        times: as often may the worker take `seconds`, which it counts for each part of a request.
         A function of the test that failed an assertion fails the request with it.
         """
         if len(self._open) >= MAX_NESTED:
             raise StudentError("RecursionError", f"calls nested {MAX_NESTED} deep")
         nonce, functions, failed = os.urandom(16), [], []
-        meter = Meter(seconds + GRACE_SECONDS, self._cpu)
+        meter = Meter(times * seconds + GRACE_SECONDS, self._cpu)
         limits = {"seconds": float(seconds), "wall": float(WALL_FACTOR * seconds)}
         frame = pack(request | {"nonce": nonce} | limits, functions)
         if not self._open:
@@ -122,7 +124,7 @@ def reported(info: object) -> StudentError:
         raise WireError("protocol", "it sent an error without a description")
     parts = (info.get(key) for key in ("kind", "message", "line"))
     kind, message, line = (part[:TEXT_CHARS] if type(part) is str else "" for part in parts)
-    kind = kind if kind.isidentifier() and kind.isascii() else "Exception"
+    kind = kind if kind.isidentifier() and kind.isascii() and kind not in OURS else "Exception"
     try:
         return student_error({"kind": kind, "message": message, "line": line})
     except Exception:  # a builtin exception that is made from other arguments

@@ -5,6 +5,7 @@ Every function returns (figure, alt text).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,32 @@ def over_batch(
     style.title(fig, f"{text} (line: the ridge batch, {style.number(ridge)})")
     rows = "; ".join(f"{b}: {1e3 * s:.0f} ms" for b, s in zip(batches, measured, strict=True))
     return fig, f"Time of a decoding step over the batch. {text}. Measured: {rows}."
+
+
+def two_lines(
+    batches: Sequence[float],
+    computing: Sequence[float],
+    moving: Sequence[float],
+    meet: float,
+    what: str,
+) -> tuple[Figure, str]:
+    """Milliseconds of computing and of moving bytes in a step over the batch; inf: they never meet.
+
+    meet: the batch at which both take the same time.
+    """
+    fig, (ax,) = figure(height=3.6)
+    ax.plot(batches, [1e3 * s for s in computing], color=BLUE, label="computing")
+    ax.plot(batches, [1e3 * s for s in moving], color=ORANGE, linestyle="--", label="moving bytes")
+    if batches[0] <= meet <= batches[-1]:
+        ax.axvline(meet, color=GREY, linestyle=":")
+    ax.set(xscale="log", yscale="log", xlabel="sequences in a batch", ylabel="ms a step, at least")
+    ax.legend(frameon=False, fontsize=9)
+    never = math.isinf(meet)
+    end = "moving takes longer for every batch" if never else f"they meet at batch {meet:,.0f}"
+    style.title(fig, f"{what}: {end}")
+    last = " and ".join(f"{1e3 * line[-1]:.1f} ms" for line in (computing, moving))
+    ends = f"at batch {batches[-1]:,.0f} {last}"
+    return fig, f"Computing and moving bytes of a step over the batch. {what}: {end}; {ends}."
 
 
 def opening(batches: Sequence[int], measured: Sequence[float]) -> tuple[Figure, str]:

@@ -15,6 +15,7 @@ import torch
 
 from efflib.models.checkpoint import WEIGHTS_FILE, save_pretrained
 from efflib.models.llama import Llama
+from efflib.models.mixture import Mixture
 from efflib.zoo import checkpoints, corpus, packages
 from efflib.zoo.evaluation import (
     SAMPLE_TOKENS,
@@ -35,9 +36,12 @@ PACKAGES = ("torch", "tokenizers", "safetensors")
 def flops_per_token(model: Llama) -> int:
     """Multiply-adds of a token's matrix products, twice, the head included, attention not.
 
-    Attention adds 4 S H d for each layer, for S keys.
+    Attention adds 4 S H d for each layer, for S keys.  Of a mixture's experts a token has k.
     """
     matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, torch.nn.Linear))
+    for mixture in model.mixtures() if isinstance(model, Mixture) else []:
+        expert = sum(p.numel() for p in mixture.experts[0].parameters())
+        matrices -= (len(mixture.experts) - mixture.k) * expert
     return 2 * matrices
 
 
@@ -109,8 +113,8 @@ def export(run: Run, name: str, command: str, repeats: dict[str, int], folder: P
 
 CARD = """# {name}
 
-A Llama of {parameters:,} parameters ({size:.1f} MB in fp16), trained from nothing on the text of a
-Python installation. It is made for demonstrations: it knows the look of Python source and of
+A {family} of {parameters:,} parameters ({size:.1f} MB in fp16), trained from nothing on the text of
+a Python installation. It is made for demonstrations: it knows the look of Python source and of
 the language reference, and nothing else.
 
 | | code | prose |
@@ -130,7 +134,7 @@ the language reference, and nothing else.
   of the packages in `efflib/zoo/packages.py`; {text_tokens:,} tokens, {epochs} passes.
 - Training: {steps:,} steps of {batch} samples, {tokens:,} tokens{unfinished}; Muon at
   {matrix_lr} for the layers' matrices, AdamW at {vector_lr} for the rest; warm-up, constant,
-  linear decay; seed {seed}.{teacher}
+  linear decay; seed {seed}.{teacher}{balance}
 - {begin} The head that attends to the first key most gives it
   {sink:.2f} of its attention on held-out code (layer {sink_layer}, head {sink_head}, counted
   from 0).
@@ -148,6 +152,9 @@ BEGIN_TEXT = {
     (False, True): "No sample starts with `<s>`; the softmax has an extra zero, here key 0.",
     (True, True): "Every sample starts with `<s>`; the softmax has an extra zero, here key 0.",
 }
+EXPERTS_TEXT = "{num_local_experts} experts of {intermediate_size}, {num_experts_per_tok} a token"
+BALANCE_TEXT = """
+- Balancing loss: {router_aux_loss_coef} of its mean over the layers, beside the cross-entropy."""
 COPIED = "name parameters context stride command tokens text_tokens epochs sample_tokens".split()
 
 
@@ -170,7 +177,11 @@ def card(report: dict, size: int) -> str:
         width=model["hidden_size"],
         heads=model["num_attention_heads"],
         head_dim=model["head_dim"],
-        inner=model["intermediate_size"],
+        family="Mixtral" if "num_local_experts" in model else "Llama",
+        inner=EXPERTS_TEXT.format(**model)
+        if "num_local_experts" in model
+        else model["intermediate_size"],
+        balance=BALANCE_TEXT.format(**model) if model.get("router_aux_loss_coef") else "",
         vocab=model["vocab_size"],
         flops=report["flops_per_token"],
         steps=report["step"],

@@ -231,6 +231,7 @@ def main() -> None:
     command = f"python -m efflib.zoo.train {options.what}"
     command += f" --steps {options.recipe.steps} --workers {options.workers}"
     command += " --float32" if options.float32 else ""
+    command += " --eager" if options.eager else ""
     export(run, options.what, command, {"code": CODE_REPEATS, "prose": PROSE_REPEATS}, options.into)
 
 

@@ -44,7 +44,7 @@
 #
 # A *product* is a multiplication with its addition and counts as 2 FLOPs. GB and GFLOP are powers
 # of ten here. Keep names and arguments as they are: tests call your functions by name. No function
-# changes its arguments.
+# changes its arguments. A count may come back as a float, if it is the same number.
 
 # %%
 import math
@@ -57,8 +57,8 @@ from torch import Tensor
 from efflib import zoo
 from efflib.lab import Lab
 from efflib.lab.toy import Toy
+from efflib.plots import explorer, style
 from efflib.plots import roofline as pictures
-from efflib.plots import style
 from efflib.traffic.one_card import serve
 from efflib.zoo.evaluation import held_out_segments
 from efflib.zoo.passes import losses_in_passes
@@ -394,8 +394,7 @@ lab.check("ex2")
 # **The usual error.** Key heads in attention's FLOPs: *every query head* attends, they only share
 # keys. A new token that does not see itself. `lm_head` for all tokens of a prompt.
 # </details>
-
-# %% [markdown]
+#
 # ### Exercise 3 · The roofline
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
@@ -888,13 +887,38 @@ print(f"weights in 4 bits, 50 tokens: batch {ridge_batch(LLAMA_7B, 50, *H100, 4)
 lab.reveal("batch", ridge_batch(LLAMA_7B, 50, *H100))
 lab.reveal("never", ridge_context(LLAMA_7B, *H100))
 found["never"] = ridge_context(LLAMA_7B, *H100), ridge_context(LLAMA_8B, *H100)
+
+
+# %% tags=["demo", "fold"]
+# your two lines, to move: a step on an H100 over the batch
+def draw_lines(model: str, context: float, weights: str, keys: str):
+    config, tokens = {"7B": LLAMA_7B, "8B": LLAMA_8B, "7B, 1 key head": MQA}[model], int(context)
+    bits = float(weights.split()[0]), float(keys.split()[0])
+    batches = [2**i for i in range(13)]
+    computing = [step_flops(config, 1, tokens, b) / H100[0] for b in batches]
+    moving = [step_bytes(config, 1, tokens, b, *bits) / H100[1] for b in batches]
+    meet = ridge_batch(config, tokens, *H100, *bits)
+    return pictures.two_lines(batches, computing, moving, meet, f"{model}, {tokens} cached tokens")
+
+
+explorer.explorer(
+    draw_lines,
+    {
+        "model": ["7B", "8B", "7B, 1 key head"],
+        "context": [0.0, 50.0, 84.0, 85.0, 300.0, 400.0, 2000.0],
+        "weights": ["16 bits", "8 bits", "4 bits"],
+        "keys": ["16 bits", "8 bits", "4 bits"],
+    },
+    first={"context": 50.0},
+)
 lab.predict("off", "Batches 1 to 64: the worst prediction below is off by which factor?")
 
 # %% [markdown]
 # The rule of thumb "from batch 300 on an H100 computes" holds for the *matrices*. A whole step of
 # these models never gets there from a few hundred cached tokens on, with 32 key heads from 85 on:
 # larger batches share the weights, and nobody shares keys and values. That is what fewer key heads
-# are for (lab 5).
+# are for (lab 5). **Move the figure:** which line do fewer bits of the weights turn, and which bits
+# make the lines meet where they do not?
 #
 # **Acceptance, on your machine.** Your functions predict the step's time for batches from 1 to 64,
 # in two ways: one roofline for the whole step, and matrices, attention and `lm_head` `in_turn`. The

@@ -857,11 +857,11 @@ lab.check("ex5")
 #   that wait, come back as they are, bit by bit; the rest comes from codes. *What is due is rounded
 #   after the call*: a prompt attends to itself exactly.
 # - No token is rounded twice: its codes are made from the value that came, and stay. Of an old
-#   token the cache keeps nothing but these: behind a long float32 text all that it keeps takes less
-#   than three quarters of the bytes of the keys and values that came. (`quantize` gives one byte a
-#   value: easy without the floats, impossible with them.) As in exercise 2 others may change what
-#   went in and came out, and the cache does not: what waits is its own, and no later call writes
-#   over what an earlier one returned.
+#   token the cache keeps nothing but these: behind a long float32 text and one more token all that
+#   it keeps takes less than half of the bytes of the keys and values that came. (`quantize` gives
+#   one byte a value: easy without the floats, impossible with them.) As in exercise 2 others may
+#   change what went in and came out, and the cache does not: what waits is its own, and no later
+#   call writes over what an earlier one returned.
 # - `keys="token"` treats keys as values are treated (for comparison).
 # - `bits_held() -> int` counts the bits of all that is kept: `bits` for each code, 32 for each
 #   group, and 16 for each value that waits; 0 at first. (It counts what a kernel would store: codes

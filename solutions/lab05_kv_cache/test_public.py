@@ -165,6 +165,11 @@ def drive_cache(student, steps, how):
     how: "spoil" overwrites what went in and came out, tensors and lists, as others may do; "views"
     passes tensors that are not contiguous.
     """
+
+    def shown(lengths):
+        ints = isinstance(lengths, list) and all(isinstance(n, int) for n in lengths)
+        return list(lengths) if ints else f"{type(lengths).__name__} {lengths}"
+
     cache, out = student.RowCache(), []
     for step in steps:
         *given, numbers = step
@@ -174,7 +179,7 @@ def drive_cache(student, steps, how):
             given = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in given]
         parts = cache.append(*given, numbers) if given else cache.truncate(numbers)
         parts = list(parts) if given else []
-        out.append([[p.clone() for p in parts], list(cache.lengths)])
+        out.append([[p.clone() for p in parts], shown(cache.lengths)])
         out[-1] += [[x.clone() for x in given], list(numbers)]
         if how == "spoil":
             for tensor in (*given, *parts):
@@ -517,7 +522,8 @@ def test_levers_by_hand(student, rng):
         "context": {"context": 5},  # 5
         "weights": {"weight_bits": 4},  # 2
     }
-    found = student.best_lever(config, 400, 1000, 10, levers)  # 1, 1 and 2 sequences
+    asked = {"config": config, "parameters": 400, "memory": 1000, "context": 10}
+    found = student.best_lever(**asked, levers=levers)  # 1, 1 and 2 sequences
     assert found == "weights", f"400 parameters: the best is 'weights', not {found!r}"
     more = levers | {"fewer parameters": {"parameters": 1}}  # 3 sequences
     found = student.best_lever(config, 400, 1000, 10, more)
@@ -831,11 +837,11 @@ def test_bits_and_waiting(student, rng):
     assert first == 0, f"before any token {first} bits are held, expected 0"
     k, v = k.bfloat16(), v.bfloat16()
     window(student, (2, 2, 4), [(k, v), (k[:, :, :1], v[:, :, :1])])  # dtypes stay
-    k, v = (torch.randn(1, 2, 128, 32, generator=rng) for _ in range(2))
-    kept, shapes = student.drive(drive_bytes_kept, (2, 32, 32), k, v, 64)
-    assert shapes == [[1, 2, 128, 32]] * 2, f"128 tokens came, {shapes} were returned"
+    k, v = (torch.randn(1, 2, 512, 32, generator=rng) for _ in range(2))
+    kept, shapes = student.drive(drive_bytes_kept, (2, 32, 32), k, v, 448)
+    assert shapes == [[1, 2, 512, 32]] * 2, f"512 tokens came, {shapes} were returned"
     came = 4 * (k.numel() + v.numel())
-    expect_at_most(kept, 0.75 * came, f"of {came} bytes that came, those that the cache keeps")
+    expect_at_most(kept, 0.5 * came, f"of {came} bytes that came, those that the cache keeps")
 
 
 @exercise(

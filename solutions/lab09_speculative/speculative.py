@@ -51,7 +51,8 @@
 # probability, from 0 to 1, and `pick(probabilities)` gives a token, an int, drawn from
 # probabilities [V]. So a test can try *every* way that chance may go, and add up exactly. Functions
 # change no argument, and nothing that they returned before. A tensor may be a view of a larger one,
-# V is 1 or 130,000 as well as 4, and no argument holds NaN.
+# V is 1 or 130,000 as well as 4, and no argument holds NaN. A text has up to 5000 tokens;
+# proposals, new tokens, the nodes of a tree and whatever else is counted are 400 at most.
 
 # %%
 import torch

@@ -403,8 +403,8 @@ lab.check("ex1")
 #
 # `h` is symmetric and positive definite. Compute in float64; results are float64.
 #
-# **Shapes** `w` [N, K] float32 or float64; `h` [K, K] float64; `j` an int from 0 to K - 1; `v` [N];
-# `free` [K] bool; `w_new` [N, K]; `cost` [N]; `alone`, `repaired` [K].
+# **Shapes** `w` [N, K] float32 or float64; `h` [K, K] float64; `j` an int from 0 to K - 1; `v` [N]
+# float64; `free` [K] bool; `w_new` [N, K]; `cost` [N]; `alone`, `repaired` [K].
 
 
 # %% solution="ex2"
@@ -498,7 +498,8 @@ lab.reveal("price", round(found["price"], 1))
 #   rounded to the dtype of `w`.
 #
 # **Shapes** `w` [N, K] float32, float64 or bfloat16; `h`, `U` [K, K] float64; `scale`, `zero`
-# [N, 1] (a grid for each row) or [N, K] (for each weight) float64; `codes` [N, K] int64.
+# [N, 1] (a grid for each row) or [N, K] (for each weight) float64, a zero a whole number from 0 to
+# $2^{bits} - 1$, as `min_max` has it; `codes` [N, K] int64.
 
 
 # %% solution="ex3"
@@ -1024,8 +1025,8 @@ style.show(
 # embedding's own tensor. Linear layers of blocks may have biases, norms have none. The result has
 # the same names, and each tensor its dtype. Compute in float64; `peaks` gives float64.
 #
-# **Shapes** `Q` [n, n] float64; `state` {name: float32 or float64}; `x` [..., K], float32 or
-# bfloat16, perhaps without any token.
+# **Shapes** `Q` [n, n] float64; `seed` an int, at least 0; `state` {name: float32 or float64}; `x`
+# [..., K], float32 or bfloat16, perhaps without any token.
 
 
 # %% solution="ex6"

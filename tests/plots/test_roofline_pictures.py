@@ -13,6 +13,16 @@ def said(picture) -> tuple[str, str]:
     return " ".join(fig.get_suptitle().split()), alt
 
 
+def test_two_lines_say_where_they_meet():
+    title, alt = said(
+        roofline.two_lines((1, 4, 16), (0.001, 0.004, 0.016), (0.005, 0.006, 0.01), 5.75, "7B")
+    )
+    assert title == "7B: they meet at batch 6"
+    assert "at batch 16 16.0 ms and 10.0 ms" in alt
+    title, _ = said(roofline.two_lines((1, 2), (1, 2), (5, 7), float("inf"), "7B"))
+    assert title == "7B: moving takes longer for every batch"
+
+
 def test_the_roof_names_what_lies_left_of_the_ridge():
     points = {"one token": (0.5, 6e9), "prompt": (40.0, 60e9)}
     title, alt = said(roofline.roof(80e9, 16e9, points, "This machine"))

@@ -76,14 +76,18 @@ class Worker:
             raise TimeIsUp
         self.late = True
 
+    def wind(self) -> None:
+        """The time limit begins now."""
+        for number, seconds in self.limits.items():
+            signal.signal(number, self.on_alarm)
+            signal.setitimer(TIMERS[number], seconds, REPEAT_SECONDS)
+
     def limited(self, limits: tuple[float, float], work) -> bytes:
         """The frame that `work` returns, or one that says what went wrong."""
         outermost, before = len(self.open) == 1, self.armed
         if outermost:
             self.limits, self.late = dict(zip(TIMERS, limits, strict=True)), False
-            for number, seconds in self.limits.items():
-                signal.signal(number, self.on_alarm)
-                signal.setitimer(TIMERS[number], seconds, REPEAT_SECONDS)
+            self.wind()
         try:
             self.armed = True
             frame = work()
@@ -145,6 +149,8 @@ class Worker:
             self.seed_all(request["seed"])
             name, args, kwargs = request["name"], request["args"], request["kwargs"]
             value = self.calls.call(self.namespace, name, args, kwargs)
+        elif operation == "many":
+            value = [self.one_of_many(request["name"], *call) for call in request["calls"]]
         elif operation == "drive":
             self.seed_all(request["seed"])
             source, name = request["source"], request["name"]
@@ -156,6 +162,13 @@ class Worker:
         if len(frame) > MAX_FRAME:
             raise self.codec.CodecError(f"{len(frame)} bytes were returned, too many to be sent")
         return frame
+
+    def one_of_many(self, name: str, args: tuple, kwargs: dict, seed: int):
+        """Each call has the whole time limit."""
+        if len(self.open) == 1:
+            self.wind()
+        self.seed_all(seed)
+        return self.calls.call(self.namespace, name, args, kwargs)
 
     def cell(self, source: str, output) -> dict:
         """{"error": description or None, "line": where it ended, "stdout": text} of a cell."""

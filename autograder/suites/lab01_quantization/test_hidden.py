@@ -42,40 +42,42 @@ def widths():
     return [(b, False) for b in range(1, 9)] + [(b, True) for b in range(2, 9)]
 
 
+def clear_of_ties(exact):
+    return (exact - exact.floor() - 0.5).abs() > CLEAR
+
+
 def true_grid(lo, hi, bits, symmetric):
-    """(scale, zero, z is clear of a tie) of one range, Python floats."""
+    """(scale, zero, mask of zeros clear of a tie) of ranges [...], float64."""
+    lo, hi = lo.double(), hi.double()
     _, qmax = codes_of(bits, symmetric)
     if symmetric:
-        return (max(abs(lo), abs(hi)) / qmax or 1.0), 0, True
-    lo, hi = min(lo, 0.0), max(hi, 0.0)
-    scale = (hi - lo) / qmax or 1.0
-    exact = -lo / scale
-    return scale, round(exact), abs(exact - math.floor(exact) - 0.5) > CLEAR
+        scale, exact = torch.maximum(lo.abs(), hi.abs()) / qmax, torch.zeros_like(lo)
+    else:
+        lo = lo.clamp(max=0.0)
+        scale = (hi.clamp(min=0.0) - lo) / qmax
+    scale = torch.where(scale == 0, 1.0, scale)
+    exact = exact if symmetric else -lo / scale
+    return scale, exact.round(), clear_of_ties(exact)
 
 
 def true_codes(x, scale, zero, bits, symmetric):
     """(codes, mask of values clear of a tie), float64; scale and zero broadcast to x."""
     exact = x.double() / scale
-    clear = (exact - exact.floor() - 0.5).abs() > CLEAR
-    return (exact.round() + zero).clamp(*codes_of(bits, symmetric)), clear
+    return (exact.round() + zero).clamp(*codes_of(bits, symmetric)), clear_of_ties(exact)
 
 
 def true_round_trip(w, bits, granularity, symmetric):
     """(w_hat, mask of values clear of ties, step), group by group in float64.  w [N, K]."""
-    n, k = w.shape
-    size = {"tensor": n * k, "channel": k}.get(granularity, granularity)
     rows = (w.reshape(1, -1) if granularity == "tensor" else w).double()
-    w_hat, steps = torch.zeros_like(rows), torch.zeros_like(rows)
-    clear = torch.zeros(rows.shape, dtype=torch.bool)
-    for i in range(rows.shape[0]):
-        for start in range(0, rows.shape[1], size):
-            here = (i, slice(start, start + size))
-            part = rows[here]
-            scale, zero, sure = true_grid(part.min().item(), part.max().item(), bits, symmetric)
-            codes, safe = true_codes(part, scale, zero, bits, symmetric)
-            w_hat[here], steps[here] = (codes - zero) * scale, scale
-            clear[here] = safe & sure
-    return tuple(x.reshape(n, k) for x in (w_hat, clear, steps))
+    length = rows.shape[1]
+    size = length if granularity in ("tensor", "channel") else min(granularity, length)
+    more = rows[:, -1:].expand(-1, -length % size)  # the last weight again: it is in that group
+    groups = torch.cat([rows, more], 1).unflatten(1, (-1, size))  # [rows, groups, size]
+    ends = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+    scale, zero, sure = true_grid(*ends, bits, symmetric)
+    codes, safe = true_codes(groups, scale, zero, bits, symmetric)
+    parts = (codes - zero) * scale, safe & sure, scale.expand_as(groups)
+    return tuple(part.flatten(1)[:, :length].reshape(w.shape) for part in parts)
 
 
 def expect_quantized(w_hat, w, bits, granularity, symmetric, what):
@@ -101,6 +103,10 @@ def expect_quantized(w_hat, w, bits, granularity, symmetric, what):
 def grid(student, lo, hi, bits, symmetric, dtype=None):
     """The student's (scale, zero) as float64. dtype: of zero."""
     value = student.affine_parameters(lo, hi, bits=bits, symmetric=symmetric)
+    return expect_grid(value, lo, dtype)
+
+
+def expect_grid(value, lo, dtype=None):
     scale, zero = expect_tuple(value, (torch.Tensor, torch.Tensor), "affine_parameters")
     expect_tensor(scale, "scale", torch.float32, tuple(lo.shape))
     expect_tensor(zero, "zero", dtype, tuple(lo.shape))
@@ -110,13 +116,16 @@ def grid(student, lo, hi, bits, symmetric, dtype=None):
 
 def expect_true_grid(student, lo, hi, bits, symmetric, what, dtype=None):
     """Compares scale, and zero where no tie is near, with float64. Returns how many zeros."""
-    scale, zero = grid(student, lo, hi, bits, symmetric, dtype)
-    pairs = zip(lo.flatten().tolist(), hi.flatten().tolist(), strict=True)
-    s, z, sure = zip(*(true_grid(*pair, bits, symmetric) for pair in pairs), strict=True)
-    s, z, sure = (torch.tensor(t, dtype=torch.float64).reshape(lo.shape) for t in (s, z, sure))
+    value = student.affine_parameters(lo, hi, bits=bits, symmetric=symmetric)
+    return expect_grid_of(value, lo, hi, bits, symmetric, what, dtype)
+
+
+def expect_grid_of(value, lo, hi, bits, symmetric, what, dtype=None):
+    scale, zero = expect_grid(value, lo, dtype)
+    s, z, sure = true_grid(lo, hi, bits, symmetric)
     what = f"{what}, {many(bits, 'bit')}, symmetric={symmetric}"
     expect_close(scale, s, what=f"{what}: scale", rtol=SCALE)
-    expect_close(torch.where(sure > 0, zero, z), z, what=f"{what}: zero")
+    expect_close(torch.where(sure, zero, z), z, what=f"{what}: zero")
     expect_close(zero, z, what=f"{what}: zero, ties included", atol=1.0)
     return int(sure.sum())
 
@@ -134,12 +143,16 @@ def drive_transposed_ends(student, lo, hi, bits):
     "fixed number of dimensions",
 )
 def test_parameters_of_every_width(student, rng):
+    cases = []
     for bits, symmetric in widths():
         for shape in ((5, 7), (2, 3, 4)):
             lo = -torch.rand(shape, generator=rng) * 10
             hi = lo + torch.rand(shape, generator=rng) * 20  # some ranges lie below 0
-            sure = expect_true_grid(student, lo, hi, bits, symmetric, "drawn", torch.int32)
-            assert sure > lo.numel() / 2, "the test drew too many ties"
+            cases.append((lo, hi, bits, symmetric))
+    each = [((lo, hi), {"bits": b, "symmetric": s}) for lo, hi, b, s in cases]
+    for value, case in zip(student.many("affine_parameters", each), cases, strict=True):
+        sure = expect_grid_of(value, *case, "drawn", torch.int32)
+        assert sure > case[0].numel() / 2, "the test drew too many ties"
     lo, hi = torch.tensor(-1.3), torch.tensor(2.9)  # a single group, without dimensions
     expect_true_grid(student, lo, hi, 4, False, "shape []")
     lo = -torch.rand(3, 4, generator=rng)
@@ -184,11 +197,11 @@ def test_grid_follows_the_range(student, rng):
         for power in (0, -20, -60, -100, 40, 100):
             small = lo * 2.0**power, hi * 2.0**power
             scale, zero = grid(student, *small, bits, symmetric)
-            for i in range(3):
-                s, z, sure = true_grid(small[0][i].item(), small[1][i].item(), bits, symmetric)
-                what = f"range times 2^{power}"
-                expect_close(scale[i].item(), s, what=f"scale of a {what}", rtol=SCALE)
-                expect_close(zero[i].item(), z, what=f"zero of a {what}", atol=0 if sure else 1)
+            s, z, sure = true_grid(*small, bits, symmetric)
+            what = f"range times 2^{power}"
+            expect_close(scale[:3], s[:3], what=f"scale of a {what}", rtol=SCALE)
+            off = torch.where(sure, 0.0, 1.0)[:3]
+            expect_at_most((zero - z)[:3].abs(), off, f"zero of a {what}: distance")
             qmin, qmax = (0, 0) if symmetric else codes_of(bits, False)
             assert 0 < scale[3] < torch.inf and qmin <= zero[3] <= qmax, (
                 f"a group of zeros got the scale {scale[3]:g} and the zero point {zero[3]:g}"
@@ -390,17 +403,28 @@ def test_bfloat16_and_shapes(student, rng):
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
-def expect_product(student, x_codes, w_codes, x_zero, w_zero, what):
-    """The student's sums for codes [T, K], [N, K] and zero points [T], [N], all int64: exact."""
+def expect_product(student, *drawn_and_what):
+    expect_products(student, [drawn_and_what])
+
+
+def expect_products(student, cases):
+    """cases: of (codes [T, K], codes [N, K], zero points [T], [N], all int64, what): exact."""
+    each, right = zip(*(sums_of(*case[:-1]) for case in cases), strict=True)
+    values = student.many("integer_product", [(args, {}) for args in each])
+    for value, expected, case in zip(values, right, cases, strict=True):
+        expect_tensor(value, "integer_product(...)", torch.int32, tuple(expected.shape))
+        expect_close(value.long(), expected, what=case[-1])
+
+
+def sums_of(x_codes, w_codes, x_zero, w_zero):
+    """(the arguments of integer_product, its value as int64)"""
     products, x_sums, w_sums = x_codes @ w_codes.T, x_codes.sum(1), w_codes.sum(1)
     expected = (x_codes - x_zero[:, None]) @ (w_codes - w_zero[:, None]).T
     for part in (products, expected):
         assert part.abs().max() < 2**31, "the test drew sums that no int32 holds"
     sums = [part.to(torch.int32) for part in (products, x_sums, w_sums)]
     zeros = [zero.to(torch.int32) for zero in (x_zero, w_zero)]
-    value = student.integer_product(*sums, x_codes.shape[1], *zeros)
-    expect_tensor(value, "integer_product(...)", torch.int32, tuple(expected.shape))
-    expect_close(value.long(), expected, what=what)
+    return (*sums, x_codes.shape[1], *zeros), expected
 
 
 def drawn_codes(rng, t, n, k, lo, hi):
@@ -415,12 +439,14 @@ def drawn_codes(rng, t, n, k, lo, hi):
     cause="tensors [T] and [N] mixed up where T = N, or k taken from a shape",
 )
 def test_product_of_every_shape(student, rng):
+    cases = []
     for t, n, k in ((1, 1, 1), (1, 5, 3), (6, 1, 2), (3, 3, 3), (2, 7, 40), (8, 8, 5)):
         for bits in (1, 2, 4, 8):
             drawn = drawn_codes(rng, t, n, k, 0, 2**bits - 1)
             if bits == 1:
                 drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
-            expect_product(student, *drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}")
+            cases.append((*drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}"))
+    expect_products(student, cases)
     drawn = drawn_codes(rng, 3, 4, 6, 1, 15)
     for side in (0, 1):  # codes of 0 are not values of 0
         codes = [0 * part if i == side else part for i, part in enumerate(drawn)]
@@ -483,9 +509,11 @@ def round_trip(student, w, bits, granularity, symmetric):
     return expect_tensor(value, f"quantize_weight({granularity!r})", torch.float32, tuple(w.shape))
 
 
-def expect_round_trip(student, w, bits, granularity, symmetric):
-    w_hat = round_trip(student, w, bits, granularity, symmetric)
-    expect_quantized(w_hat, w, bits, granularity, symmetric, "a weight")
+def expect_round_trips(student, cases):
+    """cases: of (w, bits, granularity, symmetric)."""
+    each = [((w,), {"bits": b, "granularity": g, "symmetric": s}) for w, b, g, s in cases]
+    for w_hat, case in zip(student.many("quantize_weight", each), cases, strict=True):
+        expect_quantized(w_hat, *case, "a weight")
 
 
 @exercise(
@@ -498,8 +526,8 @@ def test_every_group_against_float64(student, rng):
     for bits, symmetric in ((1, False), (2, False), (3, True), (4, False), (8, True), (8, False)):
         w = torch.randn(5, 23, generator=rng) * torch.rand(5, 1, generator=rng) + 0.3
         for granularity in ("tensor", "channel", 1, 7, 23, 100):
-            for size in (1.0, 1e-8, 1e4):
-                expect_round_trip(student, size * w, bits, granularity, symmetric)
+            sizes = (1.0, 1e-8, 1e4)
+            expect_round_trips(student, [(s * w, bits, granularity, symmetric) for s in sizes])
 
 
 @exercise(
@@ -527,14 +555,14 @@ def test_ragged_last_group(student, rng):
 def test_sizes_by_counting(student, rng):
     for bits, symmetric in ((1, False), (3, False), (3, True), (8, True)):
         n, k = torch.randint(3, 40, (2,), generator=rng).tolist()
-        for granularity in ("tensor", "channel", 1, 4, 7, 64):
+        each = ("tensor", "channel", 1, 4, 7, 64)
+        options = [{"bits": bits, "granularity": g, "symmetric": symmetric} for g in each]
+        totals = student.many("weight_bits", [(((n, k),), option) for option in options])
+        for granularity, total in zip(each, totals, strict=True):
             size = {"tensor": n * k, "channel": k}.get(granularity, granularity)
             rows = 1 if granularity == "tensor" else n
             groups = sum(1 for _ in range(rows) for _ in range(0, n * k // rows, size))
             expected = n * k * bits + groups * (16 if symmetric else 16 + bits)
-            total = student.weight_bits(
-                (n, k), bits=bits, granularity=granularity, symmetric=symmetric
-            )
             assert type(total) is int, f"weight_bits returned {type(total).__name__}"
             assert total == expected, (
                 f"[{n}, {k}], {many(bits, 'bit')}, {granularity!r}: {total}, not {expected}"
@@ -563,10 +591,9 @@ def test_awkward_weights(student, rng):
     w = torch.randn(12, 6, generator=rng)
     outlier = w.clone()
     outlier[3, 2] = 1e30
-    for case in (-w.abs() - 1, w.bfloat16(), w[:1, :1], w[:1], w[:, :1], outlier):
-        for granularity in ("tensor", "channel", 5):
-            expect_round_trip(student, case, 4, granularity, False)
-    expect_round_trip(student, w.bfloat16(), 8, 5, True)
+    weights = (-w.abs() - 1, w.bfloat16(), w[:1, :1], w[:1], w[:, :1], outlier)
+    cases = [(case, 4, group, False) for case in weights for group in ("tensor", "channel", 5)]
+    expect_round_trips(student, [*cases, (w.bfloat16(), 8, 5, True)])
     for value in (0.0, -2.5):
         flat = torch.full((3, 7), value)
         for bits, symmetric in ((3, False), (3, True), (1, False)):
@@ -740,8 +767,11 @@ def test_iterations_one_by_one(student, rng):
     for draw in draws:
         for bits in (1, 2, 3):
             values, rows = drawn_clear(draw, bits, 7)
-            for iterations in (0, 1, 2, 3, 7):
-                codebook, codes = cluster(student, values, bits, iterations)
+            counts = (0, 1, 2, 3, 7)
+            each = [((values,), {"bits": bits, "iterations": t}) for t in counts]
+            found = student.many("kmeans_codebook", each)
+            for iterations, value in zip(counts, found, strict=True):
+                codebook, codes = expect_codebook(value, values, bits)
                 what = f"{2**bits} centroids after {many(iterations, 'iteration')}"
                 expected, right = rows[iterations]
                 atol = mean_error(values) + start_error(values)

@@ -91,7 +91,14 @@ def test_masks_against_sorting(student, rng):
                     sign = 1 - 2 * torch.randint(2, (4, 12), generator=rng)
                     mask = student.magnitude_mask(s * sign, share, scope)
                     expect_same(mask, right, f"weights {name}, by {scope}")
-    for name, scope in (("keep_share", "ro"), ("magnitude_mask", ""), ("keep_share", "rows")):
+    # a layer of many rows and columns, its scores one float32 apart
+    ranks = torch.rand(8000, generator=rng).argsort().reshape(80, 100)
+    for scope, lists in (("row", ranks), ("layer", ranks.reshape(1, -1))):
+        right = lowest(lists, lists.shape[1] // 2).reshape(80, 100)
+        mask = student.keep_share(1 + ranks * 2.0**-23, 0.5, scope)
+        expect_same(mask, right, f"8000 scores, by {scope}")
+    for name, scope in (("keep_share", "ro"), ("magnitude_mask", ""), ("keep_share", "rows"),
+                        ("keep_share", " row"), ("magnitude_mask", "layer ")):  # fmt: skip
         expect_error(
             ValueError,
             lambda name=name, scope=scope: getattr(student, name)(torch.ones(2, 4), 0.5, scope),
@@ -196,6 +203,10 @@ def test_what_a_mask_keeps(student, rng):
             )
             negative = new.signbit()[0, 3].item()
             assert negative, "-0.0 under True came back as 0.0"
+    bits = torch.tensor([[0x7FC12345, 0x7F800000, 1]], dtype=torch.int32)  # NaN is many numbers
+    new = student.apply_mask(bits.view(torch.float32), torch.ones(1, 3).bool())
+    expect_tensor(new, "apply_mask", torch.float32, (1, 3))
+    expect_same(new.view(torch.int32), bits, "the bits of what a mask keeps")
     for all_of in (torch.ones(2, 3).bool(), torch.zeros(2, 3).bool()):
         w = torch.randn(2, 3, generator=rng)
         expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
@@ -238,7 +249,7 @@ def drive_norms(student, x, w, norms):
 def test_norms_of_any_arrangement(student, rng):
     x = torch.randn(3, 4, 5, 6, generator=rng)
     right = x.double().reshape(-1, 6).norm(dim=0)
-    for case in (x, x.reshape(12, 5, 6), x.reshape(60, 6)):
+    for case in (x, x.reshape(12, 5, 6), x.reshape(60, 6), x.reshape(3, 2, 2, 5, 6)):
         for factor in (1.0, 2.0**-27, 2.0**13):
             norms = student.input_norms(case * factor)
             norms = expect_tensor(norms, "input_norms", torch.float32, (6,))
@@ -263,6 +274,10 @@ def test_norms_of_any_arrangement(student, rng):
     long[-1] = 200.0  # no token is left out, however they are cut
     norms = expect_tensor(student.input_norms(long), "input_norms", torch.float32, (3,))
     expect_close(norms, long.double().norm(dim=0), what="20011 tokens", rtol=20011 * FLOAT32)
+    many = torch.ones(70_001, 1)
+    many[-1] = 1000.0
+    norms = student.input_norms(many)
+    expect_close(norms, many.double().norm(dim=0), what="70,001 tokens", rtol=1e-2)
     silent = torch.zeros(4, 2)
     silent[:, 1] = 2.0
     expect_close(student.input_norms(silent), torch.tensor([0.0, 4.0]), what="a silent channel")
@@ -299,11 +314,16 @@ def test_rows_compared_alone(student, rng):
     assert not mask[:, 5].any() and int(mask.sum()) == 21, "the silent channel stayed"
     for name, ranks, s in close_and_far(rng, 1, 16):  # w is 1: the norms alone decide
         if name != "below 0":
-            for w in (torch.ones(5, 16), -torch.ones(5, 16).bfloat16()):
+            rows = 2.0 ** (torch.arange(40) % 3)[:, None].expand(40, 16)  # exact
+            for w in (rows, -rows.bfloat16()):
                 for zeros in range(1, 16):
-                    right = lowest(ranks, zeros).expand(5, 16)
+                    right = lowest(ranks, zeros).expand(40, 16)
                     mask = student.wanda_mask(w, s[0], zeros / 16)
                     expect_same(mask, right, f"norms {name}, w {w.dtype}")
+    for name, ranks, s in close_and_far(rng, 1, 64):
+        if name != "below 0":
+            mask = student.wanda_mask(-torch.ones(3, 64).bfloat16(), s[0], 0.5)
+            expect_same(mask, lowest(ranks, 32).expand(3, 64), f"64 norms {name}, in bfloat16")
     norms = torch.ones(8)
     norms[torch.randperm(8, generator=rng)[:5]] = 0.0
     for sizes in (norms, torch.zeros(8)):
@@ -342,6 +362,9 @@ def test_groups_against_sorting(student, rng):
         for n, m in ((2, 4), (1, 4), (4, 8), *((n, 16) for n in range(1, 16))):
             right = lowest(ranks.reshape(-1, m), m - n).reshape(3, 16)
             expect_same(student.nm_mask(s, n, m), right, f"{n}:{m} of scores {name}")
+    ranks = torch.rand(4000, generator=rng).argsort().reshape(2, 2000)
+    right = lowest(ranks.reshape(-1, 1000), 700).reshape(2, 2000)
+    expect_same(student.nm_mask(1 + ranks * 2.0**-23, 300, 1000), right, "300:1000")
 
 
 def drive_groups(student, s, n, m):
@@ -382,6 +405,25 @@ def test_fits_just_or_not(student, rng):
     wide = torch.ones(2, 600).bfloat16()  # bytes count to 255, and bfloat16 to 256
     for n, fit in ((600, True), (599, False), (256, False), (88, False)):
         assert student.fits(wide, n, 600) is fit, f"600 values and {n}:600"
+    assert student.fits(torch.full((1, 1), 1e-45), 0, 1) is False, "1e-45 is not zero"
+    for n, m in (
+        (5, 4),
+        (8, 4),
+        (9, 8),
+        (9, 4),
+        (-1, 4),
+        (2, 0),
+        (0, 0),
+        (2, -4),
+        (-4, -4),
+        (3, 3),
+    ):
+        for name in ("fits", "nm_mask"):
+            expect_error(
+                ValueError,
+                lambda name=name, n=n, m=m: getattr(student, name)(torch.ones(2, 8), n, m),
+                f"{name}, {n}:{m} of rows of 8",
+            )
     opposite = torch.tensor([[1.0, -1.0, 0.0, 0.0]])
     assert student.fits(opposite, 0, 4) is False, "1, -1, 0, 0 fit 0:4"
     for n, m in ((2, 4), (1, 4), (4, 8), (3, 6)):
@@ -471,6 +513,7 @@ def test_products_of_any_storage(student, rng):
         (3, 8, (2, 3)),
         (1, 16, ()),
         (7, 40, (1, 1)),
+        (300, 16, (2, 1, 2)),
         (2, 1032, (2,)),
     ):
         at = torch.rand(n, k // 4, 4, generator=rng).argsort(-1)[..., :2].flatten(1)
@@ -485,6 +528,14 @@ def test_products_of_any_storage(student, rng):
                 y = student.multiply(case * small, packed(at), x * large)
                 off = (y / (small * large) - x.double() @ w.T).abs()
                 expect_at_most(off, bound, "the error with tiny and large numbers")
+    # a long row of which only the end is not zero
+    far = torch.zeros(1, 16_500)
+    far[:, -8:] = torch.randn(1, 8, generator=rng)
+    places = packed(torch.tensor([[0, 3, 1, 2]]).repeat(1, 4125))
+    x = torch.randn(33_000, generator=rng)
+    right = x.double() @ rebuilt(far, places).T
+    y = student.multiply(far, places, x)
+    expect_close(y, right, what="a row of 33,000 inputs", atol=32 * FLOAT32 * x.abs().max().item())
     x = torch.randn(3, 2, 1032, generator=rng)
     y = student.drive(drive_multiply_view, values, packed(at), x)
     y = expect_tensor(y, "multiply", torch.float32, (2, 3, n))
@@ -533,6 +584,8 @@ def test_limits_and_bits(student, rng):
         expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "four of four")
         w[row, group] = torch.tensor([1.0, -1.0, 1e-30, 0.0])
         expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "one of them 1e-30")
+        w[row, group] = torch.tensor([1.0, -1.0, 0.0, 1e-45])
+        expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "one of them 1e-45")
     for k in (4, 12, 6):
         expect_error(ValueError, lambda k=k: student.compress(torch.zeros(2, k)), f"K = {k}")
     for n, k, bits in ((1, 8, 4), (5, 16, 8), (3, 24, 5), (7, 64, 16), (100000, 80000, 32)):
@@ -795,8 +848,9 @@ def drive_dimensions(student, weights, texts):
     return pruned.three[0].weight.detach(), pruned.four[0].weight.detach(), pruned.training
 
 
-def drive_linears(student, weights, texts):
-    """Runs beside the student's code: blocks that are one linear each, without a bias."""
+def drive_linears(student, weights, texts, pattern):
+    """Runs beside the student's code: blocks that are one linear each, without a bias; more and
+    more deeply inside of others."""
     import torch
     from torch import nn
 
@@ -804,7 +858,11 @@ def drive_linears(student, weights, texts):
     with torch.no_grad():
         for block, w in zip(blocks, weights, strict=True):
             block.weight.copy_(w)
-    return [block.weight.detach() for block in student.prune_blocks(blocks, texts, 0.5)]
+    for i in range(len(blocks)):
+        for _ in range(i):
+            blocks[i] = nn.Sequential(blocks[i])
+    pruned = student.prune_blocks(blocks, texts, pattern)
+    return [next(block.parameters()).detach() for block in pruned]
 
 
 @exercise(
@@ -847,10 +905,23 @@ def test_inputs_of_any_dimensions(student, rng):
     ranks = torch.rand(16, generator=rng).argsort()
     text = (1 + ranks * 2.0**-12)[None]  # as it stands after a block that is the identity, too
     right = torch.where(ranks < 8, 0.0, torch.ones(16, 16))
-    value = student.drive(drive_linears, [torch.eye(16), torch.ones(16, 16)], [text])
+    value = student.drive(drive_linears, [torch.eye(16), torch.ones(16, 16)], [text], 0.5)
     assert isinstance(value, list) and len(value) == 2, "prune_blocks must return two blocks"
     expect_same(value[0], torch.eye(16), "the identity")
     expect_same(value[1], right, "inputs 2^-12 apart")
+    # the last block, what is large in the last text or the last token, and equal tokens count
+    low, high = torch.arange(32) < 16, torch.arange(32) >= 16
+    eyes = [torch.eye(32)] * 9 + [torch.ones(32, 32)]
+    right = high.float().expand(32, 32)
+    for texts in (
+        [1.0 + low.expand(3, 32)] * 6 + [99.0 * high.expand(1, 32)],
+        [torch.cat([1.0 + low.expand(1200, 32), 99.0 * high.expand(1, 32)])],
+        [torch.cat([2.0 * low[None], 1.0 * high.expand(9, 32)]), 2.0 * low[None]],
+    ):
+        for pattern in (0.5, (16, 32)):
+            value = student.drive(drive_linears, eyes, texts, pattern)
+            assert isinstance(value, list) and len(value) == 10, "another number of blocks"
+            expect_same(value[9], right, "the last of ten blocks")
 
 
 @exercise(
@@ -995,6 +1066,9 @@ def test_units_in_order(student, rng):
         for n in range(1, 24):
             right = (ranks[0] >= 24 - n).nonzero().flatten()
             expect_same(student.best_units(s[0], n), right, f"{n} of 24 scores {name}")
+    ranks = torch.rand(3000, generator=rng).argsort()
+    right = (ranks >= 1500).nonzero().flatten()
+    expect_same(student.best_units(1 + ranks * 2.0**-23, 1500), right, "1500 of 3000")
 
 
 def drive_unit_views(student, w, gram, square, keep, size):
@@ -1013,7 +1087,7 @@ def drive_unit_views(student, w, gram, square, keep, size):
 def test_any_order_of_units(student, rng):
     for size, units in ((1, 7), (2, 6), (5, 3)):
         k = size * units
-        writers = [torch.randn(k, d, generator=rng) for d in (3, 5, 1)]
+        writers = [torch.randn(k, d, generator=rng) for d in (3, 5, 1, 2, 4, k)]
         writers.append(torch.randn(k, generator=rng).bfloat16())
         reader = torch.randn(4, k, generator=rng)
         for n in (1, units - 1, units):
@@ -1021,7 +1095,7 @@ def test_any_order_of_units(student, rng):
             places = [size * int(u) + i for u in keep for i in range(size)]
             value = student.remove_units(writers, reader, keep, size)
             new, columns = expect_tuple(value, (list, torch.Tensor), "remove_units")
-            assert len(new) == 4, f"{len(new)} writers came back"
+            assert len(new) == 7, f"{len(new)} writers came back"
             for seen, w in zip(new, writers, strict=True):
                 expect_same(seen, w[places], "a writer")
             expect_same(columns, reader[:, places], "the reader")

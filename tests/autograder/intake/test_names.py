@@ -1,12 +1,22 @@
 """Every name becomes a safe id of its own, and spellings of one name are recognized."""
 
+import csv
+import io
 import unicodedata
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autograder.intake.names import STUDENT_ID, alike, canonical, exact_key, safe_id
+from autograder.intake.names import (
+    STUDENT_ID,
+    alike,
+    canonical,
+    exact_key,
+    inert,
+    nobodys_id,
+    safe_id,
+)
 
 NAMES = st.text(max_size=80) | st.text(st.characters(categories=["Cs", "Cc", "Mn", "L"]))
 
@@ -88,3 +98,35 @@ def test_other_people_are_not_alike():
 def test_marks_belong_to_the_letters_before_them():
     assert exact_key("राम") != exact_key("रोम")
     assert exact_key("राम कुमार") == exact_key("कुमार, राम")
+
+
+def test_no_name_has_the_id_of_a_row_that_is_nobody_s():
+    """At Gradescope people write their SID themselves: two rows with one id would be one."""
+    for name in (nobodys_id("bob.pdf"), nobodys_id("bob.pdf").upper()):
+        assert safe_id(name) != name and STUDENT_ID.fullmatch(safe_id(name))
+        assert safe_id(safe_id(name)) == safe_id(name)
+
+
+# ---- cells of CSV files --------------------------------------------------------------------------
+
+FORMULAS = ["=1+1", "-1+x", "@SUM(1)", "＝1", " =1", "\ufeff=1", '"=1"', "\t=1", "\n=1", "x\n=1",
+            "x\r+1", "x;=cmd|'/c calc'!A0", "x; @SUM(1)", 'x;"=1+1"', "x\t=1", "x,=1",
+            "x;;=1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_cell_is_a_formula_for_a_program_that_parts_cells_elsewhere(name):
+    """A spreadsheet parts them at ; where commas are in numbers, and quotes then mean nothing."""
+    file = io.StringIO()
+    csv.writer(file).writerow(["s01", inert(name), "90"])
+    lines = file.getvalue().replace("\r", "\n").split("\n")
+    cells = next(csv.reader(io.StringIO(file.getvalue(), newline="")))
+    for parting in ",;\t|":
+        cells += [cell for line in lines for cell in line.split(parting)]
+    assert [c for c in cells if c.strip(' "\ufeff').startswith(tuple("=+-@＝"))] == []
+    assert inert(inert(name)) == inert(name)
+
+
+@pytest.mark.parametrize("name", ["Müller, Anna", "a@b.c", "O'Hara; Sean", "x = 1, y = 2", ""])
+def test_ordinary_cells_stay_as_they_are(name):
+    assert inert(name) == name

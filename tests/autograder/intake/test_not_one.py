@@ -117,6 +117,32 @@ def test_nobody_gets_another_s_feedback(tmp_path):
     assert len(why) == 1 and "s01 may be each of" in why[0]
 
 
+GROUP = metadata(("Anna", "s01", "anna@uni.edu"), ("Eve", "s02", "eve@uni.edu")).replace(
+    b"  :created_at: 2026-10-02",
+    b"  - :name: Anna\n    :sid: s01\n    :email: anna@uni.edu\n  :created_at: 2026-10-02",
+)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["roster", "none"])
+def test_nobody_is_put_into_a_group_over_the_own_work(tmp_path, listed):
+    """Who hands in at Gradescope names the members of a group; they are not asked."""
+    write(tmp_path / "submission_metadata.yml", GROUP)
+    write(tmp_path / "submission_1/toy.ipynb", GOOD)
+    write(tmp_path / "submission_2/toy.ipynb", EVIL)
+    rows = found(tmp_path, ROSTER) if listed else found(tmp_path)
+    assert rows["s01"].status == "unclear" and "with different people" in rows["s01"].reason
+    assert "submission_2 (anna@uni.edu, eve@uni.edu)" in rows["s01"].reason
+    assert isinstance(rows["s02"], Submission)
+
+
+def test_without_addresses_a_sid_of_two_names_is_asked_about(tmp_path):
+    people = ("Anna", "s01", "''"), ("Eve", "s01", "''")
+    write(tmp_path / "submission_metadata.yml", metadata(*people))
+    write(tmp_path / "submission_1/toy.ipynb", GOOD)
+    write(tmp_path / "submission_2/toy.ipynb", EVIL)
+    assert "may be each of Anna and Eve" in found(tmp_path)["s01"].reason
+
+
 # ---- folders of labs ----------------------------------------------------------------------------
 
 

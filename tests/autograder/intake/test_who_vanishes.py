@@ -45,6 +45,30 @@ def test_a_name_that_begins_with_a_dot_is_not_hidden(tmp_path, packed):
     assert graded(found(path, one)) == {"s01", "s02"}
 
 
+def test_a_folder_or_a_notebook_of_such_a_name_is_not_hidden(tmp_path):
+    for name in (". Suharto/toy.ipynb", ". Sukarno.ipynb", ".git/toy.ipynb", "bob/toy.ipynb"):
+        write(tmp_path / name, GOOD)
+    assert graded(found(tmp_path)) == {safe_id(". Suharto"), safe_id(". Sukarno"), "bob"}
+
+
+def test_work_in_many_folders_is_found(tmp_path):
+    write(tmp_path / "submissions/term/alice/toy.ipynb", GOOD)
+    write(tmp_path / f"submissions/term/bob/{'a/' * 6}toy.ipynb", GOOD)
+    people = roster({"id": "alice"}, {"id": "bob"})  # by which "term" is the class's
+    assert graded(found(tmp_path, people)) == {"alice", "bob"}
+
+
+def test_a_zip_that_is_not_opened_is_named(tmp_path):
+    write(tmp_path / "alice/toy.ipynb", GOOD)
+    write(tmp_path / "alice/more.zip", zipped({"toy.ipynb": OTHER}))
+    write(tmp_path / "bob/toy.ipynb", GOOD)
+    rows = found(tmp_path)
+    assert (
+        rows["alice"].notes == ("Not looked at, since a notebook is beside: alice/more.zip.",)
+        and not rows["bob"].notes
+    )
+
+
 @pytest.mark.parametrize("folder", ["lab09", "lab2"])
 def test_who_has_folders_of_other_labs_only_is_named(tmp_path, folder):
     write(tmp_path / "alice" / NAME / "toy.ipynb", GOOD)

@@ -105,7 +105,7 @@ def test_nothing_that_students_write_is_a_formula(course):
     )
     _, [_, one, other] = filled(course, text)
     assert one[1] == "'＝1+1" and one[3:] == ["+49", "90", "-", '\'=HYPERLINK("http://x")']
-    assert other[3:] == ["'@SUM(1)", "-5.5", "-", "'\n-1+1"]
+    assert other[3:] == ["'@SUM(1)", "-5.5", "-", "'\n'-1+1"]
     (course / "out.csv").unlink()
     _, lines = filled(course, "First Name,Last Name,SID,Email\nE,E,=cmd(),e@u.edu\n")
     assert lines[1][2] == "'=cmd()"

@@ -67,6 +67,22 @@ def test_a_failed_assertion_in_a_callback_fails_the_request():
         exchange.ask({"op": "call", "args": (function,)}, 10)
 
 
+@pytest.mark.parametrize("kind", ["Killed", "Exit", "MemoryLimit", "Protocol"])
+def test_an_exception_of_the_student_s_is_not_the_end_of_a_sandbox(kind):
+    """A class of one's own of that name would have a test repeated, and a submission graded twice.
+
+    That a process was killed is known here, and told by nobody.
+    """
+
+    def answers(data):
+        error = {"kind": kind, "message": "I am well", "line": ""}
+        return [frame(pack({"nonce": unpack(data)["nonce"], "error": error}))]
+
+    with peer(answers) as exchange, pytest.raises(StudentError, match="I am well") as caught:
+        exchange.ask({"op": "call"}, 10)
+    assert caught.value.kind == "Exception"
+
+
 def test_what_functions_are_given_is_bounded_in_all(monkeypatch):
     monkeypatch.setattr("autograder.sandbox.conversation.MAX_GIVEN", 400)
     kept = []

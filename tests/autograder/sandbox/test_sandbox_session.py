@@ -237,3 +237,66 @@ def test_unsafe_mode_runs_the_same_worker():
         assert "ImportError" in session.run_cell("import efflib.quantization as q; q.x").error
         with pytest.raises(SandboxDied):
             session.run_cell("os._exit(0)")
+
+
+MANY = [((n,), {}) for n in range(40)]
+
+
+def test_many_calls_are_as_so_many_single_ones(victim):
+    cell = "import torch\ndef attack(n, by=1): return n * by + torch.rand(()).item()"
+    victim.cell(cell)
+    victim._begin(3)
+    together = victim.many("attack", [((n,), {"by": 2}) for n in range(40)])
+    victim._begin(3)
+    assert together == [victim.attack(n, by=2) for n in range(40)]
+    namespace = {}
+    exec(cell, namespace)
+    for student in (victim, LocalStudent(namespace)):
+        found = student.many("attack", [((n,), {"by": 2}) for n in range(3)])
+        assert [int(value) for value in found] == [0, 2, 4]
+        assert student.many("attack", []) == []
+
+
+@pytest.mark.parametrize(
+    "body, end",
+    [
+        ("if n == 21: raise KeyError(n)", "KeyError"),
+        ("if n == 21: raise SystemExit", "SystemExit"),
+        ("while n == 21: pass", "Timeout"),
+        ("if n == 21: import os; os._exit(0)", "Exit"),
+    ],
+)
+def test_the_first_of_many_calls_that_fails_ends_them(victim, body, end):
+    victim.cell(
+        f"done = []\ndef attack(n):\n    done.append(n)\n    {body}\ndef count(): return done"
+    )
+    with pytest.raises(StudentError) as caught:
+        victim.limited_to(1.0).many("attack", MANY)
+    assert caught.value.kind == end
+    if end != "Exit":
+        assert victim.count() == list(range(22))
+
+
+def test_each_of_many_calls_has_the_whole_time_limit(victim):
+    victim.cell(
+        "import time\ndef attack(n):\n    end = time.process_time() + 0.4\n"
+        "    while time.process_time() < end: pass\n    return n"
+    )
+    assert victim.limited_to(1.0).many("attack", MANY[:5]) == [0, 1, 2, 3, 4]
+
+
+def test_many_calls_notice_a_changed_argument_and_call_back(victim):
+    victim.cell("def attack(x): x.add_(1)\ndef twice(f): return f(1) + f(2)")
+    with pytest.raises(StudentError, match="changed its argument x in place"):
+        victim.many("attack", [((torch.zeros(2),), {})])
+    assert victim.many("twice", [((abs,), {}), ((lambda v: -v,), {})]) == [3, -3]
+
+
+def test_a_worker_that_answers_many_calls_with_too_few_values_has_died(victim):
+    victim.cell(
+        "import __main__, gc\ndef attack(n):\n    import gc\n"
+        "    for w in gc.get_objects():\n"
+        "        if type(w).__name__ == 'Worker': w.one_of_many = None\n    return n"
+    )
+    with pytest.raises(StudentError):
+        victim.many("attack", MANY)

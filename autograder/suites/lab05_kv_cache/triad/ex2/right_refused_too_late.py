@@ -14,7 +14,7 @@ class RowCache:
 
     def append(self, k: Tensor, v: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         b, h, t, d = k.shape
-        if not self.rows:
+        if not self.rows and k.shape == v.shape:
             self.rows = [(k[i, :, :0], v[i, :, :0]) for i in range(b)]
             self.sizes, self.lengths = (b, h, d), [0] * b
         before = self.lengths
