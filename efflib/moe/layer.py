@@ -2,16 +2,17 @@
 
     y = sum over the k experts e of the token:  gate_e Expert_e(x)
 
-`mixture_by_loop` is the definition; `MixtureMLP` computes it by index: the T k assignments are
-sorted by expert, each expert multiplies its tokens at once, and the rows are added up where they
-came from.
+`mixture_by_loop` is the definition; `dispatch_combine` computes it by index: the T k assignments
+are sorted by expert, each expert multiplies its tokens at once, and the rows are added up where
+they came from.  `by_index` puts that into a `efflib.models.mixture.MixtureMLP`, in which every
+expert otherwise computes every token.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from efflib.models.config import MixtureConfig
-from efflib.models.llama import LlamaMLP
 from efflib.moe.router import Routing, route
 
 
@@ -24,21 +25,35 @@ def sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, list[int]]:
     return flat.argsort(stable=True), torch.bincount(flat, minlength=count).tolist()
 
 
-def dispatch_combine(x: Tensor, routing: Routing, experts: list[nn.Module]) -> Tensor:
-    """sum_e gate_e Expert_e(x) of tokens x [T, D], each expert called once at most. [T, D]"""
+def dispatch_combine(
+    x: Tensor, routing: Routing, experts: Sequence[nn.Module], kept: Tensor | None = None
+) -> Tensor:
+    """sum_e gate_e Expert_e(x) of tokens x [T, D], each expert called once at most. [T, D]
+
+    kept: [T, k] bool, False for assignments that are dropped (`capacity.admitted`); they add
+    nothing, and the gates of the others stay as they are.
+    """
     k = routing.experts.shape[1]
     order, counts = sorted_by_expert(routing.experts, len(experts))
-    token = order // k  # [T k]
+    if kept is not None:
+        dropped = routing.experts[~kept]
+        lost = torch.bincount(dropped, minlength=len(experts)).tolist()
+        counts = [n - m for n, m in zip(counts, lost, strict=True)]
+        order = order[kept.flatten()[order]]
+    token = order // k  # [A], A assignments that are kept
     parts = [
         expert(rows)
         for expert, rows in zip(experts, x[token].split(counts), strict=True)
         if len(rows)
     ]
-    weighted = torch.cat(parts) * routing.gates.flatten()[order, None].to(x.dtype)  # [T k, D]
-    return torch.zeros_like(x).index_add(0, token, weighted.to(x.dtype))
+    y = torch.zeros_like(x)
+    if not parts:
+        return y
+    weighted = torch.cat(parts) * routing.gates.flatten()[order, None].to(x.dtype)  # [A, D]
+    return y.index_add(0, token, weighted.to(x.dtype))
 
 
-def mixture_by_loop(x: Tensor, routing: Routing, experts: list[nn.Module]) -> Tensor:
+def mixture_by_loop(x: Tensor, routing: Routing, experts: Sequence[nn.Module]) -> Tensor:
     """The same, one token and one choice after the other. [T, D]"""
     rows = []
     for t in range(len(x)):
@@ -47,17 +62,6 @@ def mixture_by_loop(x: Tensor, routing: Routing, experts: list[nn.Module]) -> Te
     return torch.stack(rows)
 
 
-class MixtureMLP(nn.Module):
-    """In the place of a Llama's MLP.  `logits` holds what the router said last, [B T, E]."""
-
-    def __init__(self, c: MixtureConfig) -> None:
-        super().__init__()
-        self.k = c.num_experts_per_tok
-        self.gate = nn.Linear(c.hidden_size, c.num_local_experts, bias=False)
-        self.experts = nn.ModuleList(LlamaMLP(c) for _ in range(c.num_local_experts))
-        self.logits: Tensor | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = x.flatten(0, -2)  # [B T, D]
-        self.logits = self.gate(tokens)  # [B T, E]
-        return dispatch_combine(tokens, route(self.logits, self.k), self.experts).view_as(x)
+def by_index(x: Tensor, logits: Tensor, k: int, experts: Sequence[nn.Module]) -> Tensor:
+    """The `mix` of a MixtureMLP in Mixtral's convention: tokens [T, D], logits [T, E]. [T, D]"""
+    return dispatch_combine(x, route(logits, k), experts)

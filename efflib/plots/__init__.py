@@ -14,6 +14,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
     repairs  W8A8 with outliers: levels, the sweep with its spread, where static grids end
     salience  what a factor on salient channels does; tokens per second against the batch
     placements  results measured several times: means with their spread
+    mixtures  loads of experts, what decides a token's, bills, bytes of skipped neurons
     pruning   which weights stay; quality against the products that are done
     finetuning  what is learned and forgotten, what training holds, levels of 4 bits
     memory    rows and blocks of a cache, and where its memory goes; turing: the example of the

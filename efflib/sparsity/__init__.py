@@ -10,6 +10,7 @@ Modules are loaded when they are named, e.g. `from efflib.sparsity.wanda import 
     prune      a whole model, block by block, each block seeing what the pruned ones produce
     importance scores of neurons, heads and layers: magnitude, activation, first-order Taylor
     structured those units really removed: smaller matrices, a model of a target shape
+    contextual for each token only the neurons that it wakes, by a predictor (DejaVu)
 
 Beside them, without a rule of what goes: `efflib.repair` (the repair of SparseGPT), `efflib.units`
 (shapes, and what the loss says of units) and `efflib.recovery` (a training that holds the zeros).

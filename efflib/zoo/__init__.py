@@ -27,6 +27,7 @@ _WHERE = {
     "parses_share": "writing",
     "perplexity": "evaluation",
     "sample": "writing",
+    "training_log": "checkpoints",
     "with_offset": "offset",
     "with_outliers": "outliers",
 }

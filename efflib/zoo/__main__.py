@@ -11,6 +11,8 @@ PURPOSE = {
     "learnable_sink": "the same with a begin token",
     "zero_sink": "the same with an extra zero in the softmax",
     "relu": "relu for silu: most neurons of the MLP are 0",
+    "moe": "2 of 8 experts a token, as much work as learnable_sink's MLP",
+    "moe_unbalanced": "the same without a balancing loss",
 }
 HEADER = ("model", "parameters", "MB", "code", "prose", "first key", "made for")
 

@@ -75,6 +75,17 @@ def mark_zero_sink(folder: Path) -> None:
     file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
+def training_log(name: str, folder: Path = FOLDER) -> list[dict]:
+    """What the training of a model of the zoo noted on its way, an entry every 250 steps.
+
+    Raises ValueError if the zoo has none of that name.
+    """
+    if name not in (known := names(folder)):
+        raise ValueError(f"no model {name!r} in the zoo ({', '.join(known)}){nearest(name, known)}")
+    report = json.loads((folder / name / "training.json").read_text(encoding="utf-8"))
+    return report["log"]
+
+
 def load_unchecked(folder: Path) -> Llama:
     """The model of one folder as it is, with the extra zero where its config.json asks for it."""
     model = from_pretrained(folder)

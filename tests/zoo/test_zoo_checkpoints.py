@@ -17,7 +17,7 @@ from efflib.zoo.train import RECIPES
 from efflib.zoo.training import saved_recipe
 
 SHIPPED = names()
-LIMIT = 20_000_000  # bytes
+LIMIT = 30_000_000  # bytes; the two mixtures are 10 million of them
 
 
 def report_of(name: str) -> dict:
@@ -54,10 +54,10 @@ def test_a_checkpoint_is_what_its_recipe_says(name):
 
 @pytest.mark.parametrize("name", [n for n in SHIPPED if n != "zero_sink"])
 def test_transformers_gives_the_same_logits(name):
-    from transformers import LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
     ids = zoo.calibration("code", n=2, length=100)
-    theirs = LlamaForCausalLM.from_pretrained(FOLDER / name, dtype=torch.float32)
+    theirs = AutoModelForCausalLM.from_pretrained(FOLDER / name, dtype=torch.float32)
     with torch.no_grad():
         # Logits of order 10 from some six layers of fp32 sums: 1e-4 is ten roundings of 10.
         torch.testing.assert_close(load(name)(ids), theirs(ids).logits, rtol=0, atol=1e-4)

@@ -1,0 +1,877 @@
+"""Hidden tests of lab13: loops and formulas in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission; no draw is near a tie but where ties are the question.
+"""
+
+import math
+from fractions import Fraction
+
+import torch
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_number,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+
+F64, I64 = torch.float64, torch.int64
+FLOAT32 = 2.0**-24
+CONVENTIONS = ("mixtral", "switch", "deepseek")
+
+
+def distinct(rng, tokens, count, scale=1.0):
+    """Logits [T, E] whose entries of a token differ: 0.1 to 1 apart, in random order, scaled."""
+    steps = 0.1 + 0.9 * torch.rand(tokens, count, generator=rng)
+    values = steps.cumsum(1) - 0.5 * steps.sum(1, keepdim=True)
+    order = torch.rand(tokens, count, generator=rng).argsort(1)
+    return scale * values.gather(1, order)
+
+
+def choices(rng, tokens, count, k):
+    """Experts [T, k], those of a token all different."""
+    return torch.rand(tokens, count, generator=rng).argsort(1)[:, :k].contiguous()
+
+
+def gates_of(logits, experts, convention):
+    """The gates of the chosen experts, in float64."""
+    s = logits.double()
+    if convention == "mixtral":
+        return s.gather(1, experts).softmax(1)
+    if convention == "switch":
+        return s.softmax(1).gather(1, experts)
+    weights = s.sigmoid().gather(1, experts)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def expect_routing(value, logits, k, convention, bias=None, what="route"):
+    """Right experts in falling order, right gates; logits and biases without near ties."""
+    experts, gates = expect_tuple(value, (torch.Tensor,) * 2, what)
+    shape = (len(logits), k)
+    expect_tensor(experts, f"experts of {what}", I64, shape)
+    expect_tensor(gates, f"gates of {what}", torch.float32, shape)
+    s = logits.double()
+    compared = s.sigmoid() if convention == "deepseek" else s
+    compared = compared if bias is None else compared + bias.double()
+    right = compared.sort(1, descending=True).indices[:, :k]
+    expect_same(experts, right, f"experts, {what}")
+    # each gate is some ten roundings of numbers up to 1
+    expect_close(
+        gates, gates_of(logits, right, convention), what=f"gates, {what}", atol=64 * FLOAT32
+    )
+
+
+def walked(experts, places, order, real=None):
+    """Who finds a place: one choice after the other."""
+    tokens, k = experts.shape
+    queue = [(t, j) for t in range(tokens) for j in range(k)]
+    if order == "choices":
+        queue.sort(key=lambda at: at[1])
+    free, kept = {}, torch.zeros(tokens, k, dtype=torch.bool)
+    for t, j in queue:
+        expert = int(experts[t, j])
+        if (real is None or bool(real[t])) and free.setdefault(expert, places) > 0:
+            free[expert] -= 1
+            kept[t, j] = True
+    return kept
+
+
+def drive_layer(student, x, experts, gates, kept, weights, dy):
+    """Runs beside the student's code: expert e is tanh(rows @ weights[e]), each call is noted."""
+    import torch
+
+    leaves = [t.clone().requires_grad_() for t in (x, gates, weights)]
+    calls = []
+
+    def run(e, rows):
+        calls.append((int(e), rows.detach().clone()))
+        return torch.tanh(rows @ leaves[2][int(e)])
+
+    y = student.dispatch_combine(leaves[0], experts, leaves[1], kept, run)
+    if y.requires_grad:
+        y.backward(dy)
+    grads = [t.grad if t.grad is not None else torch.zeros_like(t) for t in leaves]
+    return y.detach(), calls, *grads
+
+
+def looped(x, experts, gates, kept, weights, dy):
+    """y and the gradients of x, gates, weights by a loop over tokens and choices, float64."""
+    leaves = [t.double().requires_grad_() for t in (x, gates, weights)]
+    rows = []
+    for t in range(len(x)):
+        y = 0.0 * leaves[0][t]
+        for j in range(experts.shape[1]):
+            if kept[t, j]:
+                y = y + leaves[1][t, j] * torch.tanh(leaves[0][t] @ leaves[2][experts[t, j]])
+        rows.append(y)
+    y = torch.stack(rows)
+    y.backward(dy.double())
+    grads = [t.grad if t.grad is not None else torch.zeros_like(t) for t in leaves]
+    return y.detach(), *grads
+
+
+def a_layer(rng, tokens, count, k, width=4, share=1.0):
+    """(x, experts, gates, kept, weights, dy); a share of the choices is kept."""
+    x, dy = (torch.randn(tokens, width, generator=rng) for _ in range(2))
+    weights = torch.randn(count, width, width, generator=rng) / width**0.5
+    gates = torch.rand(tokens, k, generator=rng)
+    kept = torch.rand(tokens, k, generator=rng) < share
+    return x, choices(rng, tokens, count, k), gates, kept, weights, dy
+
+
+def expect_layer(student, x, experts, gates, kept, weights, dy, what):
+    """Output, gradients and calls of a float32 layer."""
+    value = student.drive(drive_layer, x, experts, gates, kept, weights, dy)
+    y, calls, *grads = expect_tuple(value, (torch.Tensor, list, *(torch.Tensor,) * 3), what)
+    right, *others = looped(x, experts, gates, kept, weights, dy)
+    expect_tensor(y, f"y, {what}", torch.float32, tuple(x.shape))
+    names = ("y", "the gradient of x", "of gates", "of the experts' weights")
+    for name, a, b in zip(names, (y, *grads), (right, *others), strict=True):
+        # sums of at most some hundred products, each a few roundings
+        expect_close(a, b, what=f"{name}, {what}", atol=1e-4 * max(1.0, b.abs().max().item()))
+    asked = sorted(set(experts[kept].tolist()))
+    seen = [e for e, _ in calls]
+    assert sorted(seen) == asked, f"{what}: calls of the experts {seen}, needed are {asked}"
+    for e, rows in calls:
+        own = x[((experts == e) & kept).any(1)]
+        as_lists = [sorted(r.tolist()) for r in (rows, own)]
+        assert as_lists[0] == as_lists[1], f"{what}: expert {e} got other rows than its tokens'"
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def drive_view(student, logits, k, convention):
+    """Runs beside the student's code: logits that are every second column of something."""
+    return student.route(logits.repeat_interleave(2, 1)[:, ::2], k, convention)
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="experts and gates are those of float64 for any T, E and k, in both dtypes, of views",
+    cause="sums over the tokens, a k that is built in, bfloat16 to the end, or view() of a view",
+)
+def test_routing_of_any_size(student, rng):
+    for tokens, count, k, scale in (
+        (17, 8, 2, 1.0),
+        (3, 64, 6, 0.2),
+        (1, 5, 1, 1.0),
+        (6, 1, 1, 1.0),
+        (1, 1, 1, 1.0),
+        (5, 7, 7, 1.0),
+        (0, 4, 2, 1.0),
+    ):
+        for convention in CONVENTIONS:
+            dtypes = (torch.float32, torch.bfloat16) if count < 10 else (torch.float32,)
+            for dtype in dtypes:
+                logits = distinct(rng, tokens, count, scale).to(dtype)
+                what = f"{convention}, {k} of {count}, {dtype}"
+                expect_routing(
+                    student.route(logits, k, convention), logits, k, convention, None, what
+                )
+                value = student.drive(drive_view, logits, k, convention)
+                expect_routing(value, logits, k, convention, None, f"{what}, a view")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="biases decide alone who is chosen if they are large, and never how much it counts",
+    cause="biased gates, a bias that is added to logits, or an order of gates in place of scores",
+)
+def test_biases_of_any_size(student, rng):
+    for tokens, count, k, size in ((9, 6, 2, 0.02), (4, 5, 3, 2.0), (3, 8, 1, 1e4), (2, 4, 4, 3.0)):
+        logits = distinct(rng, tokens, count)
+        bias = size * distinct(rng, 1, count)[0]
+        compared = logits.double().sigmoid() + bias.double()
+        gaps = compared.sort(1).values.diff(dim=1)
+        if gaps.numel() and gaps.min() < 1e-6 * max(1.0, size):  # a near tie: lay it apart
+            bias = 3.0 * torch.arange(count)
+        value = student.route(logits, k, "deepseek", bias)
+        expect_routing(value, logits, k, "deepseek", bias, f"biases of {size}")
+    logits = distinct(rng, 4, 5)
+    value = student.route(logits, 2, "deepseek", None)
+    expect_routing(value, logits, 2, "deepseek", None, "no bias")
+    value = student.route(logits, 2)
+    expect_routing(value, logits, 2, "mixtral", None, "the default")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="of equal scores any is taken, none twice; logits of 1e4 have gates all the same",
+    cause="a comparison with the k-th largest, which takes more than k, or exp() of a logit",
+)
+def test_ties_and_huge_logits(student, rng):
+    for row, k in (([1.0, 1.0, 1.0, 1.0], 2), ([2.0, 1.0, 1.0, 0.0], 2), ([0.0, 0.0, 3.0], 3)):
+        logits = torch.tensor([row]).repeat(3, 1)
+        for convention in CONVENTIONS:
+            value = student.route(logits, k, convention)
+            experts, gates = expect_tuple(value, (torch.Tensor,) * 2, "route")
+            expect_tensor(experts, "experts", I64, (3, k))
+            for chosen in experts.tolist():
+                assert len(set(chosen)) == k, f"experts {chosen} of logits {row}"
+                assert all(0 <= e < len(row) for e in chosen), f"experts {chosen} of logits {row}"
+            values = logits.gather(1, experts)
+            expect_same(values, logits.sort(1, descending=True).values[:, :k], "chosen logits")
+            right = gates_of(logits, experts, convention)
+            expect_close(gates, right, what=f"gates of {row}, {convention}", atol=64 * FLOAT32)
+    for convention in ("mixtral", "switch"):
+        for size in (300.0, 1e4):
+            logits = size * distinct(rng, 4, 5)
+            k = 2 if convention == "mixtral" else 1  # a softmax over all is 0 behind the first
+            value = student.route(logits, k, convention)
+            expect_routing(value, logits, k, convention, None, f"{convention}, logits of {size}")
+
+
+def drive_slopes(student, logits, k, convention, bias, dy):
+    """Runs beside the student's code: gates, and the gradient of their weighted sum."""
+    logits = logits.clone().requires_grad_()
+    gates = student.route(logits, k, convention, bias)[1]
+    if gates.requires_grad:
+        gates.backward(dy)
+    return logits.grad if logits.grad is not None else logits.detach() * 0
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="the gradient of the logits is that of the gates: 0 with one renormalized choice, of "
+    "all logits in switch, of the chosen alone in the others",
+    cause="gates detached, renormalized in switch, or a softmax over all before the choice that is "
+    "detached from its sum",
+)
+def test_gradients(student, rng):
+    for count, k in ((5, 1), (6, 3), (4, 4)):
+        for convention in CONVENTIONS:
+            logits, dy = distinct(rng, 7, count), torch.randn(7, k, generator=rng)
+            bias = 3.0 * torch.arange(count) if convention == "deepseek" else None
+            seen = student.drive(drive_slopes, logits, k, convention, bias, dy)
+            leaf = logits.double().requires_grad_()
+            compared = leaf if bias is None else leaf.sigmoid() + bias.double()
+            experts = compared.sort(1, descending=True).indices[:, :k]
+            gates_of(leaf, experts, convention).backward(dy.double())
+            what = f"gradient of the logits, {convention}, {k} of {count}"
+            expect_close(seen, leaf.grad, what=what, atol=1e-5)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="k from 1 to E, three conventions, a bias in one of them; else a ValueError",
+    cause="no check, or one that refuses k = E; a valid call is right after each error",
+)
+def test_what_is_refused(student, rng):
+    logits, bias = distinct(rng, 2, 3), torch.zeros(3)
+    for arguments in (
+        (logits, 0, "mixtral"),
+        (logits, 4, "deepseek"),
+        (logits, -1, "switch"),
+        (logits, 2, "Mixtral"),
+        (logits, 2, ""),
+        (logits, 2, "mixtral", bias),
+        (logits, 2, "switch", bias),
+    ):
+        expect_error(ValueError, lambda a=arguments: student.route(*a), f"{arguments[1:3]}")
+        value = student.route(logits, 3, "deepseek", bias)
+        expect_routing(value, logits, 3, "deepseek", bias, "k = E after an error")
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+def near_whole(tokens, count, k, factor):
+    """Whether some order of the float operations rounds across a whole number."""
+    ways = (
+        tokens * k * factor / count,
+        factor * (tokens * k / count),
+        tokens / count * k * factor,
+        tokens * (factor / count) * k,
+        tokens / count * factor * k,
+        factor * k / count * tokens,
+        k / count * tokens * factor,
+    )
+    exact = math.ceil(Fraction(factor) * tokens * k / count)
+    return any(math.ceil(way) != exact for way in ways)
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="places are factor T k / E, rounded up, for any sizes",
+    cause="rounding down or to nearest, a least number of places, or k left out",
+)
+def test_capacities(student, rng):
+    cases = [(1, 64, 1, 1.0), (0, 3, 2, 1.5), (10**6, 64, 6, 1.25), (8, 8, 2, 0.0), (5, 1, 1, 2.0)]
+    for _ in range(30):
+        tokens, count, k = (int(torch.randint(1, n, (), generator=rng)) for n in (5000, 65, 9))
+        cases.append((tokens, count, k, 0.25 * int(torch.randint(1, 12, (), generator=rng))))
+    for case in cases:
+        if near_whole(*case):
+            continue
+        tokens, count, k, factor = case
+        right = math.ceil(Fraction(factor) * tokens * k / count)
+        seen = student.capacity(*case)
+        assert expect_number(seen, "capacity") == right, f"capacity{case} is {seen}, not {right}"
+    for bad in (
+        (-1, 3, 1, 1.0),
+        (6, 0, 1, 1.0),
+        (6, -2, 1, 1.0),
+        (6, 3, 0, 1.0),
+        (6, 3, 1, -0.5),
+        (6, 3, 1, math.inf),
+        (6, 3, 1, math.nan),
+    ):
+        expect_error(ValueError, lambda b=bad: student.capacity(*b), f"capacity{bad}")
+
+
+def drive_transposed(student, experts, places, order, real):
+    """Runs beside the student's code: experts that are a transposed view."""
+    return student.admitted(experts.T.contiguous().T, places, order, real)
+
+
+@exercise(
+    "ex2",
+    points=4,
+    invariant="each expert keeps the first `places` that ask for it, in the order given",
+    cause="orders exchanged, one dimension mixed with the other, positions off by one, or places "
+    "of an earlier call",
+)
+def test_queues(student, rng):
+    for tokens, count, k, places in (
+        (40, 8, 2, 7),
+        (40, 8, 2, 10),
+        (25, 6, 6, 4),
+        (60, 3, 1, 25),
+        (200, 256, 4, 3),
+        (9, 4, 2, 0),
+        (9, 4, 2, 100),
+        (1, 1, 1, 1),
+        (0, 4, 2, 3),
+    ):
+        experts = choices(rng, tokens, count, k)
+        if count == 256:
+            experts[0] = torch.tensor([255, 1, 254, 0])
+        for order in ("tokens", "choices"):
+            what = f"admitted, {k} of {count}, {places} places, {order}"
+            right = walked(experts, places, order)
+            for seen in (
+                student.admitted(experts, places, order),
+                student.drive(drive_transposed, experts, places, order, None),
+            ):
+                expect_tensor(seen, what, torch.bool, (tokens, k))
+                expect_same(seen, right, what)
+    experts = choices(rng, 30, 4, 2)
+    seen = student.admitted(experts, 9)
+    expect_same(seen, walked(experts, 9, "tokens"), "admitted, the default order")
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="padding takes no place, wherever it stands, and is not kept",
+    cause="padding counted, kept, or taken for the end of the text",
+)
+def test_padding_anywhere(student, rng):
+    for tokens, count, k, places, share in (
+        (30, 4, 2, 6, 0.6),
+        (30, 4, 2, 3, 0.2),
+        (12, 5, 5, 4, 0.5),
+        (10, 3, 1, 2, 0.0),
+        (10, 3, 1, 2, 1.0),
+        (0, 3, 1, 2, 1.0),
+    ):
+        experts = choices(rng, tokens, count, k)
+        real = torch.rand(tokens, generator=rng) < share
+        for order in ("tokens", "choices"):
+            seen = student.admitted(experts, places, order, real)
+            what = f"admitted, {share:.0%} real, {order}"
+            expect_tensor(seen, what, torch.bool, (tokens, k))
+            expect_same(seen, walked(experts, places, order, real), what)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="another order and a negative number of places give a ValueError, 0 places do not",
+    cause="an else that takes anything for the second order, or no check of places",
+)
+def test_orders_refused(student, rng):
+    experts = choices(rng, 5, 3, 2)
+    for places, order in ((2, "gates"), (2, "choice"), (2, ""), (-1, "tokens"), (-3, "choices")):
+        expect_error(
+            ValueError,
+            lambda p=places, o=order: student.admitted(experts, p, o),
+            f"places={places}, order={order!r}",
+        )
+        seen = student.admitted(experts, 2, "choices")
+        expect_same(seen, walked(experts, 2, "choices"), "admitted after an error")
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex3",
+    points=4,
+    invariant="output and gradients equal the loop's for any k, experts and drops; each expert is "
+    "called once at most, with its own tokens",
+    cause="assignment for addition, gates of the wrong choice, an order that is not undone, calls "
+    "for nobody, dropped rows computed",
+)
+def test_layers_of_any_size(student, rng):
+    for tokens, count, k, width, share in (
+        (20, 8, 2, 6, 1.0),
+        (20, 8, 2, 6, 0.6),
+        (13, 5, 5, 3, 0.7),
+        (9, 40, 3, 4, 0.9),
+        (1, 3, 2, 5, 1.0),
+        (1, 1, 1, 1, 1.0),
+        (6, 2, 1, 1, 0.5),
+    ):
+        case = a_layer(rng, tokens, count, k, width, share)
+        expect_layer(student, *case, f"{tokens} tokens, {k} of {count}, {share:.0%} kept")
+    x, experts, gates, kept, weights, dy = a_layer(rng, 8, 256, 2)
+    experts[0] = torch.tensor([255, 0])
+    gates = gates - 0.5  # a gate may be negative, or 0
+    gates[1, 0] = 0.0
+    expect_layer(student, x, experts, gates, kept, weights, dy, "an expert 255, gates below 0")
+    experts = torch.tensor([[2, 1]]).repeat(8, 1)
+    expect_layer(student, x, experts, gates, kept, weights, dy, "all to two experts")
+
+
+def drive_empty(student, x, experts, gates, kept):
+    """Runs beside the student's code: what comes of it, and how often experts are called."""
+    calls = []
+
+    def run(e, rows):
+        calls.append(int(e))
+        return rows + 1
+
+    return student.dispatch_combine(x, experts, gates, kept, run), calls
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="without a token, or with all choices dropped, zeros, and no expert is called",
+    cause="cat of nothing, experts called with no rows, or NaN from a division by the kept gates",
+)
+def test_nothing_to_do(student, rng):
+    for tokens, k, dtype in ((0, 2, torch.float32), (5, 2, torch.float32), (3, 1, torch.bfloat16)):
+        x = torch.randn(tokens, 4, generator=rng).to(dtype)
+        experts, gates = choices(rng, tokens, 6, k), torch.rand(tokens, k, generator=rng)
+        kept = torch.zeros(tokens, k, dtype=torch.bool)
+        value = student.drive(drive_empty, x, experts, gates, kept)
+        y, calls = expect_tuple(value, (torch.Tensor, list), "dispatch_combine")
+        expect_same(y, torch.zeros_like(x), f"y of {tokens} tokens, all dropped")
+        assert not calls, f"experts {calls} were called for nobody"
+        if tokens:
+            kept[1] = True
+            y, calls = student.drive(drive_empty, x, experts, gates, kept)
+            right = torch.zeros(tokens, 4, dtype=F64)
+            right[1] = (gates[1].double().sum() * (x[1].double() + 1)).to(F64)
+            size = (x[1].abs().max().item() + 1) * k
+            expect_close(y, right, what="y, one token kept", atol=size * (8 * unit(dtype)))
+            assert not y[0].any() and not y[2].any(), "a token without a kept choice is not 0"
+
+
+def unit(dtype):
+    """Half of a step of numbers near 1."""
+    return {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}[dtype]
+
+
+def drive_views(student, x, experts, gates, kept, sizes):
+    """Runs beside the student's code: x is a transposed view; experts multiply by a power of 2."""
+    view = x.T.contiguous().T
+    return student.dispatch_combine(
+        view, experts, gates, kept, lambda e, rows: rows * float(sizes[int(e)])
+    )
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="y has the dtype of x, in bfloat16 too; x may be a view; sizes from 1e-8 to 1e4",
+    cause="float32 out of bfloat16, gates rounded before anything else twice, or view() of x",
+)
+def test_dtypes_and_views(student, rng):
+    for dtype in (torch.float32, torch.bfloat16):
+        for size in (1.0, 1e-8, 1e4):
+            tokens, count, k = 30, 6, 3
+            x = (size * torch.randn(tokens, 8, generator=rng)).to(dtype)
+            experts, gates = choices(rng, tokens, count, k), torch.rand(tokens, k, generator=rng)
+            kept = torch.rand(tokens, k, generator=rng) < 0.8
+            sizes = 2.0 ** torch.arange(-2, count - 2)
+            y = student.drive(drive_views, x, experts, gates, kept, sizes)
+            expect_tensor(y, f"y of {dtype}", dtype, tuple(x.shape))
+            parts = gates.double() * kept * sizes.double()[experts]  # [T, k]
+            right = parts.sum(1, keepdim=True) * x.double()
+            # each part: gate rounded, product rounded; then k sums, rounded
+            bound = (k + 4) * 2 * unit(dtype) * parts.sum(1, keepdim=True) * x.double().abs()
+            expect_at_most(
+                (y.double() - right).abs(), bound, f"the error of y, {dtype}, size {size}"
+            )
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="an expert of which a single choice is kept gets this one row, and gives it back to "
+    "its token",
+    cause="rows of all tokens that chose the expert, kept or not",
+)
+def test_one_row(student, rng):
+    x, _, gates, kept, weights, dy = a_layer(rng, 6, 3, 2)
+    experts = torch.tensor([[0, 1], [1, 0], [0, 2], [2, 1], [1, 2], [2, 0]])
+    for t in range(6):
+        for j in (0, 1):
+            kept = torch.zeros(6, 2, dtype=torch.bool)
+            kept[t, j] = True
+            expect_layer(student, x, experts, gates, kept, weights, dy, f"choice {j} of token {t}")
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def loss_of(logits, experts):
+    """E sum f P in float64, with the gradient of the logits."""
+    leaf = logits.double().requires_grad_()
+    tokens, count = logits.shape
+    f = torch.tensor(
+        [(experts == e).sum().item() / experts.numel() for e in range(count)], dtype=F64
+    )
+    loss = count * (f * leaf.softmax(1).sum(0) / tokens).sum()
+    loss.backward()
+    return loss.detach(), leaf.grad
+
+
+def drive_loss(student, logits, experts):
+    """Runs beside the student's code: the loss of a view of logits, and its gradient."""
+    logits = logits.repeat_interleave(2, 1)[:, ::2].requires_grad_()
+    loss = student.balancing_loss(logits, experts)
+    if loss.requires_grad:
+        loss.backward()
+    grad = logits.grad if logits.grad is not None else logits.detach() * 0
+    return loss.detach(), grad.float()
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="shares of the real tokens' choices, of all experts; zeros if there is none",
+    cause="shares by k or by T alone, padding counted, an end at the last expert, 0 / 0",
+)
+def test_loads(student, rng):
+    for tokens, count, k, share in (
+        (50, 8, 2, 0.7),
+        (7, 64, 6, 1.0),
+        (1, 1, 1, 1.0),
+        (5, 3, 3, 0.5),
+        (6, 4, 1, 0.0),
+        (0, 4, 2, 1.0),
+    ):
+        experts = choices(rng, tokens, count, k)
+        real = torch.rand(tokens, generator=rng) < share
+        for mask in (real, None):
+            rows = experts if mask is None else experts[mask]
+            counts = [(rows == e).sum().item() for e in range(count)]
+            right = torch.tensor([c / max(1, rows.numel()) for c in counts])
+            seen = student.load(experts, count, mask)
+            expect_tensor(seen, "load", torch.float32, (count,))
+            expect_close(seen, right, what=f"load, {tokens} tokens, {share:.0%} real", atol=1e-6)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="loss and gradient are those of float64, for one expert and many, huge logits, and "
+    "bfloat16",
+    cause="k times too large, exp() without a maximum, a softmax in bfloat16, gradients through f",
+)
+def test_losses(student, rng):
+    for tokens, count, k, size in (
+        (40, 8, 2, 1.0),
+        (1, 1, 1, 1.0),
+        (3, 64, 6, 3.0),
+        (9, 5, 5, 1.0),
+        (12, 4, 1, 1e4),
+    ):
+        for dtype in (torch.float32, torch.bfloat16):
+            logits = (size * torch.randn(tokens, count, generator=rng)).to(dtype)
+            experts = choices(rng, tokens, count, k)
+            value = student.drive(drive_loss, logits, experts)
+            loss, grad = expect_tuple(value, (torch.Tensor,) * 2, "balancing_loss")
+            right, slope = loss_of(logits, experts)
+            what = f"{k} of {count}, logits of {size}, {dtype}"
+            expect_tensor(loss, f"balancing_loss, {what}", torch.float32, ())
+            expect_close(loss.item(), right.item(), what=f"the loss, {what}", rtol=2e-6)
+            if dtype == torch.float32:  # a bfloat16 leaf has a bfloat16 gradient
+                expect_close(grad, slope, what=f"its gradient, {what}", atol=2e-6)
+    logits = torch.randn(600, 3, generator=rng).bfloat16()
+    experts = choices(rng, 600, 3, 2)
+    loss, _ = student.drive(drive_loss, logits, experts)
+    right = loss_of(logits, experts)[0].item()
+    expect_close(loss.item(), right, what="the loss of 600 bfloat16 rows", rtol=2e-6)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="only the direction of the imbalance counts, of each expert by itself",
+    cause="a step in proportion, a mean over the shares that are not 0, a sign exchanged",
+)
+def test_biases_move(student, rng):
+    for count, speed in ((8, 0.001), (8, 0.001), (8, 0.001), (4, 1.5), (1, 0.1), (16, 1e-6)):
+        bias = 0.1 * torch.randn(count, generator=rng)
+        away = torch.randint(-1, 2, (count,), generator=rng).float()
+        share = (1 + 0.3 * away * torch.rand(count, generator=rng).clamp(min=0.1)) / count
+        if count == 4:
+            share = torch.tensor([1.0, 0.0, 0.0, 0.0])
+            away = torch.tensor([1.0, -1.0, -1.0, -1.0])
+        seen = student.moved_bias(bias, share, speed)
+        expect_tensor(seen, "moved_bias", torch.float32, (count,))
+        right = bias.double() - speed * away.double()
+        expect_close(seen, right, what=f"the bias, speed {speed}", atol=2e-7 * max(1.0, speed))
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="for any number of tokens from 4 on: at least 70 % to one expert, a loss below 0.9, "
+    "no ties",
+    cause="shares that are rounded below 70 %, logits that tie, or a loss above 0.9 for few tokens",
+)
+def test_fooled_routers(student, rng):
+    for tokens in (4, 5, 6, 7, 9, 10, 11, 13, 50, 1001, 10**5):
+        logits = expect_tensor(student.fooled(tokens), "fooled", torch.float32, (tokens, 2))
+        s = logits.double()
+        assert torch.isfinite(s).all(), "logits must be finite"
+        expect_at_most(0.99e-6, (s[:, 0] - s[:, 1]).abs().min().item(), "what a row must differ by")
+        experts = s.argmax(1, keepdim=True)
+        most = max((experts == e).double().mean().item() for e in (0, 1))
+        loss = loss_of(s, experts)[0].item()
+        expect_at_most(0.7, most, f"the share, {tokens} tokens: 0.7")
+        assert loss < 0.9, f"{tokens} tokens: the loss is {loss:.4f}"
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex5",
+    points=4,
+    invariant="k at one token, E for many, 0 for none, and between them the mean in fractions",
+    cause="draws with replacement, min(E, k B), a chance that is rounded; no check of k and batch",
+)
+def test_woken_of_any_size(student, rng):
+    for count, k, batch in (
+        (8, 2, 0),
+        (8, 2, 1),
+        (8, 2, 8),
+        (64, 6, 32),
+        (256, 8, 100),
+        (1, 1, 0),
+        (1, 1, 5),
+        (7, 7, 3),
+        (10**4, 1, 1),
+        (10**4, 1, 10**4),
+        (128, 1, 10**6),
+    ):
+        if batch <= 100:
+            right = float(count * (1 - (1 - Fraction(k, count)) ** batch))
+        else:
+            right = -count * math.expm1(batch * math.log1p(-k / count)) if k < count else count
+        seen = expect_number(student.woken(count, k, batch), "woken")
+        expect_close(float(seen), right, what=f"woken({count}, {k}, {batch})", rtol=1e-9, atol=1e-9)
+    for bad in ((8, 0, 1), (8, 9, 1), (8, -1, 1), (8, 2, -1), (0, 1, 1)):
+        expect_error(ValueError, lambda b=bad: student.woken(*b), f"woken{bad}")
+        seen = expect_number(student.woken(4, 4, 1), "woken")
+        expect_close(float(seen), 4.0, what="woken(4, 4, 1)", atol=1e-9)
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="each expert that anybody chose is read once",
+    cause="the largest id for the number of experts, or tokens counted",
+)
+def test_bytes_of_steps(student, rng):
+    for tokens, count, k, each in ((20, 64, 2, 10**9), (3, 8, 8, 1), (1, 1, 1, 7), (0, 4, 2, 5)):
+        experts = choices(rng, tokens, count, k)
+        right = len({int(e) for row in experts for e in row}) * each
+        seen = expect_number(student.step_bytes(experts, each), "step_bytes")
+        assert seen == right, f"{tokens} tokens, {k} of {count}: {seen} bytes, expected {right}"
+
+
+@exercise(
+    "ex5",
+    points=4,
+    invariant="bytes from the token's device to those of its experts, nothing to its own",
+    cause="rows and columns exchanged, devices in equal parts assumed, once for all tokens of a "
+    "device, int32",
+)
+def test_traffic(student, rng):
+    for tokens, count, k, devices, row in (
+        (40, 8, 3, 4, 256),
+        (25, 16, 4, 16, 1),
+        (9, 5, 5, 2, 10**9),
+        (7, 6, 2, 1, 8),
+        (1, 1, 1, 3, 8),
+        (0, 4, 2, 3, 8),
+        (30, 8, 2, 5, 14336),
+        (30, 8, 2, 5, 14336),  # other choices of the same sizes
+    ):
+        experts = choices(rng, tokens, count, k)
+        home = torch.randint(devices, (tokens,), generator=rng)
+        place = torch.randint(devices, (count,), generator=rng)
+        for once in (True, False):
+            right = torch.zeros(devices, devices, dtype=I64)
+            for t in range(tokens):
+                to = [int(place[e]) for e in experts[t]]
+                for q in set(to) if once else to:
+                    if q != int(home[t]):
+                        right[int(home[t]), q] += row
+            seen = student.sent(experts, home, place, devices, row, once)
+            expect_same(seen, right, f"sent, {devices} devices, once={once}")
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def entropy(scores, active):
+    """The weighted loss in float64, and the gradient of the scores."""
+    leaf = scores.double().requires_grad_()
+    sign = torch.where(active, 1.0, -1.0).double()
+    each = torch.nn.functional.softplus(-sign * leaf)
+    silent = active.double().mean() + 0.005
+    loss = (each * torch.where(active, torch.ones_like(silent), silent)).mean()
+    loss.backward()
+    return loss.detach(), leaf.grad
+
+
+def drive_entropy(student, scores, active):
+    """Runs beside the student's code: the loss and its gradient."""
+    scores = scores.clone().requires_grad_()
+    loss = student.predictor_loss(scores, active)
+    loss.backward()
+    return loss.detach(), scores.grad
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="weighted cross-entropy and gradient are those of float64, for scores of any size, "
+    "none or all active",
+    cause="log of a sigmoid that is 0, a share of each neuron or token, normalized weights",
+)
+def test_losses_of_predictors(student, rng):
+    for tokens, neurons, size, share in (
+        (30, 20, 1.0, 0.2),
+        (4, 3, 1e4, 0.5),
+        (5, 6, 1.0, 0.0),
+        (5, 6, 1.0, 1.0),
+        (1, 1, 3.0, 1.0),
+        (10, 8, 50.0, 0.8),
+    ):
+        scores = size * torch.randn(tokens, neurons, generator=rng)
+        active = torch.rand(tokens, neurons, generator=rng) < share
+        value = student.drive(drive_entropy, scores, active)
+        loss, grad = expect_tuple(value, (torch.Tensor,) * 2, "predictor_loss")
+        right, slope = entropy(scores, active)
+        what = f"{share:.0%} active, scores of {size}"
+        expect_tensor(loss, f"predictor_loss, {what}", torch.float32, ())
+        expect_close(loss, right, what=f"the loss, {what}", rtol=1e-5, atol=1e-12)
+        expect_close(grad, slope, what=f"its gradient, {what}", atol=1e-5 / scores.numel())
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="recall is hits by active neurons, 1.0 without any; bytes are those of the union",
+    cause="0 / 0, precision, a mean of each token's recall, or a sum over tokens",
+)
+def test_recalls_and_bytes(student, rng):
+    cases = (
+        (40, 30, 0.3, 0.5),
+        (9, 30, 0.3, 0.1),
+        (9, 30, 0.3, 0.3),
+        (3, 5, 1.0, 0.0),
+        (4, 6, 0.0, 0.5),
+        (0, 4, 1, 1),
+        (1, 1, 1, 1),
+    )
+    for tokens, neurons, a, b in cases:
+        active = torch.rand(tokens, neurons, generator=rng) < a
+        chosen = torch.rand(tokens, neurons, generator=rng) < b
+        if tokens == 40:
+            active[0], chosen[0] = True, False
+            chosen[:, 7:11] = False
+        hits = sum(1 for x, y in zip(active.flatten(), chosen.flatten(), strict=True) if x and y)
+        right = hits / int(active.sum()) if active.any() else 1.0
+        seen = expect_number(student.recall(chosen, active), "recall")
+        expect_close(float(seen), right, what=f"recall, {a:.0%} active, {b:.0%} chosen", atol=1e-6)
+        used = sum(1 for n in range(neurons) if any(chosen[t, n] for t in range(tokens)))
+        for width, number, predictor in ((1, 1, 0), (4096, 2, 10**6), (128, 4, 14656)):
+            right = number * (3 * width * used + predictor)
+            seen = expect_number(student.bytes_read(chosen, width, number, predictor), "bytes_read")
+            assert seen == right, f"bytes_read of {used} neurons is {seen}, expected {right}"
+
+
+def neuron_by_neuron(x, gate, up, down, chosen):
+    """[T, D] float64: the sum over the neurons that a token chose."""
+    y = torch.zeros(len(x), x.shape[1], dtype=F64)
+    for n in chosen.any(0).nonzero().flatten().tolist():
+        inner = (x.double() @ gate[n].double()).clamp(min=0) * (x.double() @ up[n].double())
+        y += (inner * chosen[:, n])[:, None] * down[:, n].double()
+    return y
+
+
+def drive_turned(student, x, gate, up, down, chosen):
+    """Runs beside the student's code: all arguments are transposed views."""
+    views = [t.T.contiguous().T for t in (x, gate, up, down, chosen)]
+    return student.skipping_mlp(*views)
+
+
+@exercise(
+    "ex6",
+    points=5,
+    invariant="each token sums over its own chosen neurons; rows and columns that nobody chose may "
+    "hold NaN; no token and no neuron are no error",
+    cause="the union for all, a product with 0 in place of an index, down's rows for its columns, "
+    "active neurons that were not chosen",
+)
+def test_mlps_that_skip(student, rng):
+    for tokens, width, neurons, share, size, idle in (
+        (12, 6, 20, 0.4, 1.0, (0, 5, 19)),
+        (5, 7, 7, 0.6, 1.0, (3,)),
+        (1, 5, 9, 0.5, 1.0, (1, 2)),
+        (3, 1, 1, 1.0, 1.0, ()),
+        (1, 1, 1, 1.0, 1.0, ()),
+        (4, 3, 6, 0.0, 1.0, (0, 1, 2, 3, 4, 5)),
+        (0, 3, 6, 0.5, 1.0, (2,)),
+        (6, 4, 8, 0.7, 1e-3, (4,)),
+        (6, 4, 8, 0.7, 100.0, (7,)),
+    ):
+        shapes = ((tokens, width), (neurons, width), (neurons, width), (width, neurons))
+        x, gate, up, down = (torch.randn(s, generator=rng) for s in shapes)
+        x = size * x
+        chosen = torch.rand(tokens, neurons, generator=rng) < share
+        chosen[:, list(idle)] = False
+        right = neuron_by_neuron(x, gate, up, down, chosen)
+        for n in range(neurons):
+            if not chosen[:, n].any():
+                gate[n], up[n], down[:, n] = math.nan, math.nan, math.nan
+        most = right.abs().max().item() if right.numel() else 0.0
+        for y in (
+            student.skipping_mlp(x, gate, up, down, chosen),
+            student.drive(drive_turned, x, gate, up, down, chosen),
+        ):
+            what = f"{tokens} tokens, {share:.0%} of {neurons} neurons"
+            expect_tensor(y, f"y, {what}", torch.float32, (tokens, width))
+            expect_close(y, right, what=f"y, {what}", atol=2e-5 * max(size**2, most))

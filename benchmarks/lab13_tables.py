@@ -1,0 +1,281 @@
+"""Tables and figures of the chapter on mixtures of experts, measured on the zoo's models.
+
+    python benchmarks/lab13_tables.py            writes course/chapters/_generated/lab13_*.md
+                                                 and course/figures/lab13/*.svg, prints the tables
+    python benchmarks/lab13_tables.py drops      one part: see `main`
+
+Three seeds; each reads other windows of held-out and of training text.  Means over the seeds, with
+the smallest and the largest.
+"""
+
+import math
+import sys
+from pathlib import Path
+from statistics import mean
+
+import lab13_figures as pictures
+import torch
+
+from efflib import zoo
+from efflib.meter.roofline import GPUS
+from efflib.moe.balance import balancing_loss, load
+from efflib.moe.router import route
+from efflib.moe.traffic import sent, woken
+from efflib.plots import style
+from efflib.sparsity import contextual
+from efflib.zoo.phenomena import moe as story
+from efflib.zoo.phenomena.skipping import WAYS, Skipping
+from efflib.zoo.phenomena.story import losses
+from efflib.zoo.windows import Scale, windows
+
+ROOT = Path(__file__).parents[1]
+GENERATED = ROOT / "course" / "chapters" / "_generated"
+FIGURES = ROOT / "course" / "figures" / "lab13"
+SEEDS = (0, 1, 2)
+SCALE = Scale(windows=16, calibration=32, steps=0)
+NAMES = {
+    "dense": "learnable_sink",
+    "mixture": "moe",
+    "mixture, no balancing loss": "moe_unbalanced",
+}
+MIXTURES = {"with balancing loss": "moe", "without": "moe_unbalanced"}
+FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0]
+SIZES = [1, 2, 4, 8, 16, 32, 64]
+MANY = [1, 2, 4, 8, 16, 64, 256, 1024, 2048, 4096]
+
+
+def write(name: str, text: str) -> None:
+    GENERATED.mkdir(parents=True, exist_ok=True)
+    (GENERATED / name).write_text(text, encoding="utf-8")
+    print(text, f"wrote {name}", sep="\n", flush=True)
+
+
+def picture(name: str, drawn: pictures.Drawn) -> None:
+    style.save(drawn[0], FIGURES / name, drawn[1])
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """0.93 (0.90 to 0.97)"""
+    shown = [f"{v:.{digits}f}" for v in (mean(values), min(values), max(values))]
+    return shown[0] if shown[1] == shown[2] else f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def table(head: list[str], rows: dict[str, list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join([k, *v]) + " |" for k, v in rows.items())]) + "\n"
+
+
+def models() -> None:
+    """Sizes and losses of the three, and the difference of mixture and dense text by text."""
+    rows, found = {}, {}
+    for name, key in NAMES.items():
+        model = zoo.load(key)
+        total = sum(p.numel() for p in model.parameters())
+        idle = sum(
+            (1 - m.k / len(m.experts)) * sum(p.numel() for p in m.experts.parameters())
+            for m in getattr(model, "mixtures", list)()
+        )
+        cells = [f"{total / 1e6:.2f} M", f"{(total - idle) / 1e6:.2f} M"]
+        for split in ("code", "prose"):
+            texts = [windows(split, True, SCALE, seed) for seed in SEEDS]
+            found[name, split] = [losses(model, text).mean().item() for text in texts]
+            cells.append(spread([math.exp(v) for v in found[name, split]]))
+        rows[name] = cells
+    write("lab13_models.md", table(["", "all", "for a token", "code", "prose"], rows))
+    for name in list(NAMES)[1:]:
+        pairs = zip(found[name, "code"], found["dense", "code"], strict=True)
+        print(f"{name} minus dense, nats on code:", [f"{a - b:+.3f}" for a, b in pairs])
+
+
+def balance() -> None:
+    """Loads while the models trained; loss and load at the end."""
+    logs = {name: zoo.training_log(key) for name, key in MIXTURES.items()}
+    shares = {n: [[layer[0] for layer in e["load"]] for e in log] for n, log in logs.items()}
+    steps = [entry["step"] for entry in logs["without"]]
+    picture("busiest.svg", pictures.busiest(steps, shares))
+    ids, rows = windows("code", True, SCALE, 0)[:, :-1], {}
+    for name, key in MIXTURES.items():
+        model, cells = zoo.load(key), []
+        layers = story.choices(model, ids)
+        for m, experts in zip(model.mixtures(), layers, strict=True):
+            f = load(experts, 8)
+            idle = int((f < 0.01).sum())
+            loss = balancing_loss(m.logits, experts).item()
+            cells.append(f"{f.max():.2f}, {idle} idle, loss {loss:.2f}")
+        rows[name] = cells
+    write("lab13_balance.md", table(["busiest expert", *(f"layer {i}" for i in range(4))], rows))
+
+
+def drops() -> None:
+    """Choices without a place, and what that costs."""
+    found, rows = {}, {}
+    for name, key in MIXTURES.items():
+        model, runs, added = zoo.load(key), [], {f: [] for f in (1.0, 1.5, 2.0)}
+        for seed in SEEDS:
+            text = windows("code", True, SCALE, seed)
+            layers = story.choices(model, text[:, :-1])
+            runs.append([mean(story.dropped(e, f, batch=256) for e in layers) for f in FACTORS])
+            exact = losses(model, text, batch=1).mean().item()
+            for factor, values in added.items():
+                capped = losses(story.with_capacity(model, factor), text, batch=1)
+                values.append(capped.mean().item() - exact)
+        found[name] = runs
+        for factor, values in added.items():
+            share = [run[FACTORS.index(factor)] for run in runs]
+            rows.setdefault(f"{factor:g}", []).extend([spread(share), spread(values)])
+    head = ["factor", *(f"{n}: {what}" for n in MIXTURES for what in ("dropped", "loss added"))]
+    write("lab13_drops.md", table(head, rows))
+    picture("drops.svg", pictures.drops(FACTORS, found))
+
+
+def divided() -> None:
+    """Experts in common, by layer: the same token in another context, the next one, chance."""
+    told = {"shuffled": "same token, context shuffled", "next": "other token, same context"}
+    told["chance"] = "any two tokens"
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for name, key in MIXTURES.items():
+        for seed in SEEDS:
+            parts = [windows(kind, True, SCALE, seed)[:8, :-1] for kind in ("code", "prose")]
+            for way, values in story.divided(zoo.load(key), torch.cat(parts), seed).items():
+                found.setdefault((name, way), []).append(values)
+    rows = {}
+    for (name, way), runs in found.items():
+        cells = [spread([run[i] for run in runs]) for i in range(4)]
+        rows[f"{name}: {told[way]}"] = cells
+    head = ["experts in common", *(f"layer {i}" for i in range(4))]
+    write("lab13_divided.md", table(head, rows))
+
+
+def traffic() -> None:
+    """Experts woken by batches of three kinds beside the formula; bytes between four devices."""
+    rows = {"formula": [f"{woken(8, 2, b):.1f}" for b in SIZES]}
+    ids, curves, links = windows("code", True, SCALE, 0)[:, :-1], {}, {}
+    for name, key in MIXTURES.items():
+        layers = story.choices(zoo.load(key), ids)
+        for kind in ("one text", "many texts", "by lot"):
+            each = [
+                mean(story.woken_by(e, story.batches(ids, kind, b, 0)) for e in layers)
+                for b in SIZES
+            ]
+            rows[f"{name}: {kind}"] = [f"{v:.1f}" for v in each]
+            curves[f"{name}, {kind}"] = each
+        place, tokens = torch.arange(8) // 2, ids.numel()
+        home = torch.arange(tokens) * 4 // tokens
+        for once in (False, True):
+            moved = [sent(e, home, place, 4, 256, once) for e in layers]
+            into = [m.sum(0).double() for m in moved]
+            cell = f"{mean(int(m.sum()) for m in moved) / tokens:.0f} bytes, "
+            cell += f"busiest {mean((i.max() / i.mean()).item() for i in into):.2f}"
+            links.setdefault("once" if once else "each choice", []).append(cell)
+    write("lab13_woken.md", table(["tokens", *map(str, SIZES)], rows))
+    write("lab13_sent.md", table(["a row of 256 bytes is sent", *MIXTURES], links))
+    shown = {k: v for k, v in curves.items() if "by lot" not in k}
+    picture("woken.svg", pictures.woken(SIZES, shown, [woken(8, 2, b) for b in SIZES]))
+    kilobytes = 2 * 3 * 128 * 160 / 1000
+    read = {"A": [2 * kilobytes for _ in SIZES]}
+    read["B"] = [kilobytes * v for v in curves["with balancing loss, many texts"]]
+    picture("opening.svg", pictures.opening(SIZES, read))
+
+
+def bill() -> None:
+    """A layer of Mixtral 8x7B on an H100 by its data sheet."""
+    h100, expert = GPUS["H100"], 3 * 4096 * 14336
+
+    def seconds(read: float, used: float, batch: int) -> float:
+        bytes_, flops = 2 * expert * read, 2 * expert * used * batch
+        return max(bytes_ / h100.bandwidth, flops / h100.tensor["bf16"])
+
+    found = {
+        "mixture, 2 of 8": [seconds(woken(8, 2, b), 2, b) for b in MANY],
+        "dense, as much work": [seconds(2, 2, b) for b in MANY],
+        "dense, as many weights": [seconds(8, 8, b) for b in MANY],
+    }
+    rows = {
+        n: [f"{1e6 * s / b:.3g}" for s, b in zip(v, MANY, strict=True)] for n, v in found.items()
+    }
+    pairs = zip(found["mixture, 2 of 8"], found["dense, as much work"], strict=True)
+    rows["mixture / dense, as much work"] = [f"{m / d:.2f}" for m, d in pairs]
+    write("lab13_bill.md", table(["µs a token", *map(str, MANY)], rows))
+    picture("bill.svg", pictures.bill(MANY, found))
+
+
+def skipping() -> None:
+    """Loss added by skipped neurons against bytes; recall; unions of a batch."""
+    found: dict[str, dict[float, list[tuple[float, float]]]] = {}
+    hits: dict[str, list[list[float]]] = {}
+    for seed in SEEDS:
+        made = Skipping(windows("code", False, SCALE, seed)[:, :-1])
+        text = windows("code", True, SCALE, seed)
+        exact = losses(made.model, text).mean().item()
+        held = made.read(text[:, :-1])
+        truth = [
+            contextual.active_neurons(x, m.gate_proj.weight.detach())
+            for x, m in zip(held, made.mlps, strict=True)
+        ]
+        for way in WAYS:
+            for factor in (0.5, 0.75, 1.0, 1.25, 1.5):
+                lost = losses(made.made(way, factor), text).mean().item() - exact
+                own = found.setdefault(way, {}).setdefault(factor, [])
+                own.append((made.share(way, factor), lost))
+            chosen = [
+                contextual.chosen_neurons(made.scores(way, i, x), made.budget(i, 1.0))
+                for i, x in enumerate(held)
+            ]
+            pairs = zip(chosen, truth, strict=True)
+            hits.setdefault(way, []).append([contextual.recall(c, t) for c, t in pairs])
+    rows = {}
+    for way, points in found.items():
+        rows[way] = [
+            f"{mean(s for s, _ in own):.0%}: {spread([v for _, v in own])}"
+            for own in points.values()
+        ]
+    head = ["neurons, by those active", "0.5", "0.75", "1", "1.25", "1.5"]
+    write("lab13_skipping.md", table(head, rows))
+    recalls = {w: [spread([run[i] for run in runs]) for i in range(4)] for w, runs in hits.items()}
+    recalls["active neurons"] = [f"{d:.0%}" for d in made.density]
+    write("lab13_recall.md", table(["recall", *(f"layer {i}" for i in range(4))], recalls))
+    curves = {
+        w: [(mean(s for s, _ in o), mean(v for _, v in o)) for o in p.values()]
+        for w, p in found.items()
+    }
+    picture("skipped.svg", pictures.skipped(curves))
+    unions = {}
+    for i, t in enumerate(truth):
+        rows64 = t[: 64 * 64].view(64, 64, -1)  # 64 batches of consecutive tokens
+        shares = [mean(r[:b].any(0).double().mean().item() for r in rows64) for b in SIZES]
+        unions[f"layer {i}"] = [f"{s:.0%}" for s in shares]
+    write("lab13_unions.md", table(["tokens of one text", *map(str, SIZES)], unions))
+
+
+def derived() -> None:
+    """The least balancing loss of two experts and k = 1, by number."""
+    shares = [0.5, 0.6, 0.7, 0.75, 0.8, 0.9]
+    rows = {"sure": [], "by a hair, others sure": []}
+    for share in shares:
+        many = round(1000 * share)
+        for way, gap in (("sure", 30.0), ("by a hair, others sure", 1e-3)):
+            logits = torch.tensor([[gap, 0.0]] * many + [[0.0, 30.0]] * (1000 - many))
+            loss = balancing_loss(logits, route(logits, 1).experts).item()
+            rows[way].append(f"{loss:.3f}")
+    write("lab13_least.md", table(["share of the busier", *map(str, shares)], rows))
+
+
+def main(parts: list[str]) -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    every = {
+        "models": models,
+        "balance": balance,
+        "drops": drops,
+        "divided": divided,
+        "traffic": traffic,
+        "bill": bill,
+        "skipping": skipping,
+        "derived": derived,
+    }
+    for part in parts or every:
+        every[part]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
