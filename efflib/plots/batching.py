@@ -115,6 +115,10 @@ def _axes(ax: Axes, label: str, log: bool) -> None:
         ax.set_yscale("log")
 
 
+def _pair(tails: tuple, factor: float) -> str:
+    return " and ".join(style.number(factor * value) for value in tails)
+
+
 def over_load(
     rates: Sequence[float], found: Mapping[str, Sequence[Mapping[str, tuple]]], title: str
 ) -> Drawn:
@@ -135,9 +139,7 @@ def over_load(
     style.title(fig, title)
     at = len(rates) // 2
     said = "; ".join(
-        f"{name} TTFT {style.number(rows[at]['ttft'][0])} and {style.number(rows[at]['ttft'][1])} s, "
-        f"TPOT {style.number(1e3 * rows[at]['tpot'][0])} and "
-        f"{style.number(1e3 * rows[at]['tpot'][1])} ms"
+        f"{name} TTFT {_pair(rows[at]['ttft'], 1)} s, TPOT {_pair(rows[at]['tpot'], 1e3)} ms"
         for name, rows in found.items()
     )
     return fig, f"{title}. At {rates[at]:g} requests per second, p50 and p99: {said}."

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from random import Random
 from typing import NamedTuple
 
 from efflib.serving.simulate import Machine
@@ -27,6 +28,20 @@ class Turn(NamedTuple):
     who: Hashable
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+
+
+def conversations(people: int, rounds: int, turn: int, shared: int, seed: int = 0) -> list[Turn]:
+    """people x rounds turns, whose turn is drawn; each adds `turn` tokens, half of them an answer.
+
+    The first `shared` tokens of all conversations are the same.
+    """
+    random, texts = Random(seed), {who: tuple(range(shared)) for who in range(people)}
+    turns, fresh = [], 10**6
+    for _ in range(people * rounds):
+        who, new = random.randrange(people), tuple(range(fresh, fresh + turn))
+        turns.append(Turn(who, texts[who] + new[: turn // 2], new[turn // 2 :]))
+        texts[who], fresh = texts[who] + new, fresh + turn
+    return turns
 
 
 def flops_between(machine: Machine, first: int, end: int) -> float:
