@@ -628,22 +628,22 @@ def preempting(
 ) -> tuple[list[tuple], list]:
     """(work as mixed_chunks, names that lose their blocks, the last of running first)."""
     ### BEGIN SOLUTION
-    stay, put_back, spare, left, at = list(running), [], free, budget, 0
-    while at < len(stay) and left > 0:
-        _, tokens, cached = stay[at]
+    stay, work, put_back, at = list(running), [], [], 0
+    while at < len(stay) and budget > 0:
+        name, tokens, cached = stay[at]
         empty = -cached % block
-        n = min(tokens - cached, left, empty + spare * block)
-        if n == 0:
-            name, _, held = stay.pop()
-            put_back.append(name)
-            spare += -(-held // block)
-            continue
-        left, at = left - n, at + 1
-        spare -= -(-max(n - empty, 0) // block)
-    # with these out of the way, exercise 2 gives the same to those who stay
-    back = sum(-(-c // block) for name, _, c in running if name in put_back)
-    line = [] if put_back else waiting
-    return mixed_chunks(stay, line, free + back, budget, most, block), put_back
+        n = min(tokens - cached, budget, empty + free * block)
+        if n > 0:
+            work.append((name, n))
+            at, budget = at + 1, budget - n
+            free -= -(-max(n - empty, 0) // block)
+        else:
+            last, _, held = stay.pop()
+            put_back.append(last)
+            free += -(-held // block)
+    if not put_back:
+        work += mixed_chunks([], waiting, free, budget, most - len(running), block)
+    return work, put_back
     ### END SOLUTION
 
 
@@ -1203,15 +1203,15 @@ found["open task"] = score["yours"]
 # %% [markdown] written="w2"
 # With limits of 0.5 s and 10 ms two mixed GPUs stood 130 requests a second, one for prompts and one
 # for answers 116, and two that read prompts first 73: apart is better than what it was invented
-# against, and not better than pieces. It depends on the traffic: with prompts of 1500 and answers of
-# 30 tokens the one reader is the limit, 33 against 66; in a clock without overlap apart has 67
+# against, and not better than pieces. It depends on the traffic: with prompts of 1500 and answers
+# of 30 tokens the one reader is the limit, 33 against 66; in a clock without overlap apart has 67
 # against 65, which is no difference that one draw of requests could show. The largest piece is not
 # the best: at 50 a second pieces of 512 had 7.2 ms a token at p99, of 8192 12.3 ms, and of
 # 128 tokens 5.4 ms, but a first token only after 5.7 s. A full cache does compute again: at half of
 # the room the long conversations cost 15.5 PFLOP, with leading tokens dropped 14.3; where all share
-# their instructions it is the other way round, 1.35 with tails dropped against 15.4. I would measure
-# the lengths of their prompts and answers, how much they share, how bursty they come, the speed of
-# the link, and the time of a mixed step on their GPU, and then the knees at their limits.
+# their instructions it is the other way round, 1.35 with tails dropped against 15.4. I would
+# measure the lengths of their prompts and answers, how much they share, how bursty they come, the
+# speed of the link, and the time of a mixed step on their GPU, and then the knees at their limits.
 
 # %% [markdown]
 # ## Stretch (not graded)

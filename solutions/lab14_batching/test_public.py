@@ -196,8 +196,8 @@ def judge_server(which, blocks, budget, most, block):
             answer = answer if isinstance(answer, str) else ([*map(tuple, answer[0])], answer[1])
             if broken := rules(which, state, answer):
                 shown = [(name, *entry) for name, entry in running.items()]
-                return i, f"{broken} (running {shown}, waiting {waiting}, {free} blocks of {block} " \
-                    f"free, budget {budget}; answer {answer})"  # fmt: skip
+                limits = f"{free} blocks of {block} free, budget {budget}"
+                return i, f"{broken} (running {shown}, waiting {waiting}, {limits}: {answer})"
             work, back = answer
             waiting = [(n, t) for n, (t, _) in running.items() if n in back] + waiting
             for name in back:
@@ -311,7 +311,7 @@ HALF, LINE = [("A", 9, 8), ("B", 20, 5)], [("C", 7), ("D", 4)]
 @exercise(
     "ex2",
     points=2,
-    invariant="blocks of 4: A gets 1 and B 15 of the tokens that they lack; with budget 10 B gets 9",
+    invariant="blocks of 4: A gets 1 and B 15 of the tokens that they lack; with 10 B gets 9",
     cause="tokens in place of what is lacking, the empty rows of the last block not counted, or "
     "blocks of the cached tokens counted again",
 )
@@ -333,8 +333,7 @@ def test_who_runs_by_hand(student, rng):
 @exercise(
     "ex2",
     points=2,
-    invariant="C (7 tokens) is admitted with 2 blocks that are still free, and takes those of its "
-    "piece",
+    invariant="C (7 tokens) is admitted with 2 blocks still free, and takes those of its piece",
     cause="admitted although only its piece fits, charged for all its blocks, or most counted "
     "without who runs",
 )
