@@ -355,9 +355,9 @@ lab.check("ex2")
 # budget and 1 block are left. C waits with 7 tokens, which need 2 blocks: it stays. With 6 free
 # blocks it comes: `("C", 4)`, and has taken 1 block.
 #
-# **The usual error.** Who is new is charged for all of its blocks at once, or admitted although
-# only its piece fits. The last block's empty rows forgotten, so that a block is taken for every
-# token. `most` compared with those of this step only.
+# **The usual error.** Somebody is admitted although only its piece fits. The last block's empty
+# rows forgotten, so that a block is taken for every token. `most` compared with those of this step
+# only.
 # </details>
 #
 # **Reveal.** The example of the lecture: four rows, a column for each step, one token in each (S1

@@ -210,7 +210,7 @@ def drive_whole(student, requests, which, own_line, blocks, budget, most, block,
                 line = [(name, n.__index__()) for name, n in line]
             seen.append((work, back, line))
             again = [(name, entry[0]) for name, entry in running.items() if name in back]
-            waiting = line if own_line else again + waiting
+            waiting = list(line) if own_line else again + waiting
             for name in back:
                 del running[name]
             for name, n in work:
@@ -786,7 +786,10 @@ def test_holders(student, rng):
         ("insert", a), ("hold", a), ("hold", (1, 2, 3)), ("release", 0), ("evict", 10),
         ("match", a), ("release", 0), ("evict", 10), ("match", a),
     ]  # fmt: skip
-    check_trees(student, [story, twice])
+    x, y, z = (1, 2, 3), (1, 2, 4), (7, 8, 9)  # 1 2 was used after z, though it is no leaf then
+    inner = [("insert", x), ("insert", y), ("insert", z), ("hold", z), ("match", x), ("match", y)]
+    inner += [("evict", 3), ("release", 0), ("evict", 2), ("match", z), ("match", y)]
+    check_trees(student, [story, twice, inner])
     held = ("insert", "hold", "hold", "release", "release", "evict", "evict")
     for letters, longest in ((2, 6), (3, 3)):
         check_trees(student, [tree_walk(rng, 45, letters, longest, held) for _ in range(15)])
