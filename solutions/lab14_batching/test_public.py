@@ -359,7 +359,7 @@ def test_pieces_by_hand(student, rng):
 @exercise(
     "ex2",
     points=2,
-    invariant="over random arrivals: budget, blocks and most are kept, order too, and who runs gets "
+    invariant="C (7 tokens) is admitted with 2 blocks that are free, and takes those of its piece",
     "what budget and its last block allow",
     cause="a rule that two examples do not show: read the shortest walk that breaks it",
 )
@@ -753,7 +753,7 @@ def test_prefill_by_hand(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="the link carries what is read first: ends 4, 1, 2 and 2 bytes each arrive at 7, 3, 5",
+    invariant="the link carries what is read first: ends 4, 1, 2 and 2 bytes arrive at 7, 3, 5",
     cause="the order of the list, results in the order of the link, or a link that carries all at "
     "once",
 )

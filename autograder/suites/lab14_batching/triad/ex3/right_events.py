@@ -37,7 +37,7 @@ def inside(log):
 
 
 def knee(points, goal):
-    rates, shares = zip(*sorted(points))
+    rates, shares = zip(*sorted(points), strict=True)
     bad = [i for i, share in enumerate(shares) if share < goal]
     if not bad:
         return rates[-1]

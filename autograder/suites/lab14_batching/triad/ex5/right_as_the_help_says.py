@@ -17,7 +17,7 @@ class Radix:
         while at < len(tokens) and tokens[at] in edge.children:
             below = edge.children[tokens[at]]
             k = 0
-            for mine, theirs in zip(below.tokens, tokens[at:]):
+            for mine, theirs in zip(below.tokens, tokens[at:], strict=False):
                 if mine != theirs:
                     break
                 k += 1

@@ -4,7 +4,7 @@
 def prefill_pool(arrivals, seconds, workers):
     free = [0] * workers
     ends = []
-    for at, takes in zip(arrivals, seconds):
+    for at, takes in zip(arrivals, seconds, strict=True):
         machine = min(range(workers), key=lambda m: free[m])
         free[machine] = max(at, free[machine]) + takes
         ends.append(free[machine])
@@ -15,7 +15,7 @@ def hand_over(ends, sizes, bandwidth):
     order = sorted(range(len(ends)), key=lambda i: (ends[i], i))
     crossed = prefill_pool([ends[i] for i in order], [sizes[i] / bandwidth for i in order], 1)
     ready = [None] * len(ends)
-    for i, at in zip(order, crossed):
+    for i, at in zip(order, crossed, strict=True):
         ready[i] = at
     return ready
 

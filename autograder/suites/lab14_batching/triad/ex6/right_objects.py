@@ -11,7 +11,7 @@ class One:
 
 def prefill_pool(arrivals, seconds, workers):
     busy, ends = [], []
-    for at, takes in zip(arrivals, seconds):
+    for at, takes in zip(arrivals, seconds, strict=True):
         busy.sort()
         begin = at if len(busy) < workers else max(at, busy.pop(0))
         busy.append(begin + takes)
@@ -29,7 +29,7 @@ def hand_over(ends, sizes, bandwidth):
 
 
 def decode_pool(ready, cached, left, most, step):
-    everybody = [One(i, *row) for i, row in enumerate(zip(ready, cached, left))]
+    everybody = [One(i, *row) for i, row in enumerate(zip(ready, cached, left, strict=True))]
     line = deque(sorted((r for r in everybody if r.left), key=lambda r: r.at))
     batch, now = [], 0.0
     while True:
