@@ -20,4 +20,5 @@ Modules are loaded when they are named, e.g. `from efflib.serving.roofline impor
     radix       a cache of texts as a radix tree: cut, hold, evict leaves
     dropping    leading tokens dropped in place of tails, and what computing again costs
     pools       prefill and decoding apart, and the link between them
+    trials      experiments with schedulers, for lab 14
 """

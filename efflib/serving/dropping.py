@@ -128,3 +128,14 @@ def served(cache: Leading | Tree, turns: Sequence[Turn], machine: Machine) -> tu
             computed += end - first
             flops += flops_between(machine, first, end)
     return 1 - computed / asked, flops
+
+
+def three_ends(
+    turns: Sequence[Turn], tree: Callable, part: float, machine: Machine
+) -> dict[str, float]:
+    """PFLOPs of all prompts by what goes first, with room for a part of all that is ever stored."""
+    stored = len({token for turn in turns for token in turn.prompt + turn.answer})
+    room = int(part * stored)
+    caches = {"leading go": Leading(room), "tails go, nothing shared": Tree(tree, room, apart=True)}
+    caches["tails go"] = Tree(tree, room)
+    return {name: served(cache, turns, machine)[1] / 1e15 for name, cache in caches.items()}

@@ -359,8 +359,8 @@ def test_pieces_by_hand(student, rng):
 @exercise(
     "ex2",
     points=2,
-    invariant="C (7 tokens) is admitted with 2 blocks that are free, and takes those of its piece",
-    "what budget and its last block allow",
+    invariant="over random arrivals: budget, blocks and most are kept, order too, and who runs "
+    "gets what budget and its last block allow",
     cause="a rule that two examples do not show: read the shortest walk that breaks it",
 )
 def test_walks_with_pieces(student, rng):

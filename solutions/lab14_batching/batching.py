@@ -84,61 +84,35 @@ def whole_batches(running, waiting, free, budget, most, block):
 # eight. Section 5 comes back to it with your scheduler.
 
 # %% tags=["demo"]
-from efflib.models.ragged import Engine, fit, fitted_clock, timed
 from efflib.serving.arrivals import bursts, draw_lengths, poisson
-from efflib.serving.simulate import (
-    LLAMA_8B,
-    Arrival,
-    Limits,
-    clock,
-    dynamic,
-    simulate,
-    static,
-)
-from efflib.traffic.traces import Lengths
+from efflib.serving.simulate import LLAMA_8B, Arrival, Limits, clock, dynamic, simulate, static
+from efflib.serving.trials import curve, in_eights, in_turn, middle, serve, stands_still, waits
 
 LENGTHS = draw_lengths(800)  # (prompt, answer)
-FIXED, CHUNKS = 10**9, 512  # tokens a step: any; in section 2
+ANY, CHUNKS = 10**9, 512  # tokens a step: no limit; in section 2
 found = {}  # the numbers you find, for the takeaways at the end
-
-
-def serve(schedule, trace, gate=None, seconds=None, back=None, **limits):
-    """A trace served on the simulated GPU, at most 64 requests at once unless told otherwise."""
-    limits = Limits(**{"budget": FIXED, "most": 64, **limits})
-    return simulate(trace, schedule, seconds or clock(LLAMA_8B), limits, gate, back)
-
-
-def middle(values):
-    return sorted(values)[len(values) // 2]
-
-
 trace = poisson(30, LENGTHS)
 still = serve(whole_batches, trace, static(64))
-firsts = [times[0] - at for at, times in still.log]
 size = sum(len(step.work) for step in still.steps) / len(still.steps)
 print(f"30 requests/s come; static batches of 64 make {still.throughput:.0f} tokens/s, with")
-print(f"{size:.1f} requests in a step on average; half of all wait {middle(firsts):.1f} s")
+print(f"{size:.1f} requests in a step on average; half wait {middle(waits(still.log)):.1f} s")
 
 # %% tags=["demo"]
+from efflib.models.ragged import Engine, fit, fitted_clock, timed
+from efflib.serving.trials import LIVE_CASES, live_requests, pair_of, pools_of
+
 model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
-words = torch.tensor([zoo.BEGIN_ID, *tokenizer.encode(zoo.PROMPTS[1] * 6).ids])
-small = [
-    (min(p, len(words)), n) for p, n in draw_lengths(24, Lengths(40, 0.6, 90), Lengths(24, 0.7, 80))
-]
-prompts, live_trace = [words[:p] for p, _ in small], poisson(30, small)
+prompts, live_trace = live_requests()
 engine = Engine(model, prompts)
-live = {"static": simulate(live_trace, whole_batches, engine, Limits(FIXED, 8), static(8))}
+live = simulate(live_trace, whole_batches, engine, Limits(ANY, 8), static(8))
 written = [text.tolist() for text in engine.texts]
-row = 2 * model.config.num_hidden_layers * model.config.num_key_value_heads * model.config.head_dim
-print(
-    f"live, batches of 8: {live['static'].throughput:.0f} tokens/s; a token's cache {4 * row} bytes"
+row = 8 * model.config.num_hidden_layers * model.config.num_key_value_heads * model.config.head_dim
+print(f"live: {live.throughput:.0f} tokens/s in batches of 8; a token's cache has {row} bytes")
+print(tokenizer.decode(written[1])[-150:])
+ask = (
+    "640 requests are all there, 64 may run at once. How many times as long do static batches take?"
 )
-print(tokenizer.decode(written[1])[-220:])
-lab.predict(
-    "offline",
-    "640 requests of these lengths are all there at the beginning, 64 may run at once. How many "
-    "times longer do static batches take than a server that lets the next one in at once?",
-)
+lab.predict("offline", ask)
 
 # %% [markdown]
 # ## 1. One step
@@ -236,25 +210,25 @@ lab.check("ex1")
 
 # %% tags=["demo"]
 many = draw_lengths(640)
-alike, by_length = [(400, 100)] * 640, sorted(many, key=lambda pair: pair[1])
+kinds = {"as they come": many, "sorted (oracle)": sorted(many, key=lambda pair: pair[1])}
+kinds["equal"] = [(400, 100)] * 640
 offline = {}
-for name, pairs in (("as they come", many), ("sorted (oracle)", by_length), ("equal", alike)):
+for name, pairs in kinds.items():
     there = [Arrival(0.0, *pair) for pair in pairs]
     both = serve(whole_batches, there, static(64)), serve(prefill_first, there, budget=8192)
     offline[name] = {"static": both[0].seconds, "continuous": both[1].seconds}
-style.show(
-    *pictures.groups(offline, "640 requests, all there: seconds until the last token", "seconds")
-)
-found["offline"] = offline["as they come"]["static"] / offline["as they come"]["continuous"]
-lab.reveal("offline", round(found["offline"], 2))
+style.show(*pictures.groups(offline, "640 requests, all there: until the last token", "seconds"))
+ratio = {name: row["static"] / row["continuous"] for name, row in offline.items()}
+lab.reveal("offline", round(ratio["as they come"], 2))
+
+# %% tags=["demo"]
 rare = poisson(0.5, LENGTHS[:200])
 ways = {"static": (whole_batches, static(64)), "timeout 0.5 s": (whole_batches, dynamic(64, 0.5))}
 ways |= {"timeout 0": (whole_batches, dynamic(64, 0.0)), "continuous": (prefill_first, None)}
 for name, (schedule, gate) in ways.items():
     run = serve(schedule, rare, gate)
-    wait = middle([times[0] - at for at, times in run.log])
-    found["low", name] = wait
-    print(f"{name:14s} {run.throughput:5.1f} tokens/s, first token after {wait:7.3f} s (median)")
+    print(f"{name:14s} {run.throughput:5.1f} tokens/s, first token after", end=" ")
+    print(f"{middle(waits(run.log)):7.3f} s (median)")
 
 # %% tags=["demo"]
 moving = serve(prefill_first, poisson(30, LENGTHS[:40]), budget=8192, most=24)
@@ -293,12 +267,9 @@ lab.predict(
 # answered, more if its prompt is not read to the end.
 #
 # $$ \text{lacks} = \text{tokens} - \text{cached} \;\ge\; 1 $$
-
-# %%
-for name, tokens, cached in (("answered", 412, 411), ("half read", 1000, 512), ("new", 90, 0)):
-    print(f"{name:9s} lacks {tokens - cached}")
-
-# %% [markdown]
+#
+# Who is answered and knows 412 tokens lacks the 412th; a prompt of 1000, half read, lacks 488.
+#
 # ### Exercise 2 · Chunked prefill
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
@@ -480,44 +451,28 @@ lab.check("ex3")
 
 # %% tags=["demo"]
 RATES = (10, 20, 30, 40, 50, 60, 70, 80)
-servers = {
-    "static": (whole_batches, static(64), FIXED),
-    "dynamic": (whole_batches, dynamic(64, 0.5), FIXED),
-    "prompts apart": (prefill_first, None, 8192),
-    "mixed": (mixed_chunks, None, CHUNKS),
-}
-logs = {
-    name: [serve(how, poisson(r, LENGTHS), gate, budget=b).log for r in RATES]
-    for name, (how, gate, b) in servers.items()
-}
-curves = {name: [tails(log) for log in row] for name, row in logs.items()}
-title = "Static batches wait at any rate; prompts kept apart pause answers before they wait"
+servers = {"static": (whole_batches, static(64), ANY)}
+servers["dynamic"] = whole_batches, dynamic(64, 0.5), ANY
+servers["prompts apart"] = prefill_first, None, 8192
+servers["mixed"] = mixed_chunks, None, CHUNKS
+logs = {name: curve(server, RATES, LENGTHS) for name, server in servers.items()}
+curves = {name: [tails(log) for _, log in row] for name, row in logs.items()}
+title = "Static batches wait at any rate; prompts kept apart hold up answers"
 style.show(*pictures.over_load(RATES, curves, title))
-at = RATES.index(40)
-found["pause"] = curves["prompts apart"][at]["tpot"][1] / curves["mixed"][at]["tpot"][1]
-lab.reveal("pause", round(found["pause"], 1))
-lab.predict(
-    "knee",
-    "Limits: first token within 0.5 s, 10 ms a token. Up to which rate do 90 % of the requests "
-    "keep both, mixed?",
-    unit="requests/s",
-)
+slow = {name: row[RATES.index(40)]["tpot"][1] for name, row in curves.items()}
+lab.reveal("pause", round(slow["prompts apart"] / slow["mixed"], 1))
+ask = "Mixed: to which rate do 90 % have their first token in 0.5 s, and 10 ms a token at most?"
+lab.predict("knee", ask, unit="requests/s")
 
 # %% tags=["demo"]
 LIMITS = (0.5, 0.010)
-shares = {name: [attained(log, *LIMITS) for log in row] for name, row in logs.items()}
+shares = {name: [attained(log, *LIMITS) for _, log in row] for name, row in logs.items()}
 knees = {name: knee(list(zip(RATES, row, strict=True)), 0.9) for name, row in shares.items()}
-found["knees"] = knees
-style.show(
-    *pictures.knees(
-        RATES, shares, knees, 0.9, "Goodput: from the knee on more requests are worth less"
-    )
-)
+title = "Goodput: above its knee a server makes tokens that come too late"
+style.show(*pictures.knees(RATES, shares, knees, 0.9, title))
 lab.reveal("knee", round(knees["mixed"], 1))
-i = RATES.index(30)
-print(
-    f"inside at 30 requests/s: { {name: round(inside(row[i]), 1) for name, row in logs.items()} }"
-)
+full = {name: round(inside(row[RATES.index(30)][1]), 1) for name, row in logs.items()}
+print("requests inside, at 30 a second:", full)
 
 # %% [markdown]
 # A sceptic has four questions. Is it the *limits*? (Then others move it.) Is it the *draw*? (Other
@@ -530,51 +485,30 @@ print(
 
 
 # %% tags=["demo"]
-def in_turn(work):
-    """Seconds of a step that first reads all bytes, and then computes."""
-    m, new = LLAMA_8B, sum(n for _, n, _ in work)
-    read = m.weights + m.row * sum(n + cached for _, n, cached in work)
-    met = sum(n * (cached + (n + 1) / 2) for _, n, cached in work)
-    return read / m.bandwidth + (m.token * new + m.pair * met + m.head * len(work)) / m.peak
+def knees_for(limits=LIMITS, rates=(30, 45, 60, 75), lengths=LENGTHS, **how):
+    rows = {n: curve(servers[n], rates, lengths, **how) for n in ("prompts apart", "mixed")}
+    points = {n: [(r, attained(log, *limits)) for r, log in row] for n, row in rows.items()}
+    return {n: knee(row, 0.9) for n, row in points.items()}
 
 
-def knee_of(name, come=poisson, lengths=LENGTHS, seconds=None, rates=(30, 45, 60, 75)):
-    how, gate, budget = servers[name]
-    runs = [(r, serve(how, come(r, lengths), gate, seconds, budget=budget)) for r in rates]
-    return knee([(r, attained(run.log, *LIMITS)) for r, run in runs], 0.9)
-
-
-two = ("prompts apart", "mixed")
-loose = {
-    n: [(r, attained(g, 0.1, 0.025)) for r, g in zip(RATES, logs[n], strict=True)] for n in two
-}
-sceptic = {"as above": {n: knees[n] for n in two}}
-sceptic["0.1 s, 25 ms"] = {n: knee(points, 0.9) for n, points in loose.items()}
-cases = {f"seed {s}": {"lengths": draw_lengths(800, seed=s)} for s in (1, 2)}
-cases |= {"bursts of 8": {"come": lambda r, pairs: bursts(r, pairs, 8), "rates": (20, 30, 45, 60)}}
-cases |= {"no overlap": {"seconds": in_turn, "rates": (10, 20, 30, 40)}}
-sceptic |= {case: {n: knee_of(n, **how) for n in two} for case, how in cases.items()}
-found["sceptic"] = sceptic
-style.show(
-    *pictures.groups(sceptic, "The knee by limits, draw, arrivals and clock", "requests / s")
-)
+sceptic = {"as above": {n: knees[n] for n in ("prompts apart", "mixed")}}
+sceptic["0.1 s, 25 ms"] = knees_for((0.1, 0.025))
+sceptic |= {f"seed {i}": knees_for(lengths=draw_lengths(800, seed=i)) for i in (1, 2)}
+sceptic["bursts of 8"] = knees_for(rates=(20, 30, 45, 60), come=in_eights)
+sceptic["no overlap"] = knees_for(rates=(10, 20, 30, 40), seconds=in_turn)
+style.show(*pictures.groups(sceptic, "The knee by limits, draw, arrivals, clock", "requests / s"))
 
 # %% tags=["demo"]
 SIZES = (128, 256, 512, 1024, 2048, 8192)
-fixed = clock(LLAMA_8B._replace(fixed=0.005))
 clocks = {"roofline, 50/s": (50, clock(LLAMA_8B)), "no overlap, 30/s": (30, in_turn)}
-clocks |= {"5 ms a step, 20/s": (20, fixed)}
+clocks["5 ms a step, 20/s"] = 20, clock(LLAMA_8B._replace(fixed=0.005))
 traded = {}
 for name, (rate, seconds) in clocks.items():
-    each = [
-        tails(serve(mixed_chunks, poisson(rate, LENGTHS), seconds=seconds, budget=b).log)
-        for b in SIZES
-    ]
+    crowd = poisson(rate, LENGTHS)
+    each = [tails(serve(mixed_chunks, crowd, seconds=seconds, budget=b).log) for b in SIZES]
     traded[name] = [(t["ttft"][1], t["tpot"][1]) for t in each]
-found["sizes"] = {name: dict(zip(SIZES, row, strict=True)) for name, row in traded.items()}
-style.show(
-    *pictures.trade(SIZES, traded, "Small pieces: even answers; too small: prompts take for ever")
-)
+title = "Too small a piece and prompts wait; too large and answers do"
+style.show(*pictures.trade(SIZES, traded, title))
 
 # %% [markdown]
 # **A sentence to write:** the H100's ridge is about 300 FLOPs a byte. What does that say about
@@ -678,22 +612,15 @@ lab.check("ex4")
 # where everybody waits for a block. What is computed again is work that nobody asked for.
 
 # %% tags=["demo"]
-ROOM = (2500, 1800, 1500, 1200)  # blocks of 16 tokens
-crowd = poisson(40, LENGTHS)
-once = sum(p + n - 1 for p, n in LENGTHS)
+crowd, once = poisson(40, LENGTHS), sum(prompt + n - 1 for prompt, n in LENGTHS)
 memory = {}
-for blocks in ROOM:
-    try:
-        stuck = f"{serve(mixed_chunks, crowd, budget=CHUNKS, blocks=blocks).throughput:.0f}"
-    except ValueError:
-        stuck = "stands still"
+for blocks in (2500, 1800, 1500, 1200):
+    stuck = stands_still(mixed_chunks, crowd, budget=CHUNKS, blocks=blocks)
     run = serve(preempting, crowd, back=line_after, budget=CHUNKS, blocks=blocks)
     memory[blocks] = 100 * run.recomputed / once
-    print(
-        f"{blocks} blocks: {stuck} without, {run.throughput:.0f} tokens/s with preemption;", end=" "
-    )
-    print(f"TTFT p99 {tails(run.log)['ttft'][1]:.2f} s, computed again {memory[blocks]:.1f} %")
-found["memory"] = memory
+    print(f"{blocks} blocks: exercise 2 {'stands still' if stuck else 'gets through'},", end=" ")
+    print(f"exercise 4 {run.throughput:.0f} tokens/s, TTFT p99 {tails(run.log)['ttft'][1]:.2f} s,")
+    print(f"    {memory[blocks]:.1f} % computed again")
 lab.reveal("again", round(memory[1500], 1))
 
 # %% [markdown]
@@ -870,28 +797,19 @@ lab.check("ex5")
 # nothing shared between conversations. Costs are FLOPs of prompts. About 10 s.
 
 # %% tags=["demo"]
-from efflib.serving.dropping import Leading, Tree, conversations, served
+from efflib.serving.dropping import conversations, three_ends
 
 lab.predict(
-    "end",
-    "Long conversations (up to 40,000 tokens), nothing in common, memory for a half of all. By how "
-    "many percent are the FLOPs lower if leading tokens go in place of tails?",
-    unit="%",
+    "end", "Long ones, nothing in common, half the room: FLOPs saved if leading ones go?", "%"
 )
 traffic = {"long": conversations(8, 12, 3000, 0), "alike": conversations(60, 4, 300, 4000)}
 ends = {}
 for kind, turns in traffic.items():
-    all_of_it = len({t for turn in turns for t in turn.prompt + turn.answer})
-    for part in (0.9, 0.75, 0.5, 0.25):
-        room = int(part * all_of_it)
-        caches = {"leading go": Leading(room), "apart": Tree(Radix, room, apart=True)}
-        caches["tails go"] = Tree(Radix, room)
-        ends[kind, part] = {n: served(c, turns, LLAMA_8B)[1] / 1e15 for n, c in caches.items()}
-        print(kind, part, {n: round(v, 2) for n, v in ends[kind, part].items()}, flush=True)
-named = {f"{kind}\n{part:.0%}": row for (kind, part), row in ends.items()}
-style.show(*pictures.groups(named, "Which end to drop: PFLOPs of all prompts", "PFLOP", log=True))
-row = ends["long", 0.5]
-found["end"] = 100 * (1 - row["leading go"] / row["apart"])
+    for part in (0.9, 0.5, 0.25):
+        ends[f"{kind}\n{part:.0%}"] = three_ends(turns, Radix, part, LLAMA_8B)
+style.show(*pictures.groups(ends, "Which end to drop, by room", "PFLOP of all prompts", log=True))
+row = ends["long\n50%"]
+found["end"] = 100 * (1 - row["leading go"] / row["tails go, nothing shared"])
 lab.reveal("end", round(found["end"], 1))
 
 # %% [markdown]
@@ -1010,54 +928,35 @@ lab.check("ex6")
 # clock in which nothing overlaps. About 9 s.
 
 
-# %% tags=["demo", "fold"]
-# helpers: the log of two pools; of two servers, each with every second request
-def pools_log(trace, seconds, link=450e9):
-    """A GPU for prompts and one for answers, 128 of which it runs at once."""
-    read = prefill_pool([r.at for r in trace], [seconds([(0, r.prompt, 0)]) for r in trace], 1)
-    there = hand_over(read, [LLAMA_8B.row * r.prompt for r in trace], link)
-    sizes, left = [r.prompt for r in trace], [r.output - 1 for r in trace]
-    step = lambda rows: seconds([(0, 1, n) for n in rows])  # noqa: E731
-    later = decode_pool(there, sizes, left, 128, step)
-    return [(r.at, [first, *rest]) for r, first, rest in zip(trace, read, later, strict=True)]
+# %% tags=["demo"]
+from efflib.traffic.traces import Lengths
 
-
-def pair_log(trace, seconds, name):
-    """Two servers, 64 requests at once on each."""
-    (schedule, _, budget), log = servers[name], [None] * len(trace)
-    for i in (0, 1):
-        log[i::2] = serve(schedule, trace[i::2], seconds=seconds, budget=budget).log
-    return log
-
-
-SETS = {"2 mixed": lambda t, s: pair_log(t, s, "mixed"), "1 + 1": pools_log}
-SETS["2, prompts first"] = lambda t, s: pair_log(t, s, "prompts apart")
+mine = prefill_pool, hand_over, decode_pool
+SETS = {"2 mixed": pair_of(servers["mixed"]), "1 + 1": pools_of(*mine)}
+SETS["2, prompts first"] = pair_of(servers["prompts apart"])
+GIVEN = {"400 in, 100 out": (LENGTHS, clock(LLAMA_8B)), "no overlap": (LENGTHS, in_turn)}
+long_ones = draw_lengths(800, Lengths(1500, 0.5, 4096), Lengths(30, 0.8, 512))
+GIVEN["1500 in, 30 out"] = long_ones, clock(LLAMA_8B)
+logs2 = {}
+for case, (pairs, seconds) in GIVEN.items():
+    crowds = [(rate, poisson(rate, pairs)) for rate in (30, 60, 90, 110, 130)]
+    for name, make in SETS.items():
+        logs2[case, name] = [(rate, make(crowd, seconds)) for rate, crowd in crowds]
 
 # %% tags=["demo"]
-plain, asked = clock(LLAMA_8B), LIMITS
-GIVEN = {"400 in, 100 out": (LENGTHS, plain)}
-GIVEN["no overlap"] = (LENGTHS, in_turn)
-pairs = draw_lengths(800, Lengths(1500, 0.5, 4096), Lengths(30, 0.8, 512))
-GIVEN["1500 in, 30 out"] = (pairs, plain)
-logs2 = {
-    (case, name): [(r, make(poisson(r, pairs), seconds)) for r in (30, 60, 90, 110, 130)]
-    for case, (pairs, seconds) in GIVEN.items()
-    for name, make in SETS.items()
-}
-asked = {case: (case, LIMITS) for case in GIVEN}
-asked |= {"6 ms": ("400 in, 100 out", (0.5, 0.006)), "0.05 s": ("400 in, 100 out", (0.05, 0.01))}
-pools = {
-    label: {n: knee([(r, attained(g, *limits)) for r, g in logs2[case, n]], 0.9) for n in SETS}
-    for label, (case, limits) in asked.items()
-}
+first = "400 in, 100 out"
+asked = {case: (case, LIMITS) for case in GIVEN} | {"6 ms": (first, (0.5, 0.006))}
+asked["0.05 s"] = first, (0.05, 0.01)
+pools = {label: {} for label in asked}
+for label, (case, limits) in asked.items():
+    for name in SETS:
+        pools[label][name] = knee([(r, attained(g, *limits)) for r, g in logs2[case, name]], 0.9)
 style.show(*pictures.groups(pools, "Two GPUs, shared or divided: the knee", "requests / s"))
-found["pools"] = pools
-lab.reveal("pools", round(pools["400 in, 100 out"]["1 + 1"], 1))
+lab.reveal("pools", round(pools[first]["1 + 1"], 1))
 for link in (450e9, 50e9, 5e9, 1.25e9):
-    found["link", link] = middle(
-        [t[1] - t[0] for _, t in pools_log(trace, plain, link) if len(t) > 1]
-    )
-    print(f"link {link / 1e9:6.2f} GB/s: second token after {1e3 * found['link', link]:8.1f} ms")
+    log = pools_of(*mine, link=link)(trace, clock(LLAMA_8B))
+    second = middle([t[1] - t[0] for _, t in log if len(t) > 1])
+    print(f"link {link / 1e9:6.2f} GB/s: second token after {1e3 * second:8.1f} ms (median)")
 
 # %% [markdown]
 # ## 5. Your scheduler in the live model
@@ -1069,39 +968,34 @@ for link in (450e9, 50e9, 5e9, 1.25e9):
 # from eleven timed steps of other shapes. About 8 s.
 
 # %% tags=["demo"]
-CASES = [(1, 1, 32), (2, 1, 80), (4, 1, 48), (8, 1, 24), (8, 1, 100), (1, 24, 0), (1, 80, 0)]
-CASES += [(4, 40, 0), (8, 6, 30), (8, 40, 0), (3, 8, 60)]
-parts = fit(CASES, timed(model, CASES, repeats=5))
-print(
-    "a step: {:.2f} ms + {:.3f} a request + {:.3f} a token + {:.5f} a key".format(
-        *(1e3 * x for x in parts)
-    )
-)
-lab.predict(
-    "live", "How many times as many tokens per second as static has your mixed scheduler, live?"
-)
+parts = fit(LIVE_CASES, timed(model, LIVE_CASES, repeats=5))
+a, b, c, d = (1e3 * x for x in parts)
+print(f"a step: {a:.2f} ms + {b:.3f} a request + {c:.3f} a token + {d:.5f} a key")
+lab.predict("live", "How many times as many tokens per second as static has your mixed one, live?")
 
 # %% tags=["demo"]
-ways = {"static": (whole_batches, static(8), None, Limits(FIXED, 8))}
-ways["dynamic"] = (whole_batches, dynamic(8, 0.05), None, Limits(FIXED, 8))
-ways["prompts apart"] = (prefill_first, None, None, Limits(512, 8))
-ways["mixed"] = (mixed_chunks, None, None, Limits(48, 8))
-ways["preempting"] = (preempting, None, line_after, Limits(48, 8, 8, 40))
-speeds, same = {}, {}
+ways = {"static": (whole_batches, static(8), None, Limits(ANY, 8))}
+ways["dynamic"] = whole_batches, dynamic(8, 0.05), None, Limits(ANY, 8)
+ways["prompts apart"] = prefill_first, None, None, Limits(512, 8)
+ways["mixed"] = mixed_chunks, None, None, Limits(48, 8)
+ways["preempting"] = preempting, None, line_after, Limits(48, 8, 8, 40)
+speeds = {}
 for name, (schedule, gate, back, limits) in ways.items():
     engine = Engine(model, prompts)
     run = simulate(live_trace, schedule, engine, limits, gate, back)
     told = simulate(live_trace, schedule, fitted_clock(parts), limits, gate, back)
-    live[name], same[name] = run, [t.tolist() for t in engine.texts] == written
     speeds[name] = {"live": run.throughput, "simulated": told.throughput}
-    print(f"{name:13s} texts as in the baseline: {same[name]}; again {run.recomputed}", flush=True)
+    same = [text.tolist() for text in engine.texts] == written
+    print(f"{name:13s} texts as in the baseline: {same}; again {run.recomputed}", flush=True)
+
+# %% tags=["demo", "fold"]
 off = max(abs(v["simulated"] / v["live"] - 1) for v in speeds.values())
 orders = [sorted(speeds, key=lambda n, w=w: speeds[n][w]) for w in ("live", "simulated")]
-style.show(*pictures.groups(speeds, f"Live and simulated: at most {off:.0%} apart", "tokens / s"))
+title = f"Live and simulated: at most {off:.0%} apart"
+style.show(*pictures.groups(speeds, title, "tokens / s"))
 print("slowest first, live:     ", ", ".join(orders[0]))
 print("slowest first, simulated:", ", ".join(orders[1]))
 found["live"] = speeds["mixed"]["live"] / speeds["static"]["live"]
-found["off"] = off
 lab.reveal("live", round(found["live"], 2))
 
 # %% [markdown]
@@ -1237,19 +1131,18 @@ found["open task"] = score["yours"]
 
 # %% tags=["demo", "fold"]
 lab.report()
-f, pair = found, found["pools"]["400 in, 100 out"]
+pair, clockless = pools[first], sceptic["no overlap"]
 takeaways = [
-    f"640 requests, all there: static {f['offline']:.2f} times as long; equal or sorted lengths: "
-    f"{offline['equal']['static'] / offline['equal']['continuous']:.2f} and "
-    f"{offline['sorted (oracle)']['static'] / offline['sorted (oracle)']['continuous']:.2f}.",
-    "Knees: " + ", ".join(f"{n} {v:.0f}" for n, v in f["knees"].items()) + " requests/s.",
-    f"No overlap in the clock: {f['sceptic']['no overlap']['prompts apart']:.0f} apart, "
-    f"{f['sceptic']['no overlap']['mixed']:.0f} mixed.",
-    f"p99 of TPOT at 40/s: {f['pause']:.1f} times as long with prompts apart.",
-    "Computed again: " + ", ".join(f"{b} blocks {v:.0f} %" for b, v in f["memory"].items()) + ".",
-    f"Leading tokens dropped: {f['end']:.0f} % fewer FLOPs in long conversations at half the room.",
+    f"640 requests, all there: static {ratio['as they come']:.2f} times as long; sorted "
+    f"{ratio['sorted (oracle)']:.2f}, of equal lengths {ratio['equal']:.2f}.",
+    "Knees: " + ", ".join(f"{n} {v:.0f}" for n, v in knees.items()) + " requests/s.",
+    f"No overlap in the clock: {clockless['prompts apart']:.0f} apart, "
+    f"{clockless['mixed']:.0f} mixed.",
+    f"p99 of TPOT at 40/s: {slow['prompts apart'] / slow['mixed']:.1f} times with prompts apart.",
+    "Computed again: " + ", ".join(f"{b} blocks {v:.0f} %" for b, v in memory.items()) + ".",
+    f"Leading tokens dropped: {found['end']:.0f} % fewer FLOPs in long ones, half the room.",
     f"Two GPUs: mixed {pair['2 mixed']:.0f}, apart {pair['1 + 1']:.0f} requests/s.",
-    f"Live: mixed {f['live']:.2f} times static; the simulator is off by up to {f['off']:.0%}.",
-    f"Open task: {f['open task']:.1f}.",
+    f"Live: mixed {found['live']:.2f} times static; the simulator is off by up to {off:.0%}.",
+    f"Open task: {found['open task']:.1f}.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
