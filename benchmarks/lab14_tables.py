@@ -13,15 +13,13 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-import torch
-
 from efflib import zoo
 from efflib.models.ragged import Engine, fit, fitted_clock, timed
 from efflib.plots import batching as pictures
 from efflib.plots import style
 from efflib.serving import load, pools
-from efflib.serving.arrivals import bursts, draw_lengths, poisson
-from efflib.serving.dropping import Leading, Tree, conversations, served
+from efflib.serving.arrivals import draw_lengths, poisson
+from efflib.serving.dropping import conversations, three_ends
 from efflib.serving.radix import Radix
 from efflib.serving.schedulers import line_after, mixed_chunks, preempting, prefill_first
 from efflib.serving.simulate import (
@@ -35,12 +33,23 @@ from efflib.serving.simulate import (
     static,
     step_seconds,
 )
+from efflib.serving.trials import (
+    ANY,
+    LIVE_CASES,
+    in_eights,
+    in_turn,
+    live_requests,
+    pair_of,
+    pools_of,
+    serve,
+    stands_still,
+)
 from efflib.traffic.traces import Lengths
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab14"
-ANY, CHUNKS = 10**9, 512
+CHUNKS = 512
 LIMITS = (0.5, 0.010)  # seconds: first token, each further one
 SERVERS = {  # scheduler, gate, tokens a step
     "static": (prefill_first, static(64), ANY),
@@ -49,6 +58,7 @@ SERVERS = {  # scheduler, gate, tokens a step
     "mixed": (mixed_chunks, None, CHUNKS),
 }
 SEEDS = (0, 1, 2)
+POOLS = pools.prefill_pool, pools.hand_over, pools.decode_pool
 
 
 def write(name: str, rows: list[list[str]]) -> None:
@@ -65,11 +75,6 @@ def picture(name: str, drawn: pictures.Drawn) -> None:
     print(f"wrote {name}: {drawn[1]}", flush=True)
 
 
-def serve(schedule, trace, gate=None, seconds=None, back=None, **limits):
-    limits = Limits(**{"budget": ANY, "most": 64, **limits})
-    return simulate(trace, schedule, seconds or clock(LLAMA_8B), limits, gate, back)
-
-
 def of(name: str, trace, seconds=None):
     schedule, gate, budget = SERVERS[name]
     return serve(schedule, trace, gate, seconds, budget=budget)
@@ -78,14 +83,6 @@ def of(name: str, trace, seconds=None):
 def spread(values: list[float]) -> str:
     low, high = style.number(min(values)), style.number(max(values))
     return style.number(mean(values)) + ("" if low == high else f" ({low} to {high})")
-
-
-def in_turn(work) -> float:
-    """Seconds of a step that first reads all bytes, and then computes."""
-    m, new = LLAMA_8B, sum(n for _, n, _ in work)
-    read = m.weights + m.row * sum(n + cached for _, n, cached in work)
-    met = sum(n * (cached + (n + 1) / 2) for _, n, cached in work)
-    return read / m.bandwidth + (m.token * new + m.pair * met + m.head * len(work)) / m.peak
 
 
 # ---- parts ---------------------------------------------------------------------------------
@@ -173,7 +170,7 @@ def sceptic() -> None:
     cases = {
         "0.5 s, 10 ms": {},
         "0.1 s, 25 ms": {"limits": (0.1, 0.025)},
-        "bursts of 8": {"come": lambda r, p: bursts(r, p, 8), "rates": (10, *low[2:], 50, 60)},
+        "bursts of 8": {"come": in_eights, "rates": (10, 30, 40, 50, 60, 70, 80)},
         "no overlap in the clock": {"seconds": in_turn, "rates": low},
         "5 ms more for each step": {
             "seconds": clock(LLAMA_8B._replace(fixed=0.005)), "limits": (0.5, 0.02), "rates": low,
@@ -203,14 +200,11 @@ def sizes() -> None:
 
 def memory() -> None:
     pairs = draw_lengths(1000)
-    once, rows = sum(p + n - 1 for p, n in pairs), None
+    once = sum(p + n - 1 for p, n in pairs)
     rows = [["blocks of 16", "mixed", "preempting", "TTFT p99", "computed again"]]
     for blocks in (2500, 1800, 1500, 1200, 900):
-        try:
-            plain = serve(mixed_chunks, poisson(40, pairs), budget=CHUNKS, blocks=blocks)
-            plain = f"{plain.throughput:.0f} tokens/s"
-        except ValueError:
-            plain = "stands still"
+        stuck = stands_still(mixed_chunks, poisson(40, pairs), budget=CHUNKS, blocks=blocks)
+        plain = "stands still" if stuck else "gets through"
         run = serve(preempting, poisson(40, pairs), back=line_after, budget=CHUNKS, blocks=blocks)
         tail = style.number(load.tails(run.log)["ttft"][1])
         again = f"{100 * run.recomputed / once:.1f} %"
@@ -225,39 +219,11 @@ def ends() -> None:
         for part in (0.9, 0.75, 0.5, 0.25):
             costs = {"leading": [], "apart": [], "shared": []}
             for seed in SEEDS:
-                turns = conversations(*shape, seed=seed)
-                room = int(part * len({t for turn in turns for t in turn.prompt + turn.answer}))
-                caches = Leading(room), Tree(Radix, room, apart=True), Tree(Radix, room)
-                for row, cache in zip(costs.values(), caches, strict=True):
-                    row.append(served(cache, turns, LLAMA_8B)[1] / 1e15)
+                cost = three_ends(conversations(*shape, seed=seed), Radix, part, LLAMA_8B)
+                for row, value in zip(costs.values(), cost.values(), strict=True):
+                    row.append(value)
             rows.append([kind, f"{part:.0%}", *(spread(v) for v in costs.values())])
     write("lab14_ends.md", rows)
-
-
-def pools_log(trace, seconds, readers=1, writers=1, link=450e9):
-    """The log of a pool of readers and one of writers, 64 requests at once for each GPU of all."""
-    read = pools.prefill_pool(
-        [r.at for r in trace], [seconds([(0, r.prompt, 0)]) for r in trace], readers
-    )
-    there = pools.hand_over(read, [LLAMA_8B.row * r.prompt for r in trace], link)
-    most, log = 64 * (readers + writers) // writers, [None] * len(trace)
-    for first in range(writers):
-        mine = list(range(len(trace)))[first::writers]
-        sizes, left = [trace[i].prompt for i in mine], [trace[i].output - 1 for i in mine]
-        ready = [there[i] for i in mine]
-        later = pools.decode_pool(
-            ready, sizes, left, most, lambda rows: seconds([(0, 1, n) for n in rows])
-        )
-        for i, times in zip(mine, later, strict=True):
-            log[i] = (trace[i].at, [read[i], *times])
-    return log
-
-
-def shared_log(trace, seconds, name, machines):
-    log = [None] * len(trace)
-    for i in range(machines):
-        log[i::machines] = of(name, trace[i::machines], seconds).log
-    return log
 
 
 def two_pools() -> None:
@@ -266,11 +232,11 @@ def two_pools() -> None:
     shapes["1500 in, 30 out"] = draw_lengths(1000, Lengths(1500, 0.5, 4096), Lengths(30, 0.8, 512))
     shapes["100 in, 200 out"] = draw_lengths(1000, Lengths(100, 0.8, 1024), Lengths(200, 0.6, 1024))
     sets = {
-        "mixed": lambda t, s, n: shared_log(t, s, "mixed", n),
-        "prompts first": lambda t, s, n: shared_log(t, s, "prompts apart", n),
-        "1 + 1": lambda t, s, n: pools_log(t, s, n // 2, n // 2),
-        "1 + 3": lambda t, s, n: pools_log(t, s, 1, 3),
-        "3 + 1": lambda t, s, n: pools_log(t, s, 3, 1),
+        "4 mixed": pair_of(SERVERS["mixed"], 4),
+        "4, prompts first": pair_of(SERVERS["prompts apart"], 4),
+        "2 + 2": pools_of(*POOLS, 2, 2),
+        "1 + 3": pools_of(*POOLS, 1, 3),
+        "3 + 1": pools_of(*POOLS, 3, 1),
     }
     cases = {name: (pairs, plain, LIMITS) for name, pairs in shapes.items()}
     cases["no overlap"] = (shapes["400 in, 100 out"], in_turn, LIMITS)
@@ -283,7 +249,7 @@ def two_pools() -> None:
         for make in sets.values():
             points = []
             for rate in (40, 80, 120, 160, 200, 240, 280):
-                log = make(poisson(rate, pairs), seconds, 4)
+                log = make(poisson(rate, pairs), seconds)
                 points.append((rate, load.attained(log, *limits)))
                 if points[-1][1] < 0.5:
                     break
@@ -293,7 +259,7 @@ def two_pools() -> None:
     rows = [["link", "400 tokens cross in", "TTFT p50", "second token after it, p50"]]
     for name, speed in (("NVLink, 450 GB/s", 450e9), ("network, 50 GB/s", 50e9),
                         ("network, 5 GB/s", 5e9), ("network, 2.5 GB/s", 2.5e9)):  # fmt: skip
-        log = pools_log(poisson(30, shapes["400 in, 100 out"]), plain, link=speed)
+        log = pools_of(*POOLS, link=speed)(poisson(30, shapes["400 in, 100 out"]), plain)
         gap = sorted(t[1] - t[0] for _, t in log if len(t) > 1)
         crossing = 1e3 * 400 * LLAMA_8B.row / speed
         ttft = 1e3 * load.tails(log)["ttft"][0]
@@ -304,14 +270,9 @@ def two_pools() -> None:
 
 
 def live() -> None:
-    model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
-    words = torch.tensor([zoo.BEGIN_ID, *tokenizer.encode(zoo.PROMPTS[1] * 6).ids])
-    drawn = draw_lengths(24, Lengths(40, 0.6, 90), Lengths(24, 0.7, 80))
-    small = [(min(p, len(words)), n) for p, n in drawn]
-    prompts, trace = [words[:p] for p, _ in small], poisson(30, small)
-    cases = [(1, 1, 32), (2, 1, 80), (4, 1, 48), (8, 1, 24), (8, 1, 100), (1, 24, 0), (1, 80, 0)]
-    cases += [(4, 40, 0), (8, 6, 30), (8, 40, 0), (3, 8, 60)]
-    parts = fit(cases, timed(model, cases, repeats=5))
+    model = zoo.load("target")
+    prompts, trace = live_requests()
+    parts = fit(LIVE_CASES, timed(model, LIVE_CASES, repeats=5))
     ways = {
         "static": (prefill_first, static(8), None, Limits(ANY, 8)),
         "dynamic": (prefill_first, dynamic(8, 0.05), None, Limits(ANY, 8)),

@@ -1086,7 +1086,7 @@ found["open task"] = score["yours"]
 # A continuous server asks in every step who joins; a static one only when the last of a batch has
 # ended. So static batches run empty, one by one, and whoever comes waits for the whole batch: 640
 # requests that were all there took 40 s and not 15, and at 30 requests a second half of all waited
-# for 10 s, not for 0.01. It is paid for by those who are being answered: while a prompt is read
+# for 13 s, not for 0.01. It is paid for by those who are being answered: while a prompt is read
 # in a step of its own they pause, and at 40 a second the p99 of TPOT was 2.3 times that with mixed
 # pieces; the knee was 37 requests a second with prompts apart and 64 mixed. Nothing is won where
 # all answers have one length and all requests are there: 9.19 s both ways, and sorted by an oracle
