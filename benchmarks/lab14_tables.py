@@ -110,7 +110,12 @@ def chart() -> None:
         tables[name] = pictures.rows_of(run, 4)
     picture("chart.svg", pictures.chart(tables, 8, "Eight steps, four rows, seven requests"))
     run = serve(mixed_chunks, poisson(45, draw_lengths(60)), budget=CHUNKS, most=24)
-    picture("batch.svg", pictures.batch(run, 60, 24, CHUNKS))
+    later = [
+        i
+        for i, step in enumerate(run.steps)
+        if i > 150 and len(step.work) < max(n for _, n, _ in step.work)
+    ]  # with a piece of a prompt
+    picture("batch.svg", pictures.batch(run, later[0], 24, CHUNKS))
 
 
 def offline() -> None:

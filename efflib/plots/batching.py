@@ -21,7 +21,9 @@ LINES = ["-", "--", "-.", ":"]
 
 
 def rows_of(run, rows: int) -> list[list[str]]:
-    """Labels [rows][steps]: "S1" where a request is in the batch, "END" in its last step, or "".
+    """Labels [rows][steps]: "S1" where a request is computed, "END" in its last step, or "".
+
+    "pause" where it has a row, and is not computed in this step.
 
     A request keeps its row.  Who joins takes the free row that was freed last, of those that were
     freed in one step the lowest; at first rows are taken from the top.
@@ -35,9 +37,9 @@ def rows_of(run, rows: int) -> list[list[str]]:
         for i, _, _ in step.work:
             if i not in row_of:
                 row_of[i] = free.pop()
-        now = step.start + step.seconds
+        now, computed = step.start + step.seconds, {i for i, _, _ in step.work}
         for i, row in sorted(row_of.items(), key=lambda pair: pair[1]):
-            table[row][t] = f"S{i + 1}"
+            table[row][t] = f"S{i + 1}" if i in computed else "pause"
             if ends[i] <= now:
                 table[row][t] = "END"
                 del row_of[i]
@@ -53,12 +55,12 @@ def chart(tables: Mapping[str, list[list[str]]], columns: int, title: str) -> Dr
     for ax, (name, table) in zip(axes, tables.items(), strict=True):
         for y, row in enumerate(table):
             for x, label in enumerate(row[:columns]):
-                owner = label if label != "END" else row[x - 1]
-                number = int(owner[1:]) - 1 if owner.startswith("S") else 0
-                face = COLOURS[number % len(COLOURS)] if label else "#ffffff"
+                owner = next((c for c in reversed(row[: x + 1]) if c.startswith("S")), "S1")
+                filled = label not in ("", "pause")
+                face = COLOURS[(int(owner[1:]) - 1) % len(COLOURS)] if filled else "#ffffff"
                 ax.add_patch(
                     Rectangle(
-                        (x, y), 1, 1, facecolor=face, alpha=0.45 if label else 1.0,
+                        (x, y), 1, 1, facecolor=face, alpha=0.45 if filled else 1.0,
                         edgecolor=GREY, hatch="//" if label == "END" else "", linewidth=0.6,
                     )
                 )  # fmt: skip
@@ -222,18 +224,15 @@ def groups(
 def opening(runs: Mapping[str, object], until: float, title: str) -> Drawn:
     """Requests that run and that wait over time, a panel for each server; one scale."""
     fig, axes = figure(len(runs), width=9.0, height=3.0)
-    top = 0
+    top, times = 0, [until * i / 600 for i in range(601)]
     for ax, (name, run) in zip(axes, runs.items(), strict=True):
-        steps = [s for s in run.steps if s.start <= until]
-        times = [s.start for s in steps]
-        running = [len(s.work) for s in steps]
-        inside = [
-            sum(at <= t for at, _ in run.log) - sum(ends[-1] <= t for _, ends in run.log)
-            for t in times
+        running = [
+            sum(len(s.work) for s in run.steps if s.start <= t < s.start + s.seconds) for t in times
         ]
+        inside = [sum(at <= t < ends[-1] for at, ends in run.log) for t in times]
         ax.fill_between(times, inside, color=AMBER, alpha=0.35, step="post", label="wait")
         ax.fill_between(times, running, color=BLUE, alpha=0.7, step="post", label="are computed")
-        ax.set(xlabel="seconds", title=name)
+        ax.set(xlabel="seconds", title=name, xlim=(0, until))
         top = max(top, *inside)
     for ax in axes:
         ax.set(ylim=(0, 1.05 * top))

@@ -6,7 +6,7 @@
 # computed.](../../course/figures/lab14/opening.svg)
 #
 # **The question.** A and B have the same model, the same GPU and the same requests, and neither is
-# ever idle. In A users wait for ten seconds and more, in B for hundredths of one. **What does B
+# idle once it has begun. In A users wait for ten seconds, in B for hundredths of one. **What does B
 # decide differently in each step, who pays for it, and when is nothing won?**
 #
 # Section 6 asks this again. You will answer it with your own numbers.
