@@ -24,6 +24,19 @@ from functools import partial
 from typing import NamedTuple
 
 from efflib.checks import expect_whole
+from efflib.serving.gates import Gate, dynamic, static
+
+__all__ = [
+    "LLAMA_8B",
+    "Arrival",
+    "Limits",
+    "Machine",
+    "Run",
+    "clock",
+    "dynamic",
+    "simulate",
+    "static",
+]
 
 Work = Sequence[tuple[int, int, int]]  # request, new, cached
 
@@ -112,35 +125,6 @@ class Run(NamedTuple):
     def throughput(self) -> float:
         """Tokens of answers per second."""
         return sum(len(times) for _, times in self.log) / self.seconds
-
-
-# ---- gates: who of the line the scheduler gets to see ------------------------------------------
-
-Gate = Callable[[int, int, float, bool], float]
-
-
-def static(size: int) -> Gate:
-    """Batches of `size`: the next one begins when the last one has ended and is full.
-
-    A gate is told how many run, how many wait, for how many seconds the first of them has, and
-    whether more will come; it says for how many more seconds it stays closed (inf: until
-    something changes).  When nobody is left to come, a batch need not be full.
-    """
-    return lambda running, waiting, waited, more: (
-        0.0 if not running and (waiting >= size or not more) else math.inf
-    )
-
-
-def dynamic(size: int, timeout: float) -> Gate:
-    """As `static`, but a batch also begins when its first request has waited `timeout` seconds."""
-
-    def gate(running: int, waiting: int, waited: float, more: bool) -> float:
-        if running:
-            return math.inf
-        ready = waiting >= size or not more or waited >= timeout * (1 - 1e-9)
-        return 0.0 if ready else timeout - waited
-
-    return gate
 
 
 # ---- the server ----------------------------------------------------------------------------
