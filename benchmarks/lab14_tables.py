@@ -18,11 +18,11 @@ from efflib.models.ragged import Engine, fit, fitted_clock, timed
 from efflib.plots import batching as pictures
 from efflib.plots import style
 from efflib.serving import load, pools
-from efflib.serving.arrivals import draw_lengths, poisson
-from efflib.serving.dropping import conversations, three_ends
 from efflib.serving.radix import Radix
 from efflib.serving.schedulers import line_after, mixed_chunks, preempting, prefill_first
-from efflib.serving.simulate import (
+from efflib.traffic.arrivals import draw_lengths, poisson
+from efflib.traffic.dropping import conversations, three_ends
+from efflib.traffic.simulate import (
     LLAMA_8B,
     Arrival,
     Limits,
@@ -33,7 +33,8 @@ from efflib.serving.simulate import (
     static,
     step_seconds,
 )
-from efflib.serving.trials import (
+from efflib.traffic.traces import Lengths
+from efflib.traffic.trials import (
     ANY,
     LIVE_CASES,
     in_eights,
@@ -44,7 +45,6 @@ from efflib.serving.trials import (
     serve,
     stands_still,
 )
-from efflib.traffic.traces import Lengths
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
@@ -233,9 +233,9 @@ def ends() -> None:
 
 def two_pools() -> None:
     plain = clock(LLAMA_8B)
-    shapes = {"400 in, 100 out": draw_lengths(1000)}
-    shapes["1500 in, 30 out"] = draw_lengths(1000, Lengths(1500, 0.5, 4096), Lengths(30, 0.8, 512))
-    shapes["100 in, 200 out"] = draw_lengths(1000, Lengths(100, 0.8, 1024), Lengths(200, 0.6, 1024))
+    shapes = {"400 in, 100 out": draw_lengths(2500)}
+    shapes["1500 in, 30 out"] = draw_lengths(2500, Lengths(1500, 0.5, 4096), Lengths(30, 0.8, 512))
+    shapes["100 in, 200 out"] = draw_lengths(2500, Lengths(100, 0.8, 1024), Lengths(200, 0.6, 1024))
     sets = {
         "4 mixed": pair_of(SERVERS["mixed"], 4),
         "4, prompts first": pair_of(SERVERS["prompts apart"], 4),
@@ -253,7 +253,7 @@ def two_pools() -> None:
         row = [case]
         for make in sets.values():
             points = []
-            for rate in (40, 80, 120, 160, 200, 240, 280):
+            for rate in (40, 80, 120, 160, 200, 240, 280, 320):
                 log = make(poisson(rate, pairs), seconds)
                 points.append((rate, load.attained(log, *limits)))
                 if points[-1][1] < 0.5:
@@ -264,7 +264,7 @@ def two_pools() -> None:
     rows = [["link", "400 tokens cross in", "TTFT p50", "second token after it, p50"]]
     for name, speed in (("NVLink, 450 GB/s", 450e9), ("network, 50 GB/s", 50e9),
                         ("network, 5 GB/s", 5e9), ("network, 2.5 GB/s", 2.5e9)):  # fmt: skip
-        log = pools_of(*POOLS, link=speed)(poisson(30, shapes["400 in, 100 out"]), plain)
+        log = pools_of(*POOLS, link=speed)(poisson(30, shapes["400 in, 100 out"][:1000]), plain)
         gap = sorted(t[1] - t[0] for _, t in log if len(t) > 1)
         crossing = 1e3 * 400 * LLAMA_8B.row / speed
         ttft = 1e3 * load.tails(log)["ttft"][0]

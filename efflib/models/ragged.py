@@ -7,7 +7,7 @@ That is what a step of continuous batching is (Yu et al. 2022, "Orca", section 3
 batching): weights are read once for all, and no sequence is padded to another's length.  Real
 engines have one kernel for all attentions of a step; here it is a loop.
 
-`Engine` is a clock for `efflib.serving.simulate`: asked for the seconds of a step, it runs it.
+`Engine` is a clock for `efflib.traffic.simulate`: asked for the seconds of a step, it runs it.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Pictures of a batch and of a server: who has which row when, what users get over the load.
 
-A run is an `efflib.serving.simulate.Run`; every function returns (figure, alt text).
+A run is an `efflib.traffic.simulate.Run`; every function returns (figure, alt text).
 """
 
 from __future__ import annotations

@@ -14,11 +14,7 @@ Modules are loaded when they are named, e.g. `from efflib.serving.roofline impor
     contiguous  the baselines: one piece of memory for each request
     waste       the bookkeeping of a server (`efflib.traffic.server`) with all of this
     schedulers  which tokens the next step computes, as functions of plain values
-    simulate    a server in steps, its clock by the roofline; gates: static and dynamic batches
-    arrivals    requests in seconds: at random, in bursts, evenly, or from a file
     load        tails, goodput and its knee, Little's law
     radix       a cache of texts as a radix tree: cut, hold, evict leaves
-    dropping    leading tokens dropped in place of tails, and what computing again costs
     pools       prefill and decoding apart, and the link between them
-    trials      experiments with schedulers, for lab 14
 """

@@ -5,7 +5,7 @@
     inside     requests in the server, on average over time: Little's law, L = lambda W
     knee       the highest rate at which at least `goal` of the requests keep both limits
 
-A log is [(arrival, times)], times those of every token (`efflib.serving.simulate.Run.log`); metrics
+A log is [(arrival, times)], times those of every token (`efflib.traffic.simulate.Run.log`); metrics
 of a request are those of `efflib.serving.metrics`.  Goodput at a rate is rate x attained; at the
 knee it is what one machine serves, the measure of DistServe (Zhong et al. 2024, arXiv:2401.09670).
 Little (1961): a request is inside for its latency, so the integral of how many are inside over time

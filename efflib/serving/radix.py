@@ -12,7 +12,7 @@ An edge holds as many tokens as nobody leaves it in the middle of; it is cut whe
              inner edge whose last leaf went is a leaf then, and may be the next
 
 Leaves go first because what lies behind a token is of no use without it, and because the beginning
-is what many share.  `efflib.serving.dropping` has the opposite.
+is what many share.  `efflib.traffic.dropping` has the opposite.
 
 Where well-known implementations differ: SGLang cuts an edge at a match too, keeps rows of its pool
 beside the tokens, works in pages, and keeps trees apart for adapters (extra_key).  vLLM has no tree

@@ -22,7 +22,7 @@ there is one kind of work, and a policy is an order of it:
                     to be computed again: vLLM (Kwon et al. 2023, arXiv:2309.06180, section 4.5).
 
 All are first come, first served: nobody overtakes in the line, and who came last is put back first.
-Static and dynamic batches are a gate before any of them: see `efflib.serving.simulate`.
+Static and dynamic batches are a gate before any of them: see `efflib.traffic.simulate`.
 Not here: priorities, swapping to the CPU, several answers of a prompt, a limit of prompts a step.
 """
 

@@ -84,9 +84,9 @@ def whole_batches(running, waiting, free, budget, most, block):
 # eight. Section 5 comes back to it with your scheduler.
 
 # %% tags=["demo"]
-from efflib.serving.arrivals import bursts, draw_lengths, poisson
-from efflib.serving.simulate import LLAMA_8B, Arrival, Limits, clock, dynamic, simulate, static
-from efflib.serving.trials import curve, in_eights, in_turn, middle, serve, stands_still, waits
+from efflib.traffic.arrivals import bursts, draw_lengths, poisson
+from efflib.traffic.simulate import LLAMA_8B, Arrival, Limits, clock, dynamic, simulate, static
+from efflib.traffic.trials import curve, in_eights, in_turn, middle, serve, stands_still, waits
 
 LENGTHS = draw_lengths(800)  # (prompt, answer)
 ANY, CHUNKS = 10**9, 512  # tokens a step: no limit; in section 2
@@ -99,7 +99,7 @@ print(f"{size:.1f} requests in a step on average; half wait {middle(waits(still.
 
 # %% tags=["demo"]
 from efflib.models.ragged import Engine, fit, fitted_clock, timed
-from efflib.serving.trials import LIVE_CASES, live_requests, pair_of, pools_of
+from efflib.traffic.trials import LIVE_CASES, live_requests, pair_of, pools_of
 
 model, tokenizer = zoo.load("target"), zoo.load_tokenizer()
 prompts, live_trace = live_requests()
@@ -797,7 +797,7 @@ lab.check("ex5")
 # nothing shared between conversations. Costs are FLOPs of prompts. About 10 s.
 
 # %% tags=["demo"]
-from efflib.serving.dropping import conversations, three_ends
+from efflib.traffic.dropping import conversations, three_ends
 
 lab.predict(
     "end", "Long ones, nothing in common, half the room: FLOPs saved if leading ones go?", "%"

@@ -7,7 +7,7 @@ from efflib import zoo
 from efflib.models.cache import KVCache
 from efflib.models.ragged import Engine, fit, fitted_clock, ragged_pass
 from efflib.serving.schedulers import line_after, mixed_chunks, preempting, prefill_first
-from efflib.serving.simulate import Arrival, Limits, dynamic, simulate, static
+from efflib.traffic.simulate import Arrival, Limits, dynamic, simulate, static
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """Pictures of a batch: the lecture's chart cell by cell, and alt texts that say what is shown."""
 
 from efflib.plots import batching
-from efflib.serving.arrivals import draw_lengths, poisson
 from efflib.serving.load import attained, knee, tails
 from efflib.serving.schedulers import line_after, mixed_chunks, preempting, prefill_first
-from efflib.serving.simulate import Arrival, Limits, simulate
-from efflib.serving.trials import serve
+from efflib.traffic.arrivals import draw_lengths, poisson
+from efflib.traffic.simulate import Arrival, Limits, simulate
+from efflib.traffic.trials import serve
 
 SEVEN = [Arrival(0.0, 1, n) for n in (6, 8, 6, 7, 3, 3, 2)]
 

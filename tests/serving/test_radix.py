@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from efflib.serving.dropping import Leading, Tree, Turn, flops_between, served
 from efflib.serving.radix import Radix
-from efflib.serving.simulate import LLAMA_8B
+from efflib.traffic.dropping import Leading, Tree, Turn, flops_between, served
+from efflib.traffic.simulate import LLAMA_8B
 
 texts = st.lists(st.integers(0, 1), max_size=6).map(tuple)
 operations = st.lists(

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from efflib.checks import expect_whole
-from efflib.serving.simulate import Arrival
+from efflib.traffic.simulate import Arrival
 from efflib.traffic.traces import Lengths
 
 PROMPTS = Lengths(400, 0.8, 2048)  # an example, not measured on anything

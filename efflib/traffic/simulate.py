@@ -24,7 +24,7 @@ from functools import partial
 from typing import NamedTuple
 
 from efflib.checks import expect_whole
-from efflib.serving.gates import Gate, dynamic, static
+from efflib.traffic.gates import Gate, dynamic, static
 
 __all__ = [
     "LLAMA_8B",

@@ -6,10 +6,11 @@ import time
 import pytest
 
 from efflib.models.cost import Shapes, step_cost, total
-from efflib.serving import arrivals, load, metrics
+from efflib.serving import load, metrics
 from efflib.serving.limits import least_seconds
 from efflib.serving.schedulers import line_after, mixed_chunks, preempting, prefill_first
-from efflib.serving.simulate import (
+from efflib.traffic import arrivals
+from efflib.traffic.simulate import (
     LLAMA_8B,
     Arrival,
     Limits,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from efflib.serving.simulate import Machine
+from efflib.traffic.simulate import Machine
 
 
 class Turn(NamedTuple):

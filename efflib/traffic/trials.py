@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from efflib import zoo
-from efflib.serving.arrivals import bursts, draw_lengths, poisson
-from efflib.serving.simulate import LLAMA_8B, Arrival, Limits, Run, clock, simulate
+from efflib.traffic.arrivals import bursts, draw_lengths, poisson
+from efflib.traffic.simulate import LLAMA_8B, Arrival, Limits, Run, clock, simulate
 from efflib.traffic.traces import Lengths
 
 ANY = 10**9  # tokens a step: no limit
