@@ -21,6 +21,7 @@ Modules are loaded when they are named, e.g. `from efflib.plots.pareto import tr
               lecture step by step
     attention maps of heads, sinks along layers and training, caches and streams
     speculation  who wrote which token; p and q and what is left; speed against the draft length
+    batching  rows of a batch step by step, waiting times over the load, knees
     explorer  a figure with menus and sliders, and the same figure without where nothing can move
 
 Every function returns a matplotlib Figure and changes no global state.  Titles state what the

@@ -13,4 +13,8 @@ Modules are loaded when they are named, e.g. `from efflib.serving.roofline impor
     prefix      full blocks found again by their hashes
     contiguous  the baselines: one piece of memory for each request
     waste       the bookkeeping of a server (`efflib.traffic.server`) with all of this
+    schedulers  which tokens the next step computes, as functions of plain values
+    load        tails, goodput and its knee, Little's law
+    radix       a cache of texts as a radix tree: cut, hold, evict leaves
+    pools       prefill and decoding apart, and the link between them
 """

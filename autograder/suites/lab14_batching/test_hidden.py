@@ -1,0 +1,969 @@
+"""Hidden tests of lab14: schedulers counted token by token, longer walks, events, ticking clocks.
+
+Inputs are drawn for each submission.  Schedulers are compared with slow ones that hand out one
+token after another; a server is followed from its first request to its last.
+"""
+
+import math
+
+import torch
+
+from efflib.lab import exercise, expect_at_most, expect_close
+from efflib.lab.walks import expect_walks
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+def pairs(value):
+    """A plan or a line as a list of (name, int)."""
+    assert isinstance(value, (list, tuple)), f"a {type(value).__name__} in place of a list"
+    for pair in value:
+        assert isinstance(pair, (list, tuple)) and len(pair) == 2, "an entry is no pair"
+        right = not isinstance(pair[1], bool) and hasattr(pair[1], "__index__")
+        assert right, "a number of tokens is no int"
+    return [(name, n.__index__()) for name, n in value]
+
+
+# ---- slow schedulers -------------------------------------------------------------------------
+
+
+class Shop:
+    """Budget and blocks, handed out token by token."""
+
+    def __init__(self, free, budget, block):
+        self.free, self.budget, self.block = free, budget, block
+
+    def token(self, cached):
+        """Whether one more token behind so many can be computed; if so it is paid."""
+        full = cached % self.block == 0
+        if self.budget == 0 or (full and self.free == 0):
+            return False
+        self.budget, self.free = self.budget - 1, self.free - full
+        return True
+
+    def tokens(self, cached, wanted):
+        n = 0
+        while n < wanted and self.token(cached + n):
+            n += 1
+        return n
+
+
+def needed(tokens, block):
+    return len(range(0, tokens, block))
+
+
+def slow_prefill_first(running, waiting, free, budget, most, block):
+    shop, work, inside = Shop(free, budget, block), [], len(running)
+    for name, tokens in waiting:
+        if tokens > shop.budget or needed(tokens, block) > shop.free or inside + 1 > most:
+            break
+        work.append((name, shop.tokens(0, tokens)))
+        inside += 1
+    if not work:
+        work = [(name, 1) for name, _, cached in running if shop.token(cached)]
+    return work, []
+
+
+def slow_line(shop, running, waiting, most):
+    work, inside = [], len(running)
+    for name, tokens in waiting:
+        if needed(tokens, shop.block) > shop.free or shop.budget == 0 or inside + 1 > most:
+            break
+        work.append((name, shop.tokens(0, tokens)))
+        inside += 1
+    return work
+
+
+def slow_mixed_chunks(running, waiting, free, budget, most, block):
+    shop = Shop(free, budget, block)
+    work = [(name, shop.tokens(cached, tokens - cached)) for name, tokens, cached in running]
+    work = [(name, n) for name, n in work if n]
+    return work + slow_line(shop, running, waiting, most), []
+
+
+def slow_preempting(running, waiting, free, budget, most, block):
+    shop, stay, work, back = Shop(free, budget, block), list(running), [], []
+    turn = 0
+    while turn < len(stay) and shop.budget:
+        name, tokens, cached = stay[turn]
+        n = shop.tokens(cached, tokens - cached)
+        if n:
+            work.append((name, n))
+            turn += 1
+        else:
+            gone, _, held = stay.pop()
+            back.append(gone)
+            shop.free += needed(held, block)
+    return work + ([] if back else slow_line(shop, running, waiting, most)), back
+
+
+SLOW = {
+    "prefill_first": slow_prefill_first,
+    "mixed_chunks": slow_mixed_chunks,
+    "preempting": slow_preempting,
+}
+
+
+def random_state(rng, which, kinds):
+    """(running, waiting, free, budget, most, block), with names of one of some kinds."""
+    names = [f"r{i}" for i in range(30)] if draw(rng, 0, 1) or not kinds else list(range(30))
+    order = torch.randperm(30, generator=rng).tolist()
+    names = [names[i] for i in order]
+    block, running, waiting = (1, 2, 3, 4, 5, 16)[draw(rng, 0, 5)], [], []
+    for _ in range(draw(rng, 0, 6)):
+        cached = draw(rng, 1, 14) if draw(rng, 0, 1) else block * draw(rng, 1, 4)
+        lacks = 1 if which == "prefill_first" or draw(rng, 0, 1) else draw(rng, 1, 12)
+        running.append((names.pop(), cached + lacks, cached))
+    for _ in range(draw(rng, 0, 5)):
+        waiting.append((names.pop(), draw(rng, 1, 14)))
+    free = 0 if draw(rng, 0, 3) == 0 else draw(rng, 0, 12)
+    most = max(1, len(running)) + draw(rng, 0, 4)
+    return running, waiting, free, draw(rng, 0, 30), most, block
+
+
+def tight_states(rng, which):
+    """States in which a limit is reached just so, or missed by one."""
+    states = []
+    for block in (1, 3, 4, 16):
+        for prompt in (1, block, block + 1, 2 * block, 3 * block - 1):
+            blocks = needed(prompt, block)
+            run = [("a", block + 1, block), ("b", block + 2, block + 1)]
+            line = [("c", prompt), ("d", prompt)]
+            for free in range(blocks - 1, 2 * blocks + 3):
+                states.append((run, line, free, 10**6, 9, block))
+            for budget in range(0, 2 * prompt + 4):
+                states.append((run, line, 10**6, budget, 9, block))
+            states += [(run, line, 10**6, 10**6, most, block) for most in (2, 3, 4)]
+    order = torch.randperm(len(states), generator=rng).tolist()
+    return [states[i] for i in order[:250]]
+
+
+def drive_states(student, which, states):
+    """Runs beside the student's code: its answers, as plain values."""
+    answers = []
+    for running, waiting, *limits in states:
+        try:
+            answer = getattr(student, which)(list(running), list(waiting), *limits)
+            work, back = answer if which == "preempting" else (answer, [])
+            answers.append(([(name, n.__index__()) for name, n in work], list(back)))
+        except Exception as fault:
+            answers.append(type(fault).__name__)
+    return answers
+
+
+def check_states(student, which, states, what):
+    for state, seen in zip(states, student.drive(drive_states, which, states), strict=True):
+        assert not isinstance(seen, str), f"{what}: {seen} was raised"
+        work, back = SLOW[which](*state)
+        seen = ([tuple(pair) for pair in seen[0]], list(seen[1]))
+        assert seen == (work, back), f"{what}: another plan"
+
+
+def check_direct(student, which, state, right):
+    answer = getattr(student, which)(*state)
+    if which == "preempting":
+        assert isinstance(answer, (list, tuple)) and len(answer) == 2, "not (work, put_back)"
+        assert isinstance(answer[1], (list, tuple)), "put_back is no list"
+        answer = (pairs(answer[0]), list(answer[1]))
+    else:
+        answer = (pairs(answer), [])
+    assert answer == right, "another plan"
+
+
+# ---- walks of a server -----------------------------------------------------------------------
+
+
+def random_requests(rng, count, prompt, output):
+    """[(step of arrival, name, prompt, output)]"""
+    at, found = 0, []
+    for i in range(count):
+        at += draw(rng, 0, 3)
+        found.append((at, (f"u{i}", i)[count % 2], draw(rng, 1, prompt), draw(rng, 1, output)))
+    return found
+
+
+def drive_whole(student, requests, which, own_line, blocks, budget, most, block, steps):
+    """Runs beside the student's code: what it answered in every step until all is served.
+
+    own_line: the student's line_after says where somebody who is put back stands.
+    """
+    running, waiting, seen = {}, [], []
+    coming, left = list(requests), {name: output for _, name, _, output in requests}
+    for now in range(steps):
+        while coming and coming[0][0] <= now:
+            waiting.append((coming[0][1], coming[0][2]))
+            coming.pop(0)
+        if not (coming or waiting or running):
+            break
+        state = [(name, *entry) for name, entry in running.items()]
+        free = blocks - sum(-(-cached // block) for _, _, cached in state)
+        try:
+            answer = getattr(student, which)(state, list(waiting), free, budget, most, block)
+            work, back = answer if which == "preempting" else (answer, [])
+            work, back = [(name, n.__index__()) for name, n in work], list(back)
+            line = None
+            if own_line:
+                line = student.line_after(state, list(waiting), list(back))
+                line = [(name, n.__index__()) for name, n in line]
+            seen.append((work, back, line))
+            again = [(name, entry[0]) for name, entry in running.items() if name in back]
+            waiting = list(line) if own_line else again + waiting
+            for name in back:
+                del running[name]
+            for name, n in work:
+                if name not in running:
+                    running[name] = [dict(waiting)[name], 0]
+                    waiting = [pair for pair in waiting if pair[0] != name]
+                running[name][1] += n
+                if running[name][1] >= running[name][0]:
+                    left[name] -= 1
+                    running[name][0] = running[name][1] + 1
+                    if left[name] == 0:
+                        del running[name]
+        except Exception as fault:
+            seen.append(type(fault).__name__)
+            break
+    return seen
+
+
+def check_whole(student, rng, which, limits, count, prompt, output):
+    blocks, budget, most, block = limits
+    requests = random_requests(rng, count, prompt, output)
+    steps = 4000
+    own_line = which == "preempting"
+    seen = student.drive(drive_whole, requests, which, own_line, *limits, steps)
+    running, waiting, made = {}, [], {name: 0 for _, name, _, _ in requests}
+    coming, left = list(requests), {name: output for _, name, _, output in requests}
+    for now, answer in enumerate(seen):
+        assert not isinstance(answer, str), f"step {now}: {answer} was raised"
+        while coming and coming[0][0] <= now:
+            waiting.append((coming[0][1], coming[0][2]))
+            coming.pop(0)
+        state = [(name, *entry) for name, entry in running.items()]
+        free = blocks - sum(needed(cached, block) for _, _, cached in state)
+        assert free >= 0, "more blocks are in use than there are"
+        work, back = SLOW[which](state, waiting, free, budget, most, block)
+        got = ([tuple(pair) for pair in answer[0]], list(answer[1]))
+        assert got == (work, back), "a step of a server: another plan"
+        waiting = [(n, tokens) for n, tokens, _ in state if n in back] + waiting
+        if own_line:
+            assert [tuple(pair) for pair in answer[2]] == waiting, "another line"
+        for name in back:
+            del running[name]
+        for name, n in work:
+            if name not in running:
+                running[name] = [dict(waiting)[name], 0]
+                waiting = [pair for pair in waiting if pair[0] != name]
+            running[name][1] += n
+            if running[name][1] == running[name][0]:
+                made[name] += 1
+                running[name][0] += 1
+                if made[name] == left[name]:
+                    del running[name]
+    assert made == left, "somebody is not served to the end"
+
+
+def many_that_run(count, block):
+    """(running, waiting) of so many requests whose last blocks are full or not, in turns."""
+    running = [(i, block * (i + 1) + 1 + i % 2, block * (i + 1) + i % 2) for i in range(count)]
+    return running, [(count + i, 1 + i) for i in range(count)]
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="any state: prompts in the order of the line while all limits are kept, else a token "
+    "for each that has room",
+    cause="one of the limits, on one of its sides; who is admitted not counted; overtaking",
+)
+def test_states_token_by_token(student, rng):
+    for _ in range(3):
+        states = [random_state(rng, "prefill_first", True) for _ in range(150)]
+        check_states(student, "prefill_first", states, "a random state")
+    check_states(student, "prefill_first", tight_states(rng, "prefill_first"), "a limit")
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="a server from its first request to its last: all answers are written, each step is "
+    "the one that the rules say",
+    cause="something kept between calls, somebody who waits for ever, or a rule of long lines",
+)
+def test_a_server_to_its_end(student, rng):
+    for limits in ((60, 12, 4, 4), (90, 30, 9, 3), (200, 12, 2, 1), (20, 12, 8, 16)):
+        check_whole(student, rng, "prefill_first", limits, 9 + draw(rng, 0, 1), 12, 8)
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="large numbers, long lists, names that are 0 or empty, nothing to do",
+    cause="floats for blocks, a name taken for a truth value, lists changed, something kept",
+)
+def test_large_plans(student, rng):
+    which, big = "prefill_first", 10**9
+    for block in (1, 16, 256):
+        tokens = (10**8 // block) * block
+        run = [(0, tokens + 1, tokens), ("", tokens + 2, tokens + 1)]
+        for free in (tokens // block - 1, tokens // block, tokens // block + 1):
+            for prompt in (tokens, tokens + 1):
+                state = run, [("x", prompt), (7, 1)], free, big, 9, block
+                line, left, work = state[1], free, []
+                for name, n in line:
+                    if -(-n // block) > left:
+                        break
+                    work.append((name, n))
+                    left -= -(-n // block)
+                if not work:
+                    shop = Shop(free, big, block)
+                    work = [(name, 1) for name, _, cached in run if shop.token(cached)]
+                check_direct(student, which, state, (work, []))
+        state = run, [("x", tokens)], tokens, tokens, 1000, block
+        check_direct(student, which, state, ([("x", tokens)], []))
+        state = run, [("x", tokens)], tokens, tokens - 1, 1000, block
+        check_direct(student, which, state, ([(0, 1), ("", 1)], []))
+    running, waiting = many_that_run(60, 3)
+    for free, budget in ((0, 100), (29, 100), (5, 40), (9, 0), (0, 1), (1, 1)):
+        state = running, [(99, 10**6)], free, budget, 1000, 3
+        check_direct(student, which, state, slow_prefill_first(*state))
+        state = running, waiting, 10 * free + 1, budget, 90, 3
+        check_direct(student, which, state, slow_prefill_first(*state))
+    for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
+        check_direct(student, which, state, ([], []))
+    check_direct(student, which, ([], [(0, 3)], 1, 9, 9, 4), ([(0, 3)], []))
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="any state: who runs gets what budget and room allow, then pieces of those whose "
+    "tokens all have blocks",
+    cause="one of the limits, on one of its sides; blocks of a piece and of a prompt mixed up",
+)
+def test_pieces_token_by_token(student, rng):
+    for _ in range(3):
+        states = [random_state(rng, "mixed_chunks", True) for _ in range(150)]
+        check_states(student, "mixed_chunks", states, "a random state")
+    check_states(student, "mixed_chunks", tight_states(rng, "mixed_chunks"), "a limit")
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="a server from its first request to its last, with prompts far longer than a step",
+    cause="a prompt begun twice, something kept between calls, or somebody who waits for ever",
+)
+def test_pieces_to_the_end(student, rng):
+    for limits in ((90, 5, 4, 4), (150, 12, 9, 3), (400, 1, 2, 1), (40, 7, 8, 16)):
+        check_whole(student, rng, "mixed_chunks", limits, 8 + draw(rng, 0, 1), 30, 8)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="large numbers, long lists, names that are 0 or empty, nothing to do",
+    cause="floats for blocks, a name taken for a truth value, lists changed, something kept",
+)
+def test_large_pieces(student, rng):
+    which, big = "mixed_chunks", 10**9
+    for block in (1, 16, 256):
+        cached = (10**8 // block) * block
+        for lacks in (1, block, 10**8 + 1):
+            for free in (0, 1, 10**8):
+                n = min(lacks, free * block)
+                run = [(0, cached + lacks, cached)]
+                right = ([(0, n)] if n else [], [])
+                check_direct(student, which, (run, [], free, big, 9, block), right)
+                n = min(lacks, block - 1 + free * block)
+                run = [("", cached + 1 + lacks, cached + 1)]
+                right = ([("", n)] if n else [], [])
+                check_direct(student, which, (run, [], free, big, 1, block), right)
+        blocks = cached // block
+        for free, budget, right in (
+            (blocks, big, [("x", cached)]),
+            (blocks - 1, big, []),
+            (blocks, 5, [("x", 5)]),
+            (blocks + 1, big, [("x", cached), (0, 1)]),
+        ):
+            state = [], [("x", cached), (0, 1)], free, budget, 1000, block
+            check_direct(student, which, state, (right, []))
+    running, waiting = many_that_run(60, 3)
+    for free, budget in ((0, 100), (29, 100), (90, 200), (9, 0), (0, 1), (1, 1)):
+        for most in (60, 63, 1000):
+            state = running, waiting, free, budget, most, 3
+            check_direct(student, which, state, slow_mixed_chunks(*state))
+    for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
+        check_direct(student, which, state, ([], []))
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def random_log(rng, count, unit, late=0.0):
+    """Requests whose times are whole multiples of `unit`, in random order."""
+    log = []
+    for _ in range(count):
+        arrival = draw(rng, 0, 200)
+        gaps = [draw(rng, 1, 60)] + [
+            draw(rng, 0, 20) for _ in range((0, 1, 2, 4, 8)[draw(rng, 0, 4)])
+        ]
+        ticks = torch.tensor(gaps).cumsum(0).tolist()
+        log.append((late + arrival * unit, [late + (arrival + t) * unit for t in ticks]))
+    return log
+
+
+def of_each(log):
+    """(TTFT, TPOT or None) of each request."""
+    return [(t[0] - at, (t[-1] - t[0]) / (len(t) - 1) if len(t) > 1 else None) for at, t in log]
+
+
+def rank(values, q):
+    """The percentile by its definition: a place between two of the sorted values."""
+    values = sorted(values)
+    place = q / 100 * (len(values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(values) - 1)
+    return values[low] + (place - low) * (values[high] - values[low])
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="percentiles over requests that have a value, in any order, tiny and large, late on "
+    "the clock",
+    cause="a nearest value, gaps of all requests put together, float32, or the last gap forgotten",
+)
+def test_tails_of_any_log(student, rng):
+    cases = [
+        (count, unit) for count in (1, 2, 3, 7, 101, 220) for unit in (2.0**-6, 2.0**-27, 64.0)
+    ]
+    for count, unit in cases:
+        for late in (0.0, 2.0**20):
+            if late and unit < 1e-6:
+                continue
+            log = random_log(rng, count, unit, late)
+            seen = student.tails(log)
+            assert isinstance(seen, dict) and set(seen) == {"ttft", "tpot"}, "not the two keys"
+            for name, column in zip(("ttft", "tpot"), zip(*of_each(log), strict=True), strict=True):
+                values = [v for v in column if v is not None]
+                if not values:
+                    assert seen[name] is None, f"{name} of requests that have none"
+                    continue
+                assert seen[name] is not None and len(seen[name]) == 2, f"{name} is no pair"
+                for value, q in zip(seen[name], (50, 99), strict=True):
+                    right = torch.tensor(rank(values, q), dtype=torch.float64)
+                    value = torch.tensor(float(value), dtype=torch.float64)
+                    expect_close(value, right, what=f"p{q} of {name}", rtol=1e-6)
+    for log in ([(0.0, [1.0]), (3.0, [4.0])], [(5.0, [6.5])]):
+        assert student.tails(log)["tpot"] is None, "tpot of requests that have none"
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the share that keeps both limits, also just so; limits of 0 and infinity",
+    cause="one limit only, below in place of at most, or a request of one token that keeps none",
+)
+def test_attained_of_any_log(student, rng):
+    for unit in (2.0**-6, 2.0**-27, 64.0):
+        for count in (1, 5, 40):
+            log = random_log(rng, count, unit)
+            each = of_each(log)
+            limits = [(each[draw(rng, 0, count - 1)][0], math.inf) for _ in range(3)]
+            tpots = [t for _, t in each if t is not None]
+            limits += [(math.inf, t) for t in tpots[:3]] + [(100 * 64.0, 0.0), (math.inf, math.inf)]
+            limits += [(ttft, t) for (ttft, _), t in zip(each[:4], tpots, strict=False)]
+            limits += [(1e-9, 1e-9), (150.0, 150.0)]
+            for a, b in limits:
+                right = sum(x <= a and (y is None or y <= b) for x, y in each) / count
+                seen = float(student.attained(log, float(a), float(b)))
+                assert math.isclose(seen, right, abs_tol=1e-12), "another share keeps the limits"
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the average number inside, counted from event to event",
+    cause="a division by the number of requests, the first request taken for the first arrival, "
+    "or the last request for the last token",
+)
+def test_inside_from_event_to_event(student, rng):
+    for unit, late in ((2.0**-6, 0.0), (2.0**-27, 0.0), (64.0, 0.0), (2.0**-6, 2.0**20)):
+        for count in (1, 2, 6, 30):
+            log = random_log(rng, count, unit, late)
+            events = sorted([(at, 1) for at, _ in log] + [(t[-1], -1) for _, t in log])
+            area, now, there = 0.0, events[0][0], 0
+            for at, change in events:
+                area, now, there = area + there * (at - now), at, there + change
+            right = torch.tensor(area / (events[-1][0] - events[0][0]), dtype=torch.float64)
+            seen = torch.tensor(float(student.inside(log)), dtype=torch.float64)
+            expect_close(seen, right, what="inside", rtol=1e-6)
+
+
+def crossing(points, goal):
+    """Where the line through the points falls below the goal first, by halving intervals."""
+    points = sorted(points)
+    if points[0][1] < goal:
+        return 0.0
+    for (a, s), (b, t) in zip(points, points[1:], strict=False):
+        if t >= goal:
+            continue
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            mid = (low + high) / 2
+            low, high = (mid, high) if s + mid * (t - s) >= goal else (low, mid)
+        return a + low * (b - a)
+    return float(points[-1][0])
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="the first crossing of the goal from the lowest rate on, for curves of any kind",
+    cause="the last crossing, points not sorted, a share that is just the goal taken for too low",
+)
+def test_knees_of_any_curve(student, rng):
+    for count in (1, 2, 3, 5, 9):
+        for _ in range(12):
+            rates = (torch.randperm(40, generator=rng)[:count] + 1).tolist()
+            scale = (0.25, 1, 64)[draw(rng, 0, 2)]
+            points = [(rate * scale, draw(rng, 0, 16) / 16) for rate in rates]
+            for goal in (0.0, 0.5, 0.9, 15 / 16, 1.0):
+                seen = torch.tensor(float(student.knee(points, goal)), dtype=torch.float64)
+                right = torch.tensor(crossing(points, goal), dtype=torch.float64)
+                expect_close(seen, right, what="the knee", rtol=1e-9, atol=1e-9)
+    falling = [(float(i), 1 - i / 16) for i in range(9)][1:]
+    seen = float(student.knee([(1500.0 * r, s) for r, s in falling], 0.625))
+    expect_at_most(abs(seen - 9000.0), 1e-6, what="a knee at a point")
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="any state: turns in order, the last put back until there is room for one token",
+    cause="one of the limits, on one of its sides; put back for a whole piece; nobody's turn is "
+    "itself the last; blocks that came free not used",
+)
+def test_put_back_block_by_block(student, rng):
+    for _ in range(3):
+        states = [random_state(rng, "preempting", True) for _ in range(150)]
+        check_states(student, "preempting", states, "a random state")
+    check_states(student, "preempting", tight_states(rng, "preempting"), "a limit")
+    poor = [
+        (*random_state(rng, "preempting", False)[:2], free, 40, 9, 2) for free in (0, 0, 1) * 30
+    ]
+    check_states(student, "preempting", poor, "no memory")
+    which, running = "preempting", many_that_run(60, 3)[0]
+    for free, budget in ((0, 1000), (5, 40), (9, 0), (1, 1), (10**8, 10**8)):
+        state = running, [(99, 5)], free, budget, 1000, 3
+        check_direct(student, which, state, slow_preempting(*state))
+    for block in (1, 16, 256):
+        cached = (10**8 // block) * block
+        run = [(0, cached + 1, cached), ("", cached + 2, cached + 1)]
+        right = ([(0, 1)], [""]) if block == 1 else ([(0, 1)], [""])
+        check_direct(student, which, (run, [("x", 3 * 10**8)], 0, 10**9, 9, block), right)
+        right = ([(0, 1), ("", 1)], [])
+        check_direct(student, which, (run, [("x", 3 * 10**8)], 2, 10**9, 9, block), right)
+    for state in (([], [], 0, 9, 1, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 0, 1, 4)):
+        check_direct(student, which, state, ([], []))
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="a server in little memory from its first request to its last: all tokens, each once",
+    cause="a line in another order, an answer that begins again, or somebody who is put back for "
+    "ever",
+)
+def test_little_memory_to_the_end(student, rng):
+    for limits in ((8, 9, 4, 4), (7, 30, 9, 4), (26, 5, 9, 1), (5, 12, 8, 7), (9, 3, 3, 3)):
+        count = 8 + draw(rng, 0, 1)
+        check_whole(student, rng, "preempting", limits, count, 14, 12)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="the line: all that was put back, as it ran, with every token, then the others",
+    cause="the order of put_back, tokens of the cache or of the prompt, a name that is 0 or empty",
+)
+def test_lines(student, rng):
+    for count in (0, 1, 5, 60):
+        running = [(i, draw(rng, 5, 40), draw(rng, 1, 4)) for i in range(count)]
+        waiting = [(100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count == 60) * 55)]
+        for many in {0, min(1, count), count // 2, count}:
+            back = [name for name, _, _ in running[count - many :]][::-1]
+            right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
+            seen = pairs(student.line_after(running, waiting, back))
+            assert seen == right, "another line"
+    big = [("", 10**8, 10**8 - 1), (0, 7, 6), ("0", 8, 6)]
+    for back, right in (
+        (["0", 0], [(0, 7), ("0", 8)]),
+        (["0"], [("0", 8)]),
+        (["0", 0, ""], [("", 10**8), (0, 7), ("0", 8)]),
+    ):
+        seen = pairs(student.line_after(big, [("z", 1)], back))
+        assert seen == [*right, ("z", 1)], "another line"
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+
+class Prefixes:
+    """Every stored prefix, when it was used, who holds it, and where edges end."""
+
+    def __init__(self):
+        self.used, self.holders, self.cuts, self.now, self.held = {}, {}, set(), 0, []
+
+    def found(self, text):
+        n = 0
+        while n < len(text) and text[: n + 1] in self.used:
+            n += 1
+        return n
+
+    def touch(self, text, n):
+        self.now += 1
+        for i in range(1, n + 1):
+            self.used[text[:i]] = self.now
+        end = text[:n]
+        while n and end not in self.cuts:
+            [end] = [p for p in self.used if len(p) == len(end) + 1 and p[:-1] == end]
+            self.used[end] = self.now
+
+    def apply(self, name, text):
+        n = self.found(text)
+        if name == "insert":
+            self.cuts |= {text[:n], text} - {()}
+            self.holders |= {text[:i]: 0 for i in range(n + 1, len(text) + 1)}
+            self.touch(text, len(text))
+            return len(text) - n
+        if name == "hold":
+            self.cuts |= {text[:n]} - {()}
+            for i in range(1, n + 1):
+                self.holders[text[:i]] += 1
+            self.held.append(text[:n])
+        self.touch(text, n)
+        return n
+
+    def release(self, text):
+        for i in range(1, len(text) + 1):
+            self.holders[text[:i]] -= 1
+
+    def evict(self, wanted):
+        gone = 0
+        while gone < wanted:
+            inner = {p[:-1] for p in self.used}
+            leaves = [p for p in self.used if p not in inner and not self.holders[p]]
+            if not leaves:
+                break
+            oldest = min(leaves, key=lambda p: self.used[p])
+            start = max((i for i in range(len(oldest)) if oldest[:i] in self.cuts), default=0)
+            for i in range(start + 1, len(oldest) + 1):
+                del self.used[oldest[:i]], self.holders[oldest[:i]]
+                gone += 1
+            self.cuts.discard(oldest)
+        return gone
+
+
+def tree_walk(rng, length, letters, longest, kinds):
+    """Random operations; a text often begins like one that was there before."""
+    walk, texts, high = [], [()], 120_000 if letters > 9 else 0
+    for _ in range(length):
+        kind = kinds[draw(rng, 0, len(kinds) - 1)]
+        if kind in ("release", "evict"):
+            walk.append((kind, draw(rng, 0, 9)))
+            continue
+        old = texts[draw(rng, 0, len(texts) - 1)]
+        text = old[: draw(rng, 0, len(old))] if draw(rng, 0, 1) else ()
+        text += tuple(high + draw(rng, 0, letters - 1) for _ in range(draw(rng, 0, longest)))
+        texts.append(text)
+        walk.append((kind, text))
+    return walk
+
+
+def drive_tree(student, walks, as_tuples):
+    """Runs beside the student's code: what each operation returned, and the size after it."""
+    seen = []
+    for walk in walks:
+        tree, other, held, rows = student.Radix(), student.Radix(), [], []
+        for name, what in walk:
+            try:
+                other.insert([len(rows), 1])
+                text = what if as_tuples or isinstance(what, int) else list(what)
+                if name == "release":
+                    value = None
+                    if held:
+                        tree.release(held.pop(what % len(held)))
+                elif name == "evict":
+                    value = tree.evict(what - 1)
+                else:
+                    value = getattr(tree, name)(text)
+                    if name == "hold":
+                        held.append(text[:value])
+                size = tree.size()
+                if isinstance(value, bool) or isinstance(size, bool):
+                    raise TypeError("a bool")
+                rows.append((None if value is None else value.__index__(), size.__index__()))
+            except Exception as fault:
+                rows.append((type(fault).__name__, -1))
+                break
+        seen.append(rows + [("not reached", -1)] * (len(walk) - len(rows)))
+    return seen
+
+
+def judge_tree(walk, seen):
+    model = Prefixes()
+    for i, ((name, what), (value, size)) in enumerate(zip(walk, seen, strict=True)):
+        if name == "release":
+            right = None
+            if model.held:
+                model.release(model.held.pop(what % len(model.held)))
+        else:
+            right = model.evict(what - 1) if name == "evict" else model.apply(name, tuple(what))
+        if value != right or size != len(model.used):
+            return i, "the tree is not as it must be"
+    return None
+
+
+def check_trees(student, walks, as_tuples=False):
+    expect_walks(
+        lambda walks: student.drive(drive_tree, walks, as_tuples),
+        walks,
+        judge_tree,
+        lambda walk: walk,
+        str,
+        shorten=False,
+    )
+
+
+EVERY = ("insert", "insert", "match", "hold", "release", "evict")
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="after any operations: what is found, what is new, what goes, and the size",
+    cause="an edge cut wrongly, a time of use not noted or noted on too much, an edge that is lost",
+)
+def test_long_walks_of_the_tree(student, rng):
+    for letters, longest in ((2, 6), (3, 4), (30, 3), (1, 5)):
+        walks = [tree_walk(rng, 45, letters, longest, EVERY) for _ in range(12)]
+        check_trees(student, walks, as_tuples=letters == 3)
+    few = ("insert", "match", "match", "evict")
+    check_trees(student, [tree_walk(rng, 40, 2, 5, few) for _ in range(12)])
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="what is held stays, through cuts above and below, held twice, released in any order",
+    cause="holders that one part of a cut does not get, a flag in place of a count, a hold that "
+    "holds more than it found",
+)
+def test_holders(student, rng):
+    a, b, c = (1, 2, 3, 4, 5, 6), (1, 2, 3, 9), (1, 2, 7)
+    story = [
+        ("insert", a), ("hold", a), ("insert", b), ("insert", c), ("evict", 9), ("match", a),
+        ("hold", (1, 2)), ("release", 0), ("evict", 10), ("match", a), ("release", 0),
+        ("evict", 10), ("insert", a), ("hold", b), ("hold", b), ("release", 0), ("evict", 10),
+        ("match", a), ("release", 0), ("evict", 10), ("hold", a), ("release", 0), ("insert", b),
+        ("hold", ()), ("release", 0), ("evict", 2),
+    ]  # fmt: skip
+    twice = [
+        ("insert", a), ("hold", a), ("hold", (1, 2, 3)), ("release", 0), ("evict", 10),
+        ("match", a), ("release", 0), ("evict", 10), ("match", a),
+    ]  # fmt: skip
+    x, y, z = (1, 2, 3), (1, 2, 4), (7, 8, 9)  # 1 2 was used after z, though it is no leaf then
+    inner = [("insert", x), ("insert", y), ("insert", z), ("hold", z), ("match", x), ("match", y)]
+    inner += [("evict", 3), ("release", 0), ("evict", 2), ("match", z), ("match", y)]
+    check_trees(student, [story, twice, inner])
+    held = ("insert", "hold", "hold", "release", "release", "evict", "evict")
+    for letters, longest in ((2, 6), (3, 3)):
+        check_trees(student, [tree_walk(rng, 45, letters, longest, held) for _ in range(15)])
+
+
+def drive_long(student, texts, wanted):
+    """Runs beside the student's code: numbers of a tree with long texts."""
+    tree, seen = student.Radix(), []
+    for text in texts:
+        seen.append(tree.insert(text))
+    seen.append(tree.size())
+    for text in texts:
+        seen.append(tree.match(text))
+    found = tree.hold(texts[0][: len(texts[0]) // 2])
+    seen += [found, tree.evict(-5), tree.evict(0), tree.size()]
+    seen += [tree.evict(n) for n in wanted]
+    tree.release(texts[0][:found])
+    return [*seen, tree.size(), tree.evict(10**4), tree.size()]
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="texts of thousands of tokens, one within another; leaves go in the order of use",
+    cause="a node for each token and recursion, the wrong leaf, or more evicted than asked",
+)
+def test_long_texts(student, rng):
+    base = torch.randint(0, 130_000, (3200,), generator=rng).tolist()
+    texts = [base, base[:2000] + [-1] * 700, base[:2000] + [-1] * 100 + [-2] * 50, base[:1000]]
+    seen = student.drive(drive_long, texts, [1, 60, 1])
+    # edges 0-1000-2000-3200 and 2000-2100-2700, 2100-2150; base was matched first, then the others
+    right = [3200, 700, 50, 0, 3950, 3200, 2700, 2150, 1000]
+    # hold cuts 1600; leaves: 1200 of base, 600 and 50: all but base used later, base's tail oldest
+    right += [1600, 0, 0, 3950, 1200, 600, 50]
+    right += [3950 - 1850, 3950 - 1850, 0]
+    assert [int(v) for v in seen] == right, "long texts: another number"
+    chain = [list(range(i)) for i in range(1, 120)]  # each text ends within the next
+    walk = [("insert", tuple(t)) for t in reversed(chain)] + [("evict", 2)] * 5
+    check_trees(student, [walk[::-1][5:] + walk[-5:], walk])
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def random_jobs(rng, count, unit):
+    arrivals = sorted(draw(rng, 0, 40) for _ in range(count))
+    return [a * unit for a in arrivals], [draw(rng, 0, 12) * unit for _ in range(count)]
+
+
+def ticked_queue(arrivals, seconds, workers, unit):
+    """A pool of machines, tick by tick."""
+    ends, busy, line, now = [None] * len(arrivals), [], list(range(len(arrivals))), 0
+    while line:
+        busy = [end for end in busy if end > now]
+        while line and arrivals[line[0]] <= now * unit and len(busy) < workers:
+            i = line.pop(0)
+            end = now + round(seconds[i] / unit)
+            ends[i] = end * unit
+            if end > now:
+                busy.append(end)
+        now += 1
+    return ends
+
+
+def floats(values, count):
+    assert isinstance(values, (list, tuple)) and len(values) == count, "not a list of that length"
+    return [float(v) for v in values]
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="every prompt by the first free machine, against a clock that ticks",
+    cause="machines in turn, a queue for each machine, or one that starts before it is free",
+)
+def test_machines_tick_by_tick(student, rng):
+    for unit in (1.0, 0.25, 2.0**-10):
+        for workers in (1, 2, 3, 5):
+            for count in (1, 4, 12, 25):
+                arrivals, seconds = random_jobs(rng, count, unit)
+                seen = floats(student.prefill_pool(arrivals, seconds, workers), count)
+                right = ticked_queue(arrivals, seconds, workers, unit)
+                assert seen == right, "another time at which prompts are read"
+    assert floats(student.prefill_pool([], [], 3), 0) == []
+    assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="one cache at a time, the one that is ready to go first; equal ones as in the list",
+    cause="the order of the list or of sizes, a link that waits for nobody, results out of place",
+)
+def test_links_tick_by_tick(student, rng):
+    for unit in (1.0, 0.25, 2.0**-10):
+        for count in (1, 3, 8, 25):
+            ends = [draw(rng, 0, 30) * unit for _ in range(count)]
+            for speed in (1.0, 4.0, 2.0**31):
+                sizes = [draw(rng, 0, 9) * unit * speed for _ in range(count)]
+                order = sorted(range(count), key=lambda i, ends=ends: ends[i])
+                crossed = ticked_queue(
+                    [ends[i] for i in order], [sizes[i] / speed for i in order], 1, unit
+                )
+                seen = floats(student.hand_over(ends, sizes, speed), count)
+                assert seen == [crossed[order.index(i)] for i in range(count)], "another time"
+    seen = floats(student.hand_over([2.0, 2.0, 2.0], [8e9, 4e9, 0], 4e9), 3)
+    assert all(math.isclose(a, b) for a, b in zip(seen, (4, 5, 5), strict=True)), "equal ends"
+    assert floats(student.hand_over([], [], 1), 0) == []
+
+
+def drive_decoding(student, cases, fixed, each, row):
+    """Runs beside the student's code: times, and what `step` was asked."""
+    seen = []
+    for ready, cached, left, most in cases:
+        asked = []
+
+        def step(rows, asked=asked):
+            asked.append(list(rows))
+            return fixed + each * len(rows) + row * sum(rows)
+
+        try:
+            times = student.decode_pool(list(ready), list(cached), list(left), most, step)
+            seen.append(([[float(t) for t in request] for request in times], asked))
+        except Exception as fault:
+            seen.append(type(fault).__name__)
+    return seen
+
+
+def slow_decoding(ready, cached, left, most, step):
+    """Times by looking at everybody at the beginning of every step."""
+    times, rows, inside, now = [[] for _ in ready], [], [], 0.0
+    while any(len(t) < n for t, n in zip(times, left, strict=True)):
+        there = [
+            (ready[i], i) for i in range(len(ready))
+            if ready[i] <= now and i not in inside and len(times[i]) < left[i]
+        ]  # fmt: skip
+        inside += [i for _, i in sorted(there)][: most - len(inside)]
+        if not inside:
+            now = min(r for r, t, n in zip(ready, times, left, strict=True) if len(t) < n)
+            continue
+        rows.append([cached[i] + len(times[i]) for i in inside])
+        now += step(rows[-1])
+        for i in inside:
+            times[i].append(now)
+        inside = [i for i in inside if len(times[i]) < left[i]]
+    return times, rows
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="every step: who is in it, how much is cached, and when its tokens are there",
+    cause="a clock that jumps over somebody or back, the order of joining lost, somebody with "
+    "nothing to make, step asked too often",
+)
+def test_decoding_step_by_step(student, rng):
+    for fixed, each, row in ((1.0, 0.0, 0.0), (0.25, 0.5, 0.0), (0.5, 0.25, 2.0**-6)):
+        cases = []
+        for count in (0, 1, 3, 8, 22):
+            for most in (1, 2, 5, 40):
+                ready = [draw(rng, 0, 40) / 4 for _ in range(count)]
+                cached = [draw(rng, 0, 30) for _ in range(count)]
+                left = [draw(rng, 0, 9) if draw(rng, 0, 3) else 0 for _ in range(count)]
+                if count:
+                    left[0] = 9
+                cases.append((ready, cached, left, most))
+        cases.append(([0.0, 100.0, 50.0], [3, 4, 5], [1, 2, 2], 2))  # nobody for long
+        cases.append(([0.0] * 6, [0] * 6, [3, 1, 1, 2, 1, 9], 2))  # all together
+        for case, seen in zip(
+            cases, student.drive(drive_decoding, cases, fixed, each, row), strict=True
+        ):
+            assert not isinstance(seen, str), f"{seen} was raised"
+            times, asked = slow_decoding(
+                *case, lambda rows, f=fixed, e=each, r=row: f + e * len(rows) + r * sum(rows)
+            )
+            assert list(map(list, seen[1])) == asked, "step was asked for something else"
+            assert list(map(list, seen[0])) == times, "tokens at other times"
