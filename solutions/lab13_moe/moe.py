@@ -620,8 +620,9 @@ for own, mixed in zip(plain, chosen_by(models["moe"], both.gather(1, places)), s
         divided[way].append(alike(own, other))
 for way, values in divided.items():
     print(f"{way:30s}", "  ".join(f"{v:.2f}" for v in values))
-fig = figures.alike(divided, "What decides a token's experts, layer by layer")
-style.show(fig, alt="; ".join(f"{w}: {placements.plus_minus(v)}" for w, v in divided.items()))
+kept_share, by_chance = (placements.mean(divided[w]) for w in list(divided)[::2])
+title = f"Same token, other context: {kept_share:.2f} of its experts; by chance {by_chance:.2f}"
+style.show(figures.alike(divided, title), alt=title)
 subject = ", ".join(f"{moved_share(own):.2f}" for own in plain)
 print("share of the choices that differs between code and prose:", subject)
 

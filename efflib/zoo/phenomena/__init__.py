@@ -15,6 +15,7 @@ STORIES = (
     "speculative",
     "lora",
     "gptq",
+    "moe",
 )
 
 

@@ -25,7 +25,7 @@ from efflib import zoo
 from efflib.models.mixture import Mixture
 from efflib.moe.balance import load
 from efflib.moe.capacity import admitted, capacity
-from efflib.moe.layer import dispatch_combine
+from efflib.moe.layer import by_index, dispatch_combine
 from efflib.moe.router import route
 from efflib.moe.traffic import touched, woken
 from efflib.plots.style import COLOURS
@@ -110,6 +110,7 @@ def measure(scale: Scale, seed: int) -> dict[str, float]:
     figures["dense loss"] = losses(dense, text).mean().item()
     for name, key in (("moe", "moe"), ("uneven", "moe_unbalanced")):
         model = zoo.load(key)
+        model.set_mix(by_index)
         layers = choices(model, ids)
         shares = [load(experts, COUNT).max().item() for experts in layers]
         figures[f"{name} loss"] = losses(model, text).mean().item()
