@@ -177,7 +177,7 @@ def sceptic() -> None:
         "0.1 s, 25 ms": {"limits": (0.1, 0.025)},
         "bursts of 8": {"come": in_eights, "rates": (10, 30, 40, 50, 60, 70, 80)},
         "no overlap in the clock": {"seconds": in_turn, "rates": low},
-        "5 ms more for each step": {
+        "5 ms more a step; 20 ms a token": {
             "seconds": clock(LLAMA_8B._replace(fixed=0.005)), "limits": (0.5, 0.02), "rates": low,
         },
         "a trace of 200 requests": {"count": 200, "rates": (20, 40, 60, 80, 120)},
