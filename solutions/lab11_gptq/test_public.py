@@ -323,8 +323,8 @@ def test_factor(student, rng):
     points=2,
     invariant="w = (0.6, 1.6), whole numbers, H = (2, 1 | 1, 2): 0.6 becomes 1, so 1.6 becomes 1.4 "
     "and then 1; with a diagonal H it is rounding, 1 and 2",
-    cause="the sign of the repair, no repair, the wrong row of the factor, or the first column "
-    "repaired and not the ones behind",
+    cause="the sign of the repair, no repair, the wrong row of the factor, the first column "
+    "repaired and not the ones behind, or codes that leave the grid",
 )
 def test_two_columns_by_hand(student, rng):
     w = torch.tensor([[0.6, 1.6]])
@@ -336,6 +336,8 @@ def test_two_columns_by_hand(student, rng):
     expect_same(codes, torch.tensor([[1, 2]]), "codes with a diagonal H")
     codes = codes_of(student, w, h, scale, zero, 4, 1e9)
     expect_same(codes, torch.tensor([[1, 2]]), "codes with a damping of 1e9")
+    codes = codes_of(student, w, torch.diag(h.diagonal()), scale, zero, 1, 0.0)
+    expect_same(codes, torch.tensor([[1, 1]]), "codes of 1 bit with a diagonal H")
 
 
 def given_case(rng, n, k, bits, damping, dead=()):

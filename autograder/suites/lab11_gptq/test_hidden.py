@@ -401,6 +401,7 @@ def test_codes_by_brute_force(student, rng):
         (5, 1, 4, 0.01, (), torch.float32),
         (2, 3, 4, 0.01, (0, 1, 2), torch.float32),
         (3, 16, 3, 0.0, (), torch.float32),
+        (6, 12, 3, 1.0, (), torch.float32),
     ):
         for own in (False, True):  # a grid of its own for each weight
 
