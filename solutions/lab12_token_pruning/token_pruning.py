@@ -1057,7 +1057,8 @@ for last in (0.5, 0.25, 0.125):
 # %% [markdown]
 # **Heads.** The score of head 3 is added up over layers, as if head 3 of one layer had anything to
 # do with head 3 of the next. It has not: heads of a layer may be exchanged, with their weights, and
-# the model is the same. The cascade is not. So the same pruning with heads counted in other orders:
+# the model is the same. The cascade is not. So the same pruning with heads counted in other orders.
+# **Values:** your `prune_values` in all layers, and the same with a division by what is left.
 
 # %% tags=["demo"]
 TO = [6, 5, 5, 4, 4, 4]
@@ -1065,8 +1066,10 @@ stored = end(cascade([PROMPT] * LAYERS, heads=TO))
 exchanged = [end(cascade([PROMPT] * LAYERS, heads=TO, order=o)) for o in others]
 print(f"heads {TO}: as stored {stored:.2f}; exchanged {placements.plus_minus(exchanged)}")
 found["heads"] = (stored, placements.mean(exchanged))
-history = []
-end(cascade(schedule(0.125), cascade_tokens, history=history))
+end(cascade(schedule(0.125), cascade_tokens, history=(history := [])))
+found["values"] = perplexity(losses(lambda q, k, v, mask: prune_values(attend(q, k, v)[1], v, 16)))
+print(f"16 values a query: {found['values']:.2f}, ", end="")
+print(f"divided by what is left {perplexity(lost['16 best']):.2f}")
 
 # %% tags=["demo", "fold"]
 # the table of prefixes: a piece of the first text, and which of its tokens are there in each layer
@@ -1232,6 +1235,9 @@ lab.reveal("bits", round(100 * found["bits"][8, 4, 0.05][1]))
 # **Section 4, tokens.** The same sum over time: a cascade by it is worse than the most recent
 # tokens.
 #
+# **Section 4, heads and values.** A result that moves with the order in which heads are stored is
+# no property of the model. And a division by the sum of what is left costs nothing.
+#
 # **Section 4, bits.** It costs bits wherever the worst case is possible, and it rarely happens. It
 # is worth what a guarantee is worth to you: the tuned threshold has none.
 # </details>
@@ -1362,6 +1368,8 @@ takeaways = [
     "The name, log p: " + ", ".join(f"{w} {v[1]:.1f}" for w, v in facts.items()) + ".",
     f"A cascade down to 1/8 of the prompt: {pruned[0.125]['cascade']:.2f}; heads exchanged: "
     f"{found['heads'][0]:.1f} becomes {found['heads'][1]:.1f}.",
+    f"16 values a query: {found['values']:.1f}, divided by what is left "
+    f"{perplexity(lost['16 best']):.1f}.",
     f"High bits first, at most 0.05: low bits in {found['bits'][8, 4, 0.05][1]:.0%} of rows.",
 ]
 print("\n".join(f"{i}. {line}" for i, line in enumerate(takeaways, start=1)))
