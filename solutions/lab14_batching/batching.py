@@ -678,14 +678,14 @@ class Radix:
         ### END SOLUTION
 
     ### BEGIN SOLUTION
-    def edges(self) -> list[dict]:
+    def _edges(self) -> list[dict]:
         found, stack = [], [self.root]
         while stack:
             behind = list(stack.pop()["down"].values())
             found, stack = found + behind, stack + behind
         return found
 
-    def walk(self, tokens: tuple, cutting: bool) -> tuple[list[dict], int]:
+    def _walk(self, tokens: tuple, cutting: bool) -> tuple[list[dict], int]:
         """(the edges along a text, how many of its tokens they hold); all of them are used now."""
         at, path, n = self.root, [], 0
         while tokens[n : n + 1] and tokens[n] in at["down"]:
@@ -713,20 +713,20 @@ class Radix:
     def size(self) -> int:
         """Tokens that are stored."""
         ### BEGIN SOLUTION
-        return sum(len(edge["text"]) for edge in self.edges())
+        return sum(len(edge["text"]) for edge in self._edges())
         ### END SOLUTION
 
     def match(self, tokens: list) -> int:
         """How many of the first tokens are stored."""
         ### BEGIN SOLUTION
-        return self.walk(tuple(tokens), False)[1]
+        return self._walk(tuple(tokens), False)[1]
         ### END SOLUTION
 
     def insert(self, tokens: list) -> int:
         """Stores a text; how many of its tokens were new."""
         ### BEGIN SOLUTION
         tokens = tuple(tokens)
-        path, n = self.walk(tokens, True)
+        path, n = self._walk(tokens, True)
         if n < len(tokens):
             up = path[-1] if path else self.root
             leaf = {"text": tokens[n:], "up": up, "down": {}, "used": self.now, "held": 0}
@@ -737,7 +737,7 @@ class Radix:
     def hold(self, tokens: list) -> int:
         """Whoever computes with a text holds what is stored of it; how many tokens that are."""
         ### BEGIN SOLUTION
-        path, n = self.walk(tuple(tokens), True)
+        path, n = self._walk(tuple(tokens), True)
         for edge in path:
             edge["held"] += 1
         return n
@@ -758,7 +758,7 @@ class Radix:
         ### BEGIN SOLUTION
         gone = 0
         while gone < n:
-            leaves = [edge for edge in self.edges() if not edge["down"] and not edge["held"]]
+            leaves = [edge for edge in self._edges() if not edge["down"] and not edge["held"]]
             if not leaves:
                 break
             oldest = min(leaves, key=lambda edge: edge["used"])

@@ -567,9 +567,10 @@ def test_put_back_block_by_block(student, rng):
     ]
     check_states(student, "preempting", poor, "no memory")
     which, running = "preempting", many_that_run(60, 3)[0]
-    for free, budget in ((0, 1000), (5, 40), (9, 0), (1, 1), (10**8, 10**8)):
-        state = running, [(99, 5)], free, budget, 1000, 3
-        check_direct(student, which, state, slow_preempting(*state))
+    for free, budget in ((0, 1000), (5, 40), (9, 0), (1, 1), (200, 900), (10**8, 10**8)):
+        for line in ([(99, 5)], many_that_run(60, 3)[1]):
+            state = running, line, free, budget, 1000, 3
+            check_direct(student, which, state, slow_preempting(*state))
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
         run = [(0, cached + 1, cached), ("", cached + 2, cached + 1)]
