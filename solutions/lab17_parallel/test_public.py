@@ -36,7 +36,8 @@ def drive_ranks(student, name, args, strided=False):
             return type(value)(laid(part) for part in value)
         if not (strided and isinstance(value, torch.Tensor)) or value.ndim == 0:
             return value
-        return torch.stack([value, value], -1)[..., 0]
+        twice = torch.stack([value.transpose(0, -1)] * 2, -1)
+        return twice[..., 0].transpose(0, -1)
 
     function = getattr(student, name)
     try:
@@ -54,8 +55,7 @@ def drive_parts(student, name, args, strided=False):
     found = []
     for own in args:
         if strided:
-            laid = [torch.stack([v, v], -1)[..., 0] if hasattr(v, "stride") else v for v in own]
-            own = tuple(laid)
+            own = tuple(torch.stack([v.T] * 2)[0].T if hasattr(v, "T") else v for v in own)
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
@@ -430,11 +430,11 @@ def test_next_tokens_in_parts(student, rng):
             assert ids.tolist() == right, f"{what}: {ids.tolist()}, expected {right}"
         numbers_handed(calls, 2 * 3, what)
     args = [
-        (torch.ones(1, 1), *part) for part in vocabulary_parts(torch.tensor([[-3.0], [-1.0]]), 3)
+        (torch.ones(1, 1), *part) for part in vocabulary_parts(torch.tensor([[-1.0], [-3.0]]), 3)
     ]
     values, _, _ = ranks(student, "next_token", args, "next_token of negative logits")
     seen = [ids.tolist() for ids in values]
-    assert seen == [[1]] * 3, f"logits -3 and -1 in 3 ranks: {seen}, expected 1 in each"
+    assert seen == [[0]] * 3, f"logits -1 and -3 in 3 ranks: {seen}, expected 0 in each"
 
 
 # ---- exercise 4: a ring ----------------------------------------------------------------------

@@ -35,7 +35,8 @@ def drive_ranks(student, name, args, strided=False):
             return type(value)(laid(part) for part in value)
         if not (strided and isinstance(value, torch.Tensor)) or value.ndim == 0:
             return value
-        return torch.stack([value, value], -1)[..., 0]
+        twice = torch.stack([value.transpose(0, -1)] * 2, -1)
+        return twice[..., 0].transpose(0, -1)
 
     function = getattr(student, name)
     try:
@@ -53,8 +54,7 @@ def drive_parts(student, name, args, strided=False):
     found = []
     for own in args:
         if strided:
-            laid = [torch.stack([v, v], -1)[..., 0] if hasattr(v, "stride") else v for v in own]
-            own = tuple(laid)
+            own = tuple(torch.stack([v.T] * 2)[0].T if hasattr(v, "T") else v for v in own)
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
