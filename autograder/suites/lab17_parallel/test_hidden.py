@@ -54,7 +54,7 @@ def drive_parts(student, name, args, strided=False):
     found = []
     for own in args:
         if strided:
-            own = tuple(torch.stack([v.T] * 2)[0].T if hasattr(v, "T") else v for v in own)
+            own = tuple(v.mT.contiguous().mT if getattr(v, "ndim", 0) == 2 else v for v in own)
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
