@@ -49,7 +49,6 @@ def drive_ranks(student, name, args, strided=False):
 
 def drive_parts(student, name, args, strided=False):
     """What a function gives for each args, and how many bytes of memory its tensors keep alive."""
-
     found = []
     for own in args:
         if strided:
