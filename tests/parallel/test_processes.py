@@ -113,6 +113,24 @@ def test_who_waits_too_long_is_ended(world, by_source):
     assert world.pids() == []
 
 
+def test_a_stop_from_the_keyboard_ends_them_and_the_next_run_works(by_source, monkeypatch):
+    with Processes(2) as world:
+        pids = world.pids()
+        with monkeypatch.context() as patched:
+            patched.setattr("efflib.parallel.processes._One.hear", stop)
+            with pytest.raises(KeyboardInterrupt):
+                world.run(waits, [()] * 2)
+        assert not any(map(alive, pids)) and not list(world._folder.glob("run*"))
+        assert world.run(every_call, [(torch.ones(5),)]).values[0]["sum"].tolist() == [1] * 5
+    with pytest.raises(ValueError, match="closed"):
+        world.run(every_call, [(torch.ones(5),)])
+    assert not world._folder.exists()
+
+
+def stop(*args):
+    raise KeyboardInterrupt
+
+
 def test_what_cannot_travel_is_named(by_source):
     namespace = {"model": torch.nn.Linear(1, 1)}
     exec("def uses(comm):\n    return model\n", namespace)
