@@ -206,7 +206,7 @@ def plans() -> None:
         rows[name] = [f"{1e3 * t:.3g} / {1e3 * p:.3g}" for t, p in pairs]
     head = ["ms a step: tensor / pipeline, batch", *map(str, batches)]
     write("lab17_plans.md", table(head, rows))
-    title = "Small batches want tensor parallel if the all-reduce is made for small messages"
+    title = "Small batches want tensor parallel on NVLink, and over PCIe with a better all-reduce"
     picture("plans.svg", pictures.plans(found, title))
 
 
