@@ -59,7 +59,7 @@ def route(
         raise ValueError(f"k={k} must be from 1 to the {logits.shape[1]} experts")
     if convention not in CONVENTIONS:
         raise ValueError(f"convention={convention!r} must be one of {', '.join(CONVENTIONS)}")
-    if bias is not None and convention != "deepseek":
+    if convention in CONVENTIONS[:2] and bias is not None:
         raise ValueError(f"only 'deepseek' chooses with a bias, not {convention!r}")
     logits = logits.to(at_least_fp32(logits.dtype))
     if convention == "deepseek":

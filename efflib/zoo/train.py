@@ -113,7 +113,7 @@ def text_of(recipe: Recipe, folder: Path) -> Tensor:
     return torch.cat([text] + recipe.repeats * [torch.load(file, weights_only=True)])
 
 
-def loss_of(run: Run, bfloat16: bool) -> Callable[[Tensor], Tensor]:
+def loss_of(run: Run, bfloat16: bool = True) -> Callable[[Tensor], Tensor]:
     """What the run makes small: cross-entropy, or the divergence from its teacher."""
     if run.recipe.teacher is None:
         return loss_function(run.model, run.device, bfloat16)

@@ -17,7 +17,9 @@ def test_two_workers_train_log_and_save_as_one_does(tmp_path):
     alone = Run(RECIPE, TEXT, tmp_path / "alone.pt")
     start = {name: weight.clone() for name, weight in alone.model.state_dict().items()}
     train.train(alone, compiled=False)
-    options = dict(what="tiny", device="cpu", workers=2, threads=1, eager=True, state=tmp_path)
+    options = dict(
+        what="tiny", device="cpu", workers=2, threads=1, eager=True, float32=False, state=tmp_path
+    )
     given = Namespace(recipe=RECIPE, **options)
     torch.multiprocessing.spawn(train.work, (given, TEXT), nprocs=2)
     shared = Run(RECIPE, TEXT, train.state_file(given))  # reads what was saved
