@@ -68,8 +68,9 @@ def close_and_far(rng, *shape):
     "scores that are rounded, shifted or scaled before they are compared",
 )
 def test_masks_against_sorting(student, rng):
-    for shape in ((4, 7), (1, 11), (9, 1), (6, 20)):
+    for shape in ((4, 7), (1, 11), (9, 1), (6, 20), (8, 8)):
         s = distinct(rng, *shape)
+        s[0, 0] = 0.0  # neither below negative scores nor above all
         for sparsity in (0.07, 0.29, 0.5, 0.6, 0.99):
             row = student.keep_share(s, sparsity, "row")
             right = lowest(s, int(shape[1] * sparsity))
@@ -97,6 +98,9 @@ def test_masks_against_sorting(student, rng):
         right = lowest(lists, lists.shape[1] // 2).reshape(80, 100)
         mask = student.keep_share(1 + ranks * 2.0**-23, 0.5, scope)
         expect_same(mask, right, f"8000 scores, by {scope}")
+    right = lowest(ranks.reshape(1, -1), 987).reshape(80, 100)  # 987.648
+    mask = student.keep_share(1 + ranks * 2.0**-23, 0.123456, "layer")
+    expect_same(mask, right, "0.123456 of 8000 scores")
     for name, scope in (("keep_share", "ro"), ("magnitude_mask", ""), ("keep_share", "rows"),
                         ("keep_share", " row"), ("magnitude_mask", "layer ")):  # fmt: skip
         expect_error(
@@ -190,7 +194,7 @@ def test_what_a_mask_keeps(student, rng):
         bad = bad.masked_fill(~mask & (w < -1), -math.inf)
         new = student.apply_mask(bad, mask)
         expect_same(new, torch.where(mask, w.to(dtype), 0.0), "apply_mask")
-    special = torch.tensor([[math.nan, math.inf, -math.inf, -0.0, 1e-45, 3e38]])
+    special = torch.tensor([[math.nan, math.inf, -math.inf, -0.0, 1e-45, 3.3e38]])
     for dtype in (torch.float32, torch.bfloat16):
         kept = special.to(dtype)
         for mask in (
@@ -274,6 +278,8 @@ def test_norms_of_any_arrangement(student, rng):
     long[-1] = 200.0  # no token is left out, however they are cut
     norms = expect_tensor(student.input_norms(long), "input_norms", torch.float32, (3,))
     expect_close(norms, long.double().norm(dim=0), what="20011 tokens", rtol=20011 * FLOAT32)
+    norms = student.input_norms(long[:20010].reshape(2, 10005, 3))
+    expect_close(norms, long[:20010].double().norm(dim=0), what="two texts", rtol=20011 * FLOAT32)
     many = torch.ones(70_001, 1)
     many[-1] = 1000.0
     norms = student.input_norms(many)
@@ -365,6 +371,14 @@ def test_groups_against_sorting(student, rng):
     ranks = torch.rand(4000, generator=rng).argsort().reshape(2, 2000)
     right = lowest(ranks.reshape(-1, 1000), 700).reshape(2, 2000)
     expect_same(student.nm_mask(1 + ranks * 2.0**-23, 300, 1000), right, "300:1000")
+    for n, k in ((120, 8), (1, 960)):
+        ranks = torch.rand(960, generator=rng).argsort().reshape(n, k)
+        right = lowest(ranks.reshape(-1, 4), 2).reshape(n, k)
+        expect_same(student.nm_mask(1 + ranks * 2.0**-23, 2, 4), right, f"2:4 of [{n}, {k}]")
+        w = torch.where(right, 1.0, 0.0)
+        assert student.fits(w, 2, 4) is True, f"a weight [{n}, {k}] of 2:4 does not fit"
+        w[-1, -4:] = 1.0
+        assert student.fits(w, 2, 4) is False, f"a weight [{n}, {k}] with 4 of 4 fits"
 
 
 def drive_groups(student, s, n, m):
@@ -496,6 +510,10 @@ def test_every_pair_of_places(student, rng):
         expect_close(rebuilt(values, places), case.double(), what="the weight")
         at = unpacked(places).reshape(10, -1, 2)[:6]
         assert (at[..., 0] < at[..., 1]).all(), "places are not in the order of the row"
+    for n, k in ((300, 8), (1, 1032)):
+        order = torch.rand(n, k // 4, 4, generator=rng).argsort(-1)
+        large = torch.where(order < 2, torch.randn(order.shape, generator=rng), 0.0).flatten(1)
+        expect_close(rebuilt(*stored(student, large)), large.double(), what=f"[{n}, {k}]")
     value = student.drive(drive_compress_view, w.T.contiguous())
     values, places = expect_tuple(value, (torch.Tensor, torch.Tensor), "compress")
     expect_close(rebuilt(values, places), w.double(), what="a view")
@@ -512,6 +530,7 @@ def test_products_of_any_storage(student, rng):
         (5, 24, (4,)),
         (3, 8, (2, 3)),
         (1, 16, ()),
+        (1, 16, (2, 3)),
         (7, 40, (1, 1)),
         (300, 16, (2, 1, 2)),
         (2, 1032, (2,)),
@@ -588,7 +607,16 @@ def test_limits_and_bits(student, rng):
         expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "one of them 1e-45")
     for k in (4, 12, 6):
         expect_error(ValueError, lambda k=k: student.compress(torch.zeros(2, k)), f"K = {k}")
-    for n, k, bits in ((1, 8, 4), (5, 16, 8), (3, 24, 5), (7, 64, 16), (100000, 80000, 32)):
+    for n, k, bits in (
+        (1, 8, 4),
+        (2, 8, 1),
+        (2, 8, 2),
+        (2, 8, 3),
+        (5, 16, 8),
+        (3, 24, 5),
+        (7, 64, 16),
+        (100000, 80000, 32),
+    ):
         seen = student.stored_bits((n, k), bits)
         assert seen == n * k * (bits + 2) // 2, f"({n}, {k}) with {bits} bits"
         for kept in (0, 1, n * k // 3, n * k):
@@ -854,7 +882,7 @@ def drive_linears(student, weights, texts, pattern):
     import torch
     from torch import nn
 
-    blocks = [nn.Linear(len(w), len(w), bias=False) for w in weights]
+    blocks = [nn.Linear(w.shape[1], len(w), bias=False) for w in weights]
     with torch.no_grad():
         for block, w in zip(blocks, weights, strict=True):
             block.weight.copy_(w)
@@ -922,6 +950,8 @@ def test_inputs_of_any_dimensions(student, rng):
             value = student.drive(drive_linears, eyes, texts, pattern)
             assert isinstance(value, list) and len(value) == 10, "another number of blocks"
             expect_same(value[9], right, "the last of ten blocks")
+    value = student.drive(drive_linears, [torch.ones(1, 32)], [1.0 + high.expand(2, 32)], 0.5)
+    expect_same(value[0], right[:1], "a linear of one output")
 
 
 @exercise(
@@ -940,6 +970,8 @@ def test_all_else_stays(student, rng):
     for i, seen in enumerate(modes):
         own = i % 2 == 1  # the block and a linear; a part with two is in the other mode
         assert seen == [own, own, not own, not own, not own], "modes have changed"
+    _, _, trains, _ = pruned_blocks(student, states, texts, 0.25, list(states[0]))
+    assert trains == [[], []], "blocks of which nothing trains have parameters that do"
     again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)
     expect_blocks(again, true_blocks(states, texts[:1], 0.25)[0], "a second call, with one text")
 
@@ -957,15 +989,19 @@ def drive_twice(student, weight, texts, sparsity):
             super().__init__()
             self.parts = nn.ModuleDict({"linear": Special(6, 6, bias=False)})
             self.table = nn.Parameter(torch.ones(6, 6))
+            self.words = nn.Embedding(6, 6)  # its weight is no linear's
+            nn.init.ones_(self.words.weight)
 
         def forward(self, x):
-            return self.parts["linear"](self.parts["linear"](x) + self.table[0])
+            words = self.words(torch.zeros(len(x), dtype=torch.int64))
+            return self.parts["linear"](self.parts["linear"](x) + self.table[0] * words)
 
     block = Twice()
     with torch.no_grad():
         block.parts["linear"].weight.copy_(weight)
     (pruned,) = student.prune_blocks([block], texts, sparsity)
-    return pruned.parts["linear"].weight.detach(), pruned.table.detach(), pruned.training
+    table = pruned.table.detach() * pruned.words.weight.detach()
+    return pruned.parts["linear"].weight.detach(), table, pruned.training
 
 
 @exercise(
@@ -1003,7 +1039,16 @@ def test_a_linear_that_is_called_twice(student, rng):
     cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
 )
 def test_scores_against_outputs(student, rng):
-    for n, k, size in ((4, 12, 1), (3, 12, 4), (1, 8, 2), (6, 10, 5), (2, 6, 6), (1, 1, 1)):
+    for n, k, size in (
+        (100, 4, 1),
+        (2, 100, 1),
+        (4, 12, 1),
+        (3, 12, 4),
+        (1, 8, 2),
+        (6, 10, 5),
+        (2, 6, 6),
+        (1, 1, 1),
+    ):
         mix = torch.eye(k) + torch.randn(k, k, generator=rng) / k**0.5
         w, x = torch.randn(n, k, generator=rng), torch.randn(40, k, generator=rng) @ mix
         x = x.double()
@@ -1085,7 +1130,7 @@ def drive_unit_views(student, w, gram, square, keep, size):
     "writer, or view on weights that are not contiguous",
 )
 def test_any_order_of_units(student, rng):
-    for size, units in ((1, 7), (2, 6), (5, 3)):
+    for size, units in ((1, 7), (2, 6), (5, 3), (2, 40)):
         k = size * units
         writers = [torch.randn(k, d, generator=rng) for d in (3, 5, 1, 2, 4, k)]
         writers.append(torch.randn(k, generator=rng).bfloat16())

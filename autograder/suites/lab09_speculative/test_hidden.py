@@ -212,6 +212,12 @@ def test_residuals(student, rng):
             near = half + torch.tensor([0.0, 0.0, 2.0**-less], dtype=dtype)
             r = student.residual(near, half)
             expect_close(r, right, what="float32 rows that nearly agree", atol=bound)
+        # one token lacks much, one 2^-34 of that: both are exact
+        row = torch.tensor([0.5, 2.0**-36, 0.5], dtype=dtype)
+        r = student.residual(row, torch.tensor([0.25, 0.0, 0.75], dtype=dtype))
+        expect_close(
+            float(r[1]), 2.0**-34, what="the residual of a token that lacks little", rtol=1e-4
+        )
         calls = [(half, right), (half, half.flip(0))]  # nothing in common; the first token alone
         held = student.drive(drive_two, "residual", *calls)
         for r, row in zip(held, (half, torch.eye(3, dtype=dtype)[0]), strict=True):
@@ -369,6 +375,26 @@ def test_the_coins_of_a_round(student, rng):
             chance = float(p[0, token] / q[0, token])
             # logarithms may stand between: of 2^-200 they are 139, rounded
             expect_close(asked[0], chance, what="the coin", rtol=400 * torch.finfo(dtype).eps)
+        # a token that is proposed again, hardly less likely, has a coin of its own
+        p = torch.tensor([[1 - 2.0**-12, 2.0**-12, 0.0]] * 401, dtype=dtype)
+        q, zeros = torch.tensor([[1.0, 0.0, 0.0]] * 400, dtype=dtype), torch.zeros(400).long()
+        for n in (1, 3, 251, 399):
+            asked, rows = [], []
+
+            def coin(chance, asked=asked, n=n):
+                asked.append(chance)
+                return len(asked) != n + 1
+
+            def pick(row, rows=rows):
+                rows.append(row)
+                return 2
+
+            tokens = student.verify(zeros, q, p, coin, pick)
+            expect_same(tokens, torch.tensor([0] * n + [2]), f"verify(...), coin {n + 1} says no")
+            expect_close(rows[0], torch.tensor([0.0, 1.0, 0.0]), what="what is picked from")
+        rows.clear()
+        student.verify(zeros[:1], q[:1], p[:2], lambda chance: True, pick)
+        expect_same(rows[0], p[1], "what is picked from where all are kept: the last row of p")
     rounds = [sure_round([2, 1, 0], [2, 1], 3), sure_round([0, 2, 1], [0, 2], 3)]
     held = student.drive(drive_two_rounds, *rounds, no_coin, surely)
     for tokens, own in zip(held, ([2, 1, 0], [0, 2, 1]), strict=True):
@@ -459,6 +485,9 @@ def test_rates(student, rng):
         rate = student.drive(drive_strided, "acceptance_rate", [p, q])
         # so many positive float32 numbers, added in whatever order
         expect_close(rate, right, what="the rate of float32 rows", atol=vocab * 2.0**-24)
+    p, q = distributions(rng, 2048), distributions(rng, 2048)
+    right = math.fsum(min(a, b) for a, b in zip(p.tolist(), q.tolist(), strict=True))
+    expect_close(student.acceptance_rate(p, q), right, what="the rate in float64", atol=1e-12)
     near = torch.tensor([0.5 + 2.0**-20, 0.5 - 2.0**-20], dtype=torch.float64)
     rate = student.acceptance_rate(near, torch.full_like(near, 0.5))
     expect_close(rate, 1 - 2.0**-20, what="the rate of rows that nearly agree", atol=1e-9)
@@ -483,6 +512,10 @@ def test_expected_by_counting(student, rng):
             mean = sum((k + 1) * a**k * (1 - a) for k in range(gamma)) + (gamma + 1) * a**gamma
             seen = student.expected_tokens(a, gamma)
             expect_close(float(seen), mean, what="expected tokens", rtol=1e-9)
+    for less in (1e-7, 1e-8, 1e-9):  # the closed formula is off by 2^-53 / (401 less)
+        right = -math.expm1(401 * math.log1p(-less)) / less
+        seen = student.expected_tokens(1 - less, 400)
+        expect_close(float(seen), right, what="expected tokens near a = 1", rtol=1e-8)
     for a, gamma, right in (
         *(
             (1.0, 400, 401),
@@ -532,7 +565,7 @@ def test_best_lengths(student, rng):
         seen = (student.speedup(a, gamma, 0.25, 0.25) for a in (0.0, 1.0))
         for speed, tokens in zip(seen, (1, gamma + 1), strict=True):
             expect_close(float(speed), tokens / (1 + gamma / 2), what="speed-up", rtol=1e-12)
-    for c, w in ((1e-8, 0.0), (0.0, 1e-8), (1e4, 0.0), (0.0, 1e4), (3.0, 2.0)):
+    for c, w in ((1e-8, 0.0), (0.0, 1e-8), (1e4, 0.0), (0.0, 1e4), (3.0, 2.0), (1e9, 0.0)):
         seen = student.speedup(0.5, 3, c, w)
         expect_close(float(seen), 1.875 / (1 + 3 * (c + w)), what="speed-up", rtol=1e-12)
 
@@ -650,6 +683,9 @@ def test_long_runs(student, rng):
         guesses = text if right else [(t + 1) % 11 for t in text]
         prompt = [(3 * i) % 11 for i in range(length)]
         expect_calls(student, text, guesses, prompt, gamma, 11)
+    # one token only, and rounds that are refused and kept in turn, to the end
+    guesses = [4 if i % 5 in (1, 2, 4) else 7 for i in range(400)]
+    expect_calls(student, [4] * 400, guesses, [4], 2, 11)
     expect_calls(student, [4] * 12, [4] * 12, [4, 4], 5, 11)  # one token, again and again
     text = [2047, 1024, 0, 255, 256, 257, 1501]
     expect_calls(student, text, [*text[:3], 3, *text[4:]], [2046, 300], 3, 2048)
@@ -707,6 +743,8 @@ def test_lookups(student, rng):
     cases += [([k + 1, 2, 1], 3, 1) for k in (256, 1024, 32_768, 65_536, 100_000)]
     cases += [([*range(1, 4990), 1, 2], 3, 2), ([*large, large[0]], 400, 1)]
     cases += [([2**32 + 3, 8, 3], 3, 1), ([2**40, 7, 2_000_000, 2**40], 3, 1)]
+    cases += [([1, 3, 2, 4, 9, 1, 2, 3, 4], 3, 4), ([5, 2, 2, 5, 9, 5, 1, 3, 5], 3, 4)]
+    cases += [([-3, 8, 3], 3, 1), ([-3, 8, 3, 9, -3], 3, 1)]
     cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1)]
     wide = [1500 + (37 * i) % 547 for i in range(500)]
     cases += [(wide[:400] + [3, 4] + wide[1:400] + [5, 6] + wide[:400], 400, 400)]
@@ -911,6 +949,12 @@ def test_large_trees(student, rng):
         coin, _ = recorded(no_coin, len(parents))
         value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
         assert value == ([0, *(a for a, _ in says[1:]), at], 2046), "another walk"
+    # a deep chain between two other children of node 0: numbers are no depths, and no ends
+    parents, tokens = [-1, 0, 0, *range(2, 396), 0], [0, 5, 1] + [1, 2, 3] * 131 + [1, 6]
+    rows = sure[[1, 7, *tokens[3:-1], 2046, 7]]
+    coin, _ = recorded(no_coin, len(parents))
+    value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
+    assert value == ([0, *range(2, 397)], 2046), "another walk"
     # powers of two: what is left is exact, however it is divided
     small = torch.tensor([[0.5, 0.5 - 2.0**-20, 2.0**-20, 0.0]] * 4, dtype=torch.float64)
     expect_walks(student, [0, 0, 1, 2], [-1, 0, 0, 0], small, 4)
@@ -954,7 +998,7 @@ def test_the_coins_of_a_walk(student, rng):
         coin, _ = recorded(lambda chance: False, 1)
         path, _ = student.walk([1, 0], [-1, 0], likely, coin, surely)
         assert path == [0], "a likely child was kept, though the coin said no"
-    row = distributions(rng, 300)
+    row = 0.9 * distributions(rng, 300) + 0.1 / 300
     never, asked = recorded(lambda chance: False, 20)
     student.walk([0, *range(20)], [-1] + [0] * 20, row.expand(21, 300), never, surely)
     right = [float(row[i] / row[i:].sum()) for i in range(20)]
