@@ -7,7 +7,9 @@ rows.  Rows then have prompts (and texts) of unlike lengths.  Here they are fill
 left**, so that all of them end together and go on together; three things make a row of such a batch
 equal that row alone:
 
-- positions count from the first vector of the row, not of the batch;
+- positions count from the first vector of the row, not of the batch.  (Rotary embeddings are
+  relative and forgive a shift of a whole row; they do not forgive a gap between prompt and text, as
+  where texts were filled up before the prompt came.  Learned positions forgive neither);
 - no query sees a key that is filling; a filling sees itself, for a softmax over nothing is NaN;
 - in decoding the mask of the cache grows, and each row goes on with its own position.
 

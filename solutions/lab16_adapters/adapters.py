@@ -1,15 +1,14 @@
 # %% [markdown]
 # # Lab 16: Adapters and prompts
 #
-# ![Loss of three tasks, each on bars for the frozen model, for two ways of training about 2560
-# numbers, and for training all 655 thousand. On one task A is ahead, on another
-# B.](../../course/figures/lab16/opening.svg)
+# ![Loss on three tasks for the frozen model, for two ways A and B of training 2560 numbers, and for
+# training all 640 thousand. On all three B is below A.](../../course/figures/lab16/opening.svg)
 #
-# **The question.** A and B both train about 2560 numbers of one model, 0.4 % of it, in the same
-# steps. Whose loss is lower depends on the task, and often on nothing but luck. Yet one of them can
-# be folded into the model and costs nothing any more, and the other serves a different task in
-# every row of a batch without touching a layer. **Which way of adapting do you choose, for what,
-# and what do you know about its quality?**
+# **The question.** A and B both train 2560 numbers of one model, 0.4 % of it, in the same steps. A
+# is a method that is widely used. B is 2560 weights, drawn by lot. B has the lower loss on all
+# three tasks, and can be folded into the model, after which it costs nothing. Still many servers
+# would take A. **Which way of adapting do you choose, for what, and what do you know about its
+# quality?**
 #
 # Section 5 asks this again. You will answer it with your own numbers.
 #
@@ -70,7 +69,7 @@ lab = Lab("lab16_adapters")
 # %% [markdown]
 # ## Baseline
 #
-# The model is the zoo's small one, 655 thousand parameters, which writes Python. Three tasks:
+# The model is the zoo's small one, 640 thousand parameters, which writes Python. Three tasks:
 #
 # - **C++**: the headers that torch carries, which it has never read. Every token counts.
 # - **format**: a function's head, then the same as a line of JSON. The tokens of the JSON count.
@@ -90,6 +89,7 @@ NAMES = [n for n, m in base_model.named_modules() if isinstance(m, nn.Linear) an
 BEHIND = [n for n in NAMES if n.endswith(("o_proj", "down_proj"))]
 STEPS, SEEDS = 30, (0, 1, 2)
 held_out = {task: examples(task, "held out", 256, 0) for task in TASKS}
+embed = base_model.model.embed_tokens
 runs: dict[str, dict[str, list[Score]]] = {}  # way -> task -> a score for each seed
 models: dict[tuple[str, str], nn.Module] = {}  # (way, task) -> the model of seed 0
 found = {}  # the numbers you find, for the takeaways at the end
@@ -165,15 +165,81 @@ def with_random(n: int, seed: int, names: list[str]) -> nn.Module:
     return model
 
 
+# the other layout: fillings between prompt and text; positions by column, or without the gap
+def filled_between(prompts: list[Tensor], texts: list[Tensor], gap: bool):
+    """(x, positions, mask) of rows filling, prompt, filling, text."""
+    longest = max(len(t) for t in texts)
+    blank = torch.full((1, texts[0].shape[1]), math.nan)  # marks a filling
+    rows = [
+        torch.cat([p, blank.expand(longest - len(t), -1), t])
+        for p, t in zip(prompts, texts, strict=True)
+    ]
+    s = max(len(r) for r in rows)
+    x = torch.stack([torch.cat([blank.expand(s - len(r), -1), r]) for r in rows])
+    real = ~x.isnan().any(-1)  # [B, S]
+    columns = torch.arange(s).expand_as(real)
+    positions = columns if gap else (real.cumsum(1) - 1).clamp(min=0)
+    mask = torch.ones(s, s, dtype=torch.bool).tril() & real[:, None, None, :]
+    return x.nan_to_num(), positions, mask | torch.eye(s, dtype=torch.bool)
+
+
+@torch.no_grad()
+def folded(model: nn.Module, task: str) -> nn.Module:
+    """A copy with one linear layer in place of each layer and its adapter, by least squares."""
+    drawn = examples(task, "training", 96, 5)
+    made, inputs = copy.deepcopy(model), {}
+    for name in BEHIND:
+
+        def note(module, args, name=name):
+            inputs[name] = args[0].flatten(0, -2).double()
+
+        handle = model.get_submodule(name).register_forward_pre_hook(note)
+        model(drawn.ids[:, :-1])
+        handle.remove()
+        x = torch.cat([inputs[name], torch.ones(len(inputs[name]), 1, dtype=torch.float64)], 1)
+        old = model.get_submodule(name)
+        base = old[0] if isinstance(old, nn.Sequential) else old
+        change = old(inputs[name].float()).double() - base(inputs[name].float()).double()
+        fit = torch.linalg.lstsq(x.T @ x + 1e-6 * torch.eye(x.shape[1]), x.T @ change).solution
+        linear = nn.Linear(base.in_features, base.out_features)
+        linear.weight.copy_(base.weight + fit[:-1].T)
+        linear.bias.copy_(fit[-1])
+        made.set_submodule(name, linear)
+    return made
+
+
+def gain_left(changed: nn.Module, way: str, task: str) -> float:
+    """Which part of the way's gain the changed model has."""
+    frozen, whole = runs["frozen"][task][0].loss, runs[way][task][0].loss
+    return (frozen - score(changed, held_out[task]).loss) / (frozen - whole)
+
+
+@torch.no_grad()
+def written(prompts: list[Tensor], rows: list[Tensor], new: int) -> tuple[Tensor, int]:
+    """(the likeliest next ids [B, new], passes of the model), in one batch."""
+    x, positions, mask = joined(prompts, [embed(r) for r in rows])
+    cache, ids, passes = KVCache(), [], 0
+    while True:
+        logits = logits_of_vectors(base_model, x, cache, positions, mask)
+        passes += 1
+        ids.append(logits[:, -1].argmax(-1, keepdim=True))
+        if len(ids) == new:
+            return torch.cat(ids, 1), passes
+        x, (positions, mask) = embed(ids[-1]), go_on(positions, mask)
+
+
+tokenizer = zoo.load_tokenizer()
+weights = sum(p.nbytes for p in base_model.parameters())
+
 # learning rates: the best of a search by factors of about three, on text of its own, for each task
 RATES = {
-    "all weights": {"C++": 1e-3, "format": 1e-3, "label": 1e-3},
-    "adapter": {"C++": 3e-2, "format": 3e-2, "label": 3e-2},
+    "all weights": {"C++": 0.001, "format": 0.001, "label": 0.001},
+    "adapter": {"C++": 0.01, "format": 0.03, "label": 0.3},
     "prompt": {"C++": 0.1, "format": 0.1, "label": 0.1},
-    "prefix": {"C++": 0.1, "format": 0.1, "label": 0.1},
-    "BitFit": {"C++": 3e-2, "format": 3e-2, "label": 3e-2},
-    "random": {"C++": 1e-2, "format": 1e-2, "label": 1e-2},
-    "last block": {"C++": 1e-2, "format": 1e-2, "label": 1e-2},
+    "prefix": {"C++": 0.3, "format": 0.3, "label": 1},
+    "BitFit": {"C++": 0.03, "format": 0.1, "label": 0.03},
+    "random": {"C++": 0.03, "format": 0.1, "label": 0.3},
+    "last block": {"C++": 0.1, "format": 0.1, "label": 0.3},
 }
 
 # %% tags=["demo"]
@@ -305,38 +371,6 @@ print(trained_numbers(adapted), "numbers of", sum(p.numel() for p in base_model.
 # and one bias. The control says what the same fit does to a layer whose adapter is the identity.
 
 
-# %% tags=["demo", "fold"]
-@torch.no_grad()
-def folded(model: nn.Module, task: str) -> nn.Module:
-    """A copy with one linear layer in place of each layer and its adapter, by least squares."""
-    drawn = examples(task, "training", 96, 5)
-    made, inputs = copy.deepcopy(model), {}
-    for name in BEHIND:
-
-        def note(module, args, name=name):
-            inputs[name] = args[0].flatten(0, -2).double()
-
-        handle = model.get_submodule(name).register_forward_pre_hook(note)
-        model(drawn.ids[:, :-1])
-        handle.remove()
-        x = torch.cat([inputs[name], torch.ones(len(inputs[name]), 1, dtype=torch.float64)], 1)
-        old = model.get_submodule(name)
-        base = old[0] if isinstance(old, nn.Sequential) else old
-        change = old(inputs[name].float()).double() - base(inputs[name].float()).double()
-        fit = torch.linalg.lstsq(x.T @ x + 1e-6 * torch.eye(x.shape[1]), x.T @ change).solution
-        linear = nn.Linear(base.in_features, base.out_features)
-        linear.weight.copy_(base.weight + fit[:-1].T)
-        linear.bias.copy_(fit[-1])
-        made.set_submodule(name, linear)
-    return made
-
-
-def gain_left(changed: nn.Module, way: str, task: str) -> float:
-    """Which part of the way's gain the changed model has."""
-    frozen, whole = runs["frozen"][task][0].loss, runs[way][task][0].loss
-    return (frozen - score(changed, held_out[task]).loss) / (frozen - whole)
-
-
 # %% tags=["demo"]
 for task in TASKS:
     left = gain_left(folded(models["adapter", task], task), "adapter", task)
@@ -441,35 +475,44 @@ lab.check("ex2")
 # columns 3 and 4; its query at column 1 sees column 1, itself. The next token of row 1 stands at 2
 # and sees columns 3, 4 and 5.
 #
-# **The usual errors.** Positions from the edge of the rectangle: keys turn by positions, and a text
-# that begins at 37 is another text than one that begins at 0 behind no prompt. A causal mask alone.
-# A mask without the diagonal. In decoding, a new row of ones: fillings become visible with the
-# first token that is written.
+# **The usual errors.** A causal mask alone: fillings are seen. A mask without the diagonal: NaN.
+# Filling between prompt and text, because texts came filled from a tokenizer, and positions by
+# column: then the text stands farther from its prompt than it should. In decoding, a new row of
+# ones: fillings become visible with the first token that is written; or the number of columns as
+# position, which opens a gap.
 # </details>
 #
-# **Reveal.** Seven rows of unlike prompts and texts, each alone and in the batch; then the same
-# with the two mistakes of the help. And prompts of 20 vectors, trained, 9 s.
+# **Reveal.** Seven rows of unlike prompts and texts, each alone and in a batch: yours; with
+# positions from the edge; with a causal mask alone; and with texts that were filled up first, as a
+# tokenizer does it, so that filling lies between prompt and text. Then prompts of 20, trained, 10
+# s.
+
 
 # %% tags=["demo"]
-torch.manual_seed(0)
-embed = base_model.model.embed_tokens
 prompts = [words(n, n) for n in (0, 3, 20, 7, 1, 0, 12)]
 texts = [embed(held_out["C++"].ids[i, : 6 + 5 * i]) for i in range(7)]
 x, positions, mask = joined(prompts, texts)
-ways = {
-    "as you did": (positions, mask),
-    "positions from the edge": (torch.arange(x.shape[1]).expand_as(positions), mask),
-    "a causal mask alone": (positions, torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()),
+s = x.shape[1]
+layouts = {
+    "as you did": (x, positions, mask),
+    "positions from the edge": (x, torch.arange(s).expand(7, s), mask),
+    "a causal mask alone": (x, positions, torch.ones(s, s, dtype=torch.bool).tril()),
+    "a gap before the text": filled_between(prompts, texts, True),
+    "filling there, no gap": filled_between(prompts, texts, False),
 }
-alone = [
-    logits_of_vectors(base_model, torch.cat([p, t])[None])[0, -1]
-    for p, t in zip(prompts, texts, strict=True)
-]
-for way, (where, seen) in ways.items():
-    logits = logits_of_vectors(base_model, x, positions=where, mask=seen)[:, -1]
-    found["rows", way] = (logits - torch.stack(alone)).abs().max().item()
+both = zip(prompts, texts, strict=True)
+alone = torch.stack([logits_of_vectors(base_model, torch.cat(p)[None])[0, -1] for p in both])
+for way, (vectors, where, seen) in layouts.items():
+    logits = logits_of_vectors(base_model, vectors, positions=where, mask=seen)[:, -1]
+    found["rows", way] = (logits - alone).abs().max().item()
     print(f"{way:24s} largest difference of a logit: {found['rows', way]:.2g}")
 lab.reveal("positions", round(found["rows", "positions from the edge"], 2))
+
+# %% [markdown]
+# Positions from the edge shift a whole row, and rotary positions are relative: nothing happens. (A
+# model with learned positions, or a row that runs over the end of their table, would not forgive
+# it, and so the exercise asks for positions that are right.) What must not change is the distance
+# of any two vectors of a row.
 
 # %% tags=["demo"]
 three_runs("prompt", lambda seed: Prompted(words(20, seed)))
@@ -961,7 +1004,11 @@ lab.check("ex6")
 # seed 0 alone, whose spread is 0: it always names a winner.
 
 # %% tags=["demo"]
-LORA = {"C++": [0.0], "format": [0.0], "label": [0.0]}  # benchmarks/lab16_runs.py
+LORA = {  # r = 2 behind o_proj and down_proj: benchmarks/lab16_runs.py
+    "C++": [4.031, 4.042, 4.034],
+    "format": [0.339, 0.395, 0.369],
+    "label": [1.09, 1.087, 1.061],
+}
 measured = {"adapter": "adapter", "prompt": "prompt", "prefix": "prefix"}
 measured |= {"bitfit": "BitFit", "random": "random"}
 for name in ("phone", "shop", "engine"):
@@ -980,24 +1027,6 @@ for name in ("phone", "shop", "engine"):
 # and write together, by your `joined` and `go_on`, each pass of the model reading the weights once
 # for all four. Then each row alone.
 
-
-# %% tags=["demo", "fold"]
-@torch.no_grad()
-def written(prompts: list[Tensor], rows: list[Tensor], new: int) -> tuple[Tensor, int]:
-    """(the likeliest next ids [B, new], passes of the model), in one batch."""
-    x, positions, mask = joined(prompts, [embed(r) for r in rows])
-    cache, ids, passes = KVCache(), [], 0
-    while True:
-        logits = logits_of_vectors(base_model, x, cache, positions, mask)
-        passes += 1
-        ids.append(logits[:, -1].argmax(-1, keepdim=True))
-        if len(ids) == new:
-            return torch.cat(ids, 1), passes
-        x, (positions, mask) = embed(ids[-1]), go_on(positions, mask)
-
-
-tokenizer = zoo.load_tokenizer()
-weights = sum(p.nbytes for p in base_model.parameters())
 
 # %% tags=["demo"]
 starts = ["namespace c10 {\n", "def move(self, source, target):\n", "", "import os\n\ndef "]
@@ -1068,8 +1097,9 @@ for way, model in merged.items():
 # **"The method that wins my table is the better method."** Ask three seeds, and ask what as many
 # weights at random places do. Ask for each way's own learning rate, too.
 #
-# **"Left padding is cosmetic."** Positions and masks carry it. A batch that is right for equal
-# lengths says nothing about unlike ones.
+# **"A batch that is right is right."** For equal lengths. Fillings that are seen, and gaps between
+# prompt and text, show with unlike lengths only. A shift of a whole row never shows, with rotary
+# positions.
 #
 # **"An adapter is a LoRA in series."** There is a gelu in it. Without it it would merge.
 #
@@ -1087,7 +1117,7 @@ def own_way(seed: int) -> nn.Module:
     return with_random(2560, seed, [n for n in NAMES if n.endswith("down_proj")])
 
 
-RATES["own"] = {"label": 1e-2}
+RATES["own"] = {"label": 0.3}
 three_runs("own", own_way, ("label",))
 found["open task"] = placements.mean(losses_of("own", "label"))
 print(trained_numbers(own_way(0)), "numbers; apart from random weights:", end=" ")
@@ -1106,18 +1136,19 @@ print(apart_from("own", "random", "label"))
 # costs a token, with a number (1).
 #
 # **Question 2.** A colleague serves prompts of 10 to 100 vectors for 50 tasks in one batch. "It
-# works in my test, where all prompts have 20. And prompts are free, because a task is only 80
-# thousand numbers." What do you answer, what would you propose, and what must be measured?
-# *Rubric:* what the test with equal lengths cannot show, and the two mistakes it hides (1); with
-# your numbers, how far off rows then are (1); what a prompt of 100 costs every decoded token of
-# Llama 3 8B, and that its own size is not it (1); a proposal for the test or for the server (1);
-# what must be measured, of quality or speed, and against what control (1).
+# works in my test, where all prompts and texts have 20. And prompts are free, because a task is
+# only 80 thousand numbers." What do you answer, what would you propose, and what must be measured?
+# *Rubric:* which mistakes a test with equal lengths hides, two of them (1); by how much rows are
+# then off, with your numbers, and which mistake does no harm with rotary positions (1); what a
+# prompt of 100 costs every decoded token of Llama 3 8B, and that its own size is not it (1); a
+# proposal for the test or for the server (1); what must be measured, of quality or speed, against
+# what control (1).
 
 # %% [markdown] written="w1"
-# W1
+# @W1@
 
 # %% [markdown] written="w2"
-# W2
+# @W2@
 
 # %% [markdown]
 # ## Stretch (not graded)
@@ -1154,8 +1185,9 @@ takeaways = [
     "Loss of the format: "
     + "; ".join(f"{way} {shown(losses_of(way, 'format'))}" for way in ("frozen", *ways, "random")),
     f"Rows of unlike prompts in one batch differ from each alone by {f['rows', 'as you did']:.0e}; "
-    f"with positions from the edge by {f['rows', 'positions from the edge']:.1f}, with a causal "
-    f"mask alone by {f['rows', 'a causal mask alone']:.1f}.",
+    f"a causal mask alone {f['rows', 'a causal mask alone']:.1f}, a gap before the text "
+    f"{f['rows', 'a gap before the text']:.1f}, shifted as a whole "
+    f"{f['rows', 'positions from the edge']:.0e}.",
     f"Four tasks in one batch: {f['same rows']} of 4 rows as alone, {f['passes'][0]} passes in "
     f"place of {f['passes'][1]}.",
     "Merged into the Llama's own arrays, of the gain on the format there is left: "

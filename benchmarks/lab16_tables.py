@@ -1,0 +1,265 @@
+"""Numbers and figures of the chapter on adapters and prompts.
+
+    python benchmarks/lab16_tables.py             writes course/chapters/_generated/lab16_*.md
+                                                  and course/figures/lab16/*.svg, prints the tables
+    python benchmarks/lab16_tables.py bills       only this part (or some, see PARTS)
+
+The trainings are those of `lab16_runs.py`, which keeps them in lab16_runs.json; here the file is
+read.  What is trained here besides takes a minute of a core.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import lab16_runs as runs
+import torch
+
+from efflib.finetuning.bills import apart, bill, spread
+from efflib.finetuning.prompts import PromptModel, joined, next_token, prompt_of_words
+from efflib.finetuning.tasks import TASKS, examples, score
+from efflib.models.cache import KVCache
+from efflib.models.config import LlamaConfig
+from efflib.models.embedded import logits_of_vectors
+from efflib.plots import adapters as plots
+from efflib.plots import placements, style
+
+ROOT = Path(__file__).parents[1]
+GENERATED = ROOT / "course" / "chapters" / "_generated"
+FIGURES = ROOT / "course" / "figures" / "lab16"
+RUNS = json.loads(runs.FILE.read_text())
+LLAMA3 = LlamaConfig(128_256, 4096, 14_336, 32, 32, 8, 128)
+EQUAL = ["prompt 20", "prefix 5", "adapter 2", "BitFit 0", "LoRA 2", "random weights 2560"]
+CONTROL = "random weights 2560"
+LAST = "random, last block 2560"
+
+
+def write(name: str, text: str) -> None:
+    (GENERATED / f"{name}.md").write_text(text)
+    print(f"{name}\n{text}")
+
+
+def save(figure, name: str, alt: str) -> None:
+    FIGURES.mkdir(exist_ok=True)
+    style.save(figure, FIGURES / f"{name}.svg", alt)
+
+
+def losses(way: str, task: str) -> list[float]:
+    return RUNS[f"{way} {task}"]["losses"]
+
+
+def named(way: str) -> str:
+    """'prompt 20' as people say it."""
+    name, _, size = way.rpartition(" ")
+    unit = {"prompt": "n", "prefix": "n", "adapter": "m", "LoRA": "r", "LoRA, all seven": "r"}
+    return f"{name}, {unit[name]} = {size}" if name in unit else name
+
+
+def opening() -> None:
+    ways = {"frozen": "frozen 0", "A": EQUAL[0], "B": CONTROL, "all weights": "all weights 0"}
+    panels = {t: {name: losses(way, t) for name, way in ways.items()} for t in TASKS}
+    head = "Two ways of training 2560 numbers of one model, three tasks, three runs each"
+    alt = "; ".join(
+        f"{t}: " + ", ".join(f"{n} {placements.mean(v):.2f}" for n, v in w.items())
+        for t, w in panels.items()
+    )
+    save(plots.opening(panels, head), "opening", alt)
+
+
+def equal() -> None:
+    """Ways with about as many numbers, beside random weights."""
+    lines = ["| | trained | C++ | format | label |", "|---|---|---|---|---|"]
+    for way in ("frozen 0", *EQUAL, LAST, "all weights 0"):
+        cells = [f"{RUNS[f'{way} C++']['trained']:,}"]
+        for task in TASKS:
+            own = losses(way, task)
+            text = placements.plus_minus(own) if len(own) > 1 else f"{own[0]:.3g}"
+            if way in EQUAL[:-1] or way == LAST:
+                below = placements.mean(own) < placements.mean(losses(CONTROL, task))
+                sign = "better" if below else "worse"
+                text += f", {sign}" if apart(own, losses(CONTROL, task)) else ", alike"
+            cells.append(text)
+        lines.append(f"| {named(way)} | " + " | ".join(cells) + " |")
+    won = [(w, t) for w in EQUAL[:-1] for t in TASKS if apart(losses(w, t), losses(CONTROL, t))]
+    better = sum(
+        placements.mean(losses(w, t)) < placements.mean(losses(CONTROL, t)) for w, t in won
+    )
+    lines.append(
+        f"\nOf {len(EQUAL[:-1]) * len(TASKS)} comparisons with random weights {better} are better, "
+        f"{len(won) - better} worse, and {len(EQUAL[:-1]) * len(TASKS) - len(won)} not apart."
+    )
+    write("lab16_equal", "\n".join(lines) + "\n")
+
+
+def right() -> None:
+    """Shares of right tokens, and the learning rates that the search found."""
+    lines = ["| | C++ | format | label | rates |", "|---|---|---|---|---|"]
+    for way in ("frozen 0", *EQUAL, LAST, "all weights 0"):
+        found = [RUNS[f"{way} {task}"] for task in TASKS]
+        shares = [f"{100 * placements.mean(f['right']):.0f} %" for f in found]
+        if len(found[0]["right"]) > 1:
+            shares = [
+                f"{s} ({100 * min(f['right']):.0f} to {100 * max(f['right']):.0f})"
+                for s, f in zip(shares, found, strict=True)
+            ]
+        rates = ", ".join(f"{f['rate']:g}" for f in found) if "rate" in found[0] else ""
+        lines.append(f"| {named(way)} | " + " | ".join(shares) + f" | {rates} |")
+    write("lab16_right", "\n".join(lines) + "\n")
+
+
+def quality() -> None:
+    """Loss against trained numbers, all sizes."""
+    panels, references = {}, {}
+    for task in TASKS:
+        panels[task] = {}
+        for way, (_, sizes, _) in runs.WAYS.items():
+            keys = [k for s in sizes if (k := f"{way} {s} {task}") in RUNS]
+            if way != "all weights" and keys:
+                panels[task][way] = [(RUNS[k]["trained"], RUNS[k]["losses"]) for k in keys]
+        references[task] = {"all weights": placements.mean(losses("all weights 0", task))}
+    head = "Loss against trained numbers: mean of three runs, bars from least to most"
+    alt = "For each task a line of loss against trained numbers for every way; all fall."
+    save(plots.learned(panels, references, head), "quality", alt)
+    lines = ["| | trained | C++ | format | label |", "|---|---|---|---|---|"]
+    for way, (_, sizes, _) in runs.WAYS.items():
+        for size in sizes:
+            if all(f"{way} {size} {t}" in RUNS for t in TASKS):
+                own = f"{way} {size}"
+                cells = " | ".join(placements.plus_minus(losses(own, t)) for t in TASKS)
+                lines.append(f"| {named(own)} | {RUNS[f'{own} C++']['trained']:,} | {cells} |")
+    write("lab16_quality", "\n".join(lines) + "\n")
+
+
+def bills() -> None:
+    """The table for a model of 8 billion."""
+    sizes = {"lora": 8, "adapter": 64, "prompt": 100, "prefix": 100, "bitfit": 0, "random": 10**6}
+    lines = [
+        "| | trained | AdamW, MB | MFLOPs a token | MB read a token | positions | merges | mixed |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for way, size in sizes.items():
+        b = bill(way, size, LLAMA3)
+        flags = " | ".join("yes" if f else "no" for f in (b.mergeable, b.batchable))
+        lines.append(
+            f"| {way}{f' of {size:,}' if size else ''} | {b.trained:,} | "
+            f"{b.optimizer_bytes / 1e6:.1f} | {b.flops / 1e6:.1f} | {b.read_bytes / 1e6:.1f} | "
+            f"{b.context} | {flags} |"
+        )
+    write("lab16_bills", "\n".join(lines) + "\n")
+    grid = {
+        "lora": (1, 4, 16, 64),
+        "adapter": (1, 8, 64, 512),
+        "prompt": (1, 10, 100, 1000),
+        "prefix": (1, 10, 100, 1000),
+        "bitfit": (1,),
+        "random": (10**3, 10**4, 10**5, 10**6),
+    }
+    points = {
+        way: [(bill(way, s, LLAMA3).trained, bill(way, s, LLAMA3).read_bytes) for s in own]
+        for way, own in grid.items()
+    }
+    head = "Llama 3 8B: a prompt trains little and is read again for every token"
+    alt = "Bytes read besides for a token against trained numbers; prompts lie far above the rest."
+    save(plots.bills(points, head, "read_bytes"), "bills", alt)
+
+
+def between(prompts, texts, gap: bool):
+    """(x, positions, mask) where texts are filled up first: filling lies behind the prompt."""
+    longest = max(len(t) for t in texts)
+    blank = torch.full((1, texts[0].shape[1]), float("nan"))  # marks a filling
+    pairs = zip(prompts, texts, strict=True)
+    made = [torch.cat([p, blank.expand(longest - len(t), -1), t]) for p, t in pairs]
+    s = max(map(len, made))
+    x = torch.stack([torch.cat([blank.expand(s - len(r), -1), r]) for r in made])
+    real = ~x.isnan().any(-1)  # [B, S]
+    positions = torch.arange(s).expand_as(real) if gap else (real.cumsum(1) - 1).clamp(min=0)
+    mask = torch.ones(s, s, dtype=torch.bool).tril() & real[:, None, None, :]
+    return x.nan_to_num(), positions, mask | torch.eye(s, dtype=torch.bool)
+
+
+@torch.no_grad()
+def rows() -> None:
+    """Seven rows of unlike prompts in one batch, right and with the usual mistakes."""
+    model, text = runs.fresh(), examples("C++", "held out", 7, 0).ids
+    embed = model.model.embed_tokens
+    prompts = [prompt_of_words(model, n, n) for n in (0, 3, 20, 7, 1, 0, 12)]
+    texts = [embed(text[i, : 6 + 5 * i]) for i in range(7)]
+    both = zip(prompts, texts, strict=True)
+    alone = torch.stack([logits_of_vectors(model, torch.cat(p)[None])[0, -1] for p in both])
+    x, positions, mask = joined(prompts, texts)
+    edge = torch.arange(x.shape[1]).expand_as(positions)
+    causal = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    lines = ["| | largest difference of a logit | rows with another likeliest token |"]
+    lines.append("|---|---|---|")
+    for way, (vectors, where, seen) in {
+        "positions of each row, fillings hidden": (x, positions, mask),
+        "positions from the edge of the rectangle: a shift": (x, edge, mask),
+        "a causal mask alone": (x, positions, causal),
+        "texts filled first, positions by column: a gap": between(prompts, texts, True),
+        "texts filled first, positions without the gap": between(prompts, texts, False),
+    }.items():
+        logits = logits_of_vectors(model, vectors, positions=where, mask=seen)[:, -1]
+        off = (logits - alone).abs().max().item()
+        other = int((logits.argmax(-1) != alone.argmax(-1)).sum())
+        lines.append(f"| {way} | {off:.2g} | {other} of 7 |")
+    cache = KVCache()
+    logits_of_vectors(model, x, cache, positions, mask)
+    positions, mask = next_token(positions, mask)
+    new = embed(torch.full((7, 1), 300))
+    right = logits_of_vectors(model, new, cache, positions, mask)[:, -1]
+    cache.truncate(x.shape[1])
+    wrong = logits_of_vectors(model, new, cache, positions, torch.ones_like(mask))[:, -1]
+    off = (right - wrong).abs().max().item()
+    lines.append(f"\nThe next token with a row of ones for its mask: off by {off:.2g}.")
+    write("lab16_rows", "\n".join(lines) + "\n")
+
+
+def shots() -> None:
+    """Nothing is trained: examples of the task stand before the text."""
+    model = runs.fresh()
+    held = {t: examples(t, "held out", runs.HELD_OUT, 0) for t in TASKS}
+    lines = ["| before the text | C++ | format | label |", "|---|---|---|---|"]
+    cells = " | ".join(f"{losses('frozen 0', t)[0]:.2f}" for t in TASKS)
+    lines.append(f"| nothing | {cells} |")
+    for count in (1, 2, 4):
+        own = []
+        for task in TASKS:
+            found = []
+            for seed in runs.SEEDS:
+                ids = examples(task, "training", count, seed).ids[:, 1:].flatten()
+                prompt = PromptModel(model, model.model.embed_tokens(ids))
+                found.append(score(prompt, held[task]).loss)
+            own.append(placements.plus_minus(found))
+        lines.append(f"| {count} examples | " + " | ".join(own) + " |")
+    cells = " | ".join(placements.plus_minus(losses("prompt 20", t)) for t in TASKS)
+    lines.append(f"| 20 trained vectors | {cells} |")
+    write("lab16_shots", "\n".join(lines) + "\n")
+
+
+def seeds() -> None:
+    """How often one seed alone names another winner than three."""
+    ways = EQUAL
+    lines = ["| | by three runs | by seed 0, 1, 2 | spread of the best |", "|---|---|---|---|"]
+    for task in TASKS:
+        means = {w: placements.mean(losses(w, task)) for w in ways}
+        best = min(means, key=means.get)
+        alike = [named(w) for w in ways if not apart(losses(w, task), losses(best, task))]
+        single = [min(ways, key=lambda w, s=s: losses(w, task)[s]) for s in range(3)]
+        lines.append(
+            f"| {task} | {', '.join(alike)} | {', '.join(named(w) for w in single)} | "
+            f"{spread(losses(best, task)):.3f} |"
+        )
+    write("lab16_seeds", "\n".join(lines) + "\n")
+
+
+PARTS = {f.__name__: f for f in (opening, equal, right, quality, bills, rows, shots, seeds)}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()
