@@ -141,6 +141,8 @@ figures: setup
 	$(BIN)/python benchmarks/lab09_tables.py
 	$(BIN)/python benchmarks/lab10_tables.py
 	$(BIN)/python benchmarks/lab11_tables.py
+	$(BIN)/python benchmarks/lab16_runs.py
+	$(BIN)/python benchmarks/lab16_tables.py
 	$(BIN)/python benchmarks/meter_page.py
 	$(BIN)/python benchmarks/w4a16_idioms.py
 
