@@ -375,10 +375,11 @@ def test_prefixes_that_do_not_fit(student, rng):
     ids = torch.randint(20, (1, 2), generator=rng)
     value = student.drive(drive_cache, state_of(model), config, [b], [ids])
     expect_close(value[1], with_prefixes(model, [b], ids), what="a logit", atol=EXACT)
+    two = torch.randint(20, (2, 2), generator=rng)
     for prefixes, what in (([a, b], "3 and 4 positions"), ([], "no prefix")):
         expect_error(
             ValueError,
-            lambda p=prefixes: student.drive(drive_cache, state_of(model), config, p, [ids]),
+            lambda p=prefixes: student.drive(drive_cache, state_of(model), config, p, [two]),
             what,
         )
 
@@ -521,7 +522,7 @@ def test_a_sparse_layer_by_hand(student, rng):
 KEYS = ("trained", "optimizer_bytes", "flops", "read_bytes", "context")
 FLAGS = ("mergeable", "batchable", "untouched")
 TINY = {
-    "layers": 1,
+    "layers": 2,
     "hidden": 4,
     "mlp": 3,
     "heads": 2,
@@ -548,20 +549,20 @@ def expect_bill(value, right, what):
 @exercise(
     "ex5",
     points=4,
-    invariant="one block, D = 4, 2 heads of size 2 that share one key head, F = 3: a prompt of "
-    "5 is 20 numbers, 40 bytes and 80 FLOPs a token",
+    invariant="two blocks, D = 4, 2 heads of size 2 that share a key head, F = 3: a prompt of 5 "
+    "is 20 numbers, 80 bytes and 160 FLOPs a token",
     cause="a prompt that reads its own vectors, key heads where query heads compute, "
     "products that count 1, or biases of adapters",
 )
 def test_bills_by_hand(student, rng):
     # linears [N, K]: q 4 x 4, k and v 2 x 4, o 4 x 4, gate and up 3 x 4, down 4 x 3
-    lora = 2 * (8 + 6 + 6 + 8 + 7 + 7 + 7)
+    lora = 2 * 2 * (8 + 6 + 6 + 8 + 7 + 7 + 7)
     for way, size, trained, flops, read, context in (
         ("lora", 2, lora, 2 * lora, 2 * lora, 0),
-        ("adapter", 1, 26, 32, 52, 0),
-        ("prompt", 5, 20, 80, 40, 5),
-        ("prefix", 5, 20, 80, 40, 5),
-        ("bitfit", 1, 4 + 2 + 2 + 4 + 3 + 3 + 4, 0, 44, 0),
+        ("adapter", 1, 52, 64, 104, 0),
+        ("prompt", 5, 20, 160, 80, 5),
+        ("prefix", 5, 40, 160, 80, 5),
+        ("bitfit", 1, 2 * (4 + 2 + 2 + 4 + 3 + 3 + 4), 0, 88, 0),
         ("random", 7, 7, 0, 0, 0),
     ):
         right = dict(zip(KEYS, (trained, 8 * trained, flops, read, context), strict=True))
@@ -611,7 +612,7 @@ def candidate(**changes):
     invariant="means 1.125 and 1.375, spreads 0.25 and 0.25: not apart; 1.125 and 1.5: apart",
     cause="the smaller or the sum of the spreads, or >= in place of >",
 )
-def test_apart_by_hand(student, rng):
+def test_differ_by_hand(student, rng):
     for a, b, right in (
         ([1.0, 1.25], [1.25, 1.5], False),
         ([1.0, 1.25], [1.375, 1.625], True),
@@ -621,8 +622,8 @@ def test_apart_by_hand(student, rng):
         ([1.0, 3.0], [3.5], False),
     ):
         for x, y in ((a, b), (b, a)):
-            seen = a_bool(student.apart(x, y), f"apart({x}, {y})")
-            assert seen is right, f"apart({x}, {y}) is {seen}"
+            seen = a_bool(student.differ(x, y), f"differ({x}, {y})")
+            assert seen is right, f"differ({x}, {y}) is {seen}"
 
 
 @exercise(

@@ -845,9 +845,9 @@ lab.check("ex5")
 # **Idea.** Count the matrices: [N, K] times a vector is $2 N K$. A new position is one more key and
 # one more value in every block: every query head has a product of $d$ with each.
 #
-# **By hand.** One block, D = 4, 2 heads of size 2 that share 1 key head, F = 3. A prompt of 5: 20
-# numbers; each token reads 5 · 2 · 1 · 2 = 20 numbers or 40 bytes again, and computes 5 · 4 · 2 · 2
-# = 80 FLOPs. Adapters of m = 1: 2 (8 + 1 + 4) = 26 numbers, 32 FLOPs.
+# **By hand.** Two blocks, D = 4, 2 heads of size 2 that share 1 key head, F = 3. A prompt of 5: 20
+# numbers; each token reads 5 · 2 · 2 · 1 · 2 = 40 numbers or 80 bytes again, and computes 5 · 2 · 4
+# · 2 · 2 = 160 FLOPs. Adapters of m = 1: 2 · 2 (8 + 1 + 4) = 52 numbers, 64 FLOPs.
 #
 # **The usual errors.** A prompt billed as free in decoding, or by its own vectors. Key heads where
 # every query head computes. Products that count 1. Biases of adapters forgotten, or counted as
@@ -912,8 +912,9 @@ explorer.explorer(
 #
 # **Deliver** four functions.
 #
-# - `apart(a, b) -> bool`: `a` and `b` are losses of two ways, one a seed. True if the means differ
-#   by **more** than the larger of the two spreads (largest minus smallest; of one run it is 0).
+# - `differ(a, b) -> bool`: `a` and `b` are losses of two ways, one a seed. True if the means differ
+#   by **more** than the larger of the two spreads (largest minus smallest; of one run it is 0):
+#   then the two are *apart*.
 # - `fits(candidate, need) -> bool`: `candidate` is a bill; `need` is a dict with some of its keys.
 #   True asks that the candidate has True there, False asks for nothing, a number is the most that
 #   is allowed. An empty need is met by all.
@@ -937,7 +938,7 @@ explorer.explorer(
 
 
 # %% solution="ex6"
-def apart(a: list[float], b: list[float]) -> bool:
+def differ(a: list[float], b: list[float]) -> bool:
     """Whether the means differ by more than the larger spread."""
     ### BEGIN SOLUTION
     distance = abs(sum(a) / len(a) - sum(b) / len(b))
@@ -965,7 +966,7 @@ def choose(candidates: dict[str, dict], need: dict) -> str | None:
     if not fit:
         return None
     best = min((c["losses"] for c in fit.values()), key=lambda a: sum(a) / len(a))
-    good = [name for name, c in fit.items() if not apart(c["losses"], best)]
+    good = [name for name, c in fit.items() if not differ(c["losses"], best)]
     return min(good, key=lambda name: fit[name]["trained"])
     ### END SOLUTION
 

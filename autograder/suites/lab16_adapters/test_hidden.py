@@ -940,6 +940,11 @@ def test_sparse_in_bfloat16(student, rng):
     right = torch.tensor([[1.0], [1.0 + 2.0**-7], [258.0], [1.0]], dtype=bf16)
     expect_same(y, right, "W + S, rounded once")
     expect_same(d_delta, torch.ones(3), "the gradient of delta")
+    # 1 + 2^-8 is rounded to 1 before the product: 1 - 1 = 0, and not 2^-8
+    w, x = torch.ones(1, 2, dtype=bf16), torch.tensor([[1.0, -1.0]], dtype=bf16)
+    args = (w, None, torch.tensor([0]), torch.tensor([2.0**-8]), x, torch.ones(1, 1, dtype=bf16))
+    y = student.drive(drive_sparse, *args)[0]
+    expect_same(y, torch.zeros(1, 1, dtype=bf16), "W + S, rounded before the product")
     w, x = torch.randn(6, 32, generator=rng).to(bf16), torch.randn(3, 32, generator=rng).to(bf16)
     places, delta = torch.arange(0, 192, 5), torch.randn(39, generator=rng)
     b = torch.randn(6, generator=rng).to(bf16)
@@ -1174,20 +1179,20 @@ def a_bool(value, call):
     "large and of tiny losses",
     cause="standard deviations, the spread of the first alone, >=, or a fixed tolerance",
 )
-def test_apart(student, rng):
+def test_differ(student, rng):
     both = set()
     for n, m in ((1, 1), (2, 2), (4, 2), (1, 4), (8, 8), (4, 4)) * 3:
         a, b = dyadic(rng, n), dyadic(rng, m)
         for scale in (1.0, 2.0**-27, 2.0**13):
             x, y = [v * scale for v in a], [v * scale for v in b]
-            seen = a_bool(student.apart(x, y), "apart")
-            assert seen == rule(x, y), "apart is not what the rule says"
+            seen = a_bool(student.differ(x, y), "differ")
+            assert seen == rule(x, y), "differ is not what the rule says"
             both.add(seen)
     for gap, right in ((0.5, False), (0.5625, True), (0.4375, False)):  # one spread is 0.5
         a, b = [1.0, 1.5, 1.25, 1.25], [1.25 + gap, 1.25 + gap]
         for x, y in ((a, b), (b, a)):
-            assert a_bool(student.apart(x, y), "apart") == right, "apart at the limit"
-    assert student.apart([3.0], [3.0]) is False, "one run each, the same loss: apart"
+            assert a_bool(student.differ(x, y), "differ") == right, "differ at the limit"
+    assert student.differ([3.0], [3.0]) is False, "one run each, the same loss: apart"
 
 
 @exercise(

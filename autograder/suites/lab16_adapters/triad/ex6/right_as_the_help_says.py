@@ -1,7 +1,7 @@
 """The hints, word for word."""
 
 
-def apart(a, b):
+def differ(a, b):
     means = abs(sum(a) / len(a) - sum(b) / len(b))
     spread = max(max(a) - min(a), max(b) - min(b))
     return means > spread
@@ -28,7 +28,7 @@ def choose(candidates, need):
         return sum(losses) / len(losses)
 
     best = candidates[min(names, key=mean)]["losses"]
-    alike = [name for name in names if not apart(candidates[name]["losses"], best)]
+    alike = [name for name in names if not differ(candidates[name]["losses"], best)]
     return min(alike, key=lambda name: candidates[name]["trained"])
 
 

@@ -5,7 +5,7 @@ import numpy as np
 COLUMNS = ("mergeable", "batchable", "untouched")
 
 
-def apart(a, b):
+def differ(a, b):
     a, b = np.array(a, dtype=np.float64), np.array(b, dtype=np.float64)
     return bool(np.abs(a.mean() - b.mean()) > max(np.ptp(a), np.ptp(b)))
 
@@ -19,7 +19,7 @@ def fits(candidate, need):
 def choose(candidates, need):
     fit = [(name, c) for name, c in candidates.items() if fits(c, need)]
     fit.sort(key=lambda pair: np.mean(pair[1]["losses"]))
-    alike = {name for name, c in fit if not apart(c["losses"], fit[0][1]["losses"])}
+    alike = {name for name, c in fit if not differ(c["losses"], fit[0][1]["losses"])}
     order = sorted(alike, key=lambda n: (candidates[n]["trained"], list(candidates).index(n)))
     return order[0] if order else None
 
