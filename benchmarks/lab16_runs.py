@@ -102,8 +102,15 @@ EQUAL = [
 ]
 
 
-def trained(way: str, size: int, task: str, rate: float, seed: int) -> nn.Module:
-    drawn = examples(task, "training", STEPS * BATCH[task], seed)
+# is it a race?  these again with four times the steps, at the rates found
+LONGER = [("prompt", 20), ("LoRA", 2), ("random weights", 2560)]
+TIMES = 4
+
+
+def trained(
+    way: str, size: int, task: str, rate: float, seed: int, steps: int = STEPS
+) -> nn.Module:
+    drawn = examples(task, "training", steps * BATCH[task], seed)
     model = WAYS[way][0](size, seed)
     parts = drawn.ids.split(BATCH[task]), drawn.scored.split(BATCH[task])
     return finetune(model, parts[0], rate, seed, parts[1])[0]
@@ -142,6 +149,14 @@ def line(way: str, size: int, task: str) -> dict:
     }
 
 
+def longer(way: str, size: int, task: str, rate: float) -> dict:
+    """Losses and shares after TIMES as many steps."""
+    held = examples(task, "held out", HELD_OUT, 0)
+    made = [trained(way, size, task, rate, seed, TIMES * STEPS) for seed in SEEDS]
+    scores = [score(m, held) for m in made]
+    return {"losses": [s.loss for s in scores], "right": [s.right for s in scores]}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     done = {}
@@ -159,6 +174,13 @@ def main() -> None:
             done[key] = line(way, size, task)
             FILE.write_text(json.dumps(done, indent=1) + "\n")
             print(key, done[key]["rate"], [round(v, 3) for v in done[key]["losses"]], flush=True)
+    for way, size in LONGER:
+        for task in TASKS[1:]:
+            if (key := f"{way} {size} {task} longer") not in done:
+                rate = done[f"{way} {size} {task}"]["rate"]
+                done[key] = longer(way, size, task, rate)
+                FILE.write_text(json.dumps(done, indent=1) + "\n")
+                print(key, [round(v, 3) for v in done[key]["losses"]], flush=True)
 
 
 if __name__ == "__main__":

@@ -1192,6 +1192,9 @@ def test_differ(student, rng):
         a, b = [1.0, 1.5, 1.25, 1.25], [1.25 + gap, 1.25 + gap]
         for x, y in ((a, b), (b, a)):
             assert a_bool(student.differ(x, y), "differ") == right, "differ at the limit"
+    for a, b in (([1.0, 1.5], [1.75, 2.25]), ([1.0, 1.0, 1.0, 2.0], [0.125])):
+        for x, y in ((a, b), (b, a)):  # less than both spreads together; means, not medians
+            assert a_bool(student.differ(x, y), "differ") is True, "differ of two that are apart"
     assert student.differ([3.0], [3.0]) is False, "one run each, the same loss: apart"
 
 
@@ -1247,6 +1250,10 @@ def test_choices(student, rng):
     trained = {"a": 30, "b": 20, "c": 10}
     made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in chain.items()}
     assert student.choose(made, {}) == "b", "chosen in a chain of three"
+    # a has the lowest single run, b the lowest mean; c is alike to a and apart from b
+    lucky = {"a": [1.0, 3.0], "b": [1.5, 1.5625], "c": [1.75, 1.75]}
+    made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in lucky.items()}
+    assert student.choose(made, {}) == "b", "chosen beside one lucky run"
     equal = {n: a_candidate(rng, 1, losses=[1.0, 1.5], trained=7) for n in ("z", "y", "a")}
     assert student.choose(equal, {}) == "z", "chosen of three that are equal"
 
