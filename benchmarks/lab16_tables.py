@@ -8,13 +8,16 @@ The trainings are those of `lab16_runs.py`, which keeps them in lab16_runs.json;
 read.  What is trained here besides takes a minute of a core.
 """
 
+import copy
 import json
 import sys
 from pathlib import Path
 
 import lab16_runs as runs
 import torch
+from torch import nn
 
+from efflib.finetuning.adapters import Behind
 from efflib.finetuning.bills import apart, bill, spread
 from efflib.finetuning.prompts import PromptModel, joined, next_token, prompt_of_words
 from efflib.finetuning.tasks import TASKS, examples, score
@@ -252,7 +255,66 @@ def seeds() -> None:
     write("lab16_seeds", "\n".join(lines) + "\n")
 
 
-PARTS = {f.__name__: f for f in (opening, equal, right, quality, bills, rows, shots, seeds)}
+def longer() -> None:
+    """The same with four times the steps."""
+    lines = ["| | steps | format | label | label, right |", "|---|---|---|---|---|"]
+    for way, size in runs.LONGER:
+        for end, steps in (("", runs.STEPS), (" longer", runs.TIMES * runs.STEPS)):
+            own = [RUNS[f"{way} {size} {task}{end}"] for task in TASKS[1:]]
+            cells = " | ".join(placements.plus_minus(r["losses"]) for r in own)
+            share = 100 * placements.mean(own[1]["right"])
+            lines.append(f"| {named(f'{way} {size}')} | {steps} | {cells} | {share:.0f} % |")
+    write("lab16_longer", "\n".join(lines) + "\n")
+
+
+@torch.no_grad()
+def folded(model: nn.Module, task: str, means: bool) -> nn.Module:
+    """A copy with one linear for each layer and its adapter; means: a bias more, and W as it was."""
+    drawn, made, inputs = examples(task, "training", 96, 5), copy.deepcopy(model), {}
+    places = {n: m for n, m in model.named_modules() if isinstance(m, Behind)}
+    for name, layer in places.items():
+
+        def note(module, args, name=name):
+            inputs[name] = args[0].flatten(0, -2)
+
+        handle = layer.register_forward_pre_hook(note)
+        model(drawn.ids[:, :-1])
+        handle.remove()
+        change = (layer(inputs[name]) - layer.base(inputs[name])).double()
+        ones = torch.ones(len(change), 1, dtype=torch.float64)
+        x = ones if means else torch.cat([inputs[name].double(), ones], 1)
+        square = x.T @ x + 1e-6 * torch.eye(x.shape[1])
+        fit = torch.linalg.solve(square, x.T @ change)  # [K + 1, N]
+        linear = nn.Linear(layer.base.in_features, layer.base.out_features)
+        linear.weight.copy_(layer.base.weight + (0.0 if means else fit[:-1].T))
+        linear.bias.copy_(fit[-1])
+        made.set_submodule(name, linear)
+    return made
+
+
+def folds() -> None:
+    """Adapters folded by least squares: which part of the gain is left, three runs."""
+    lines = ["| gain left, % | C++ | format |", "|---|---|---|"]
+    for m in (2, 32):
+        for means in (False, True):
+            cells = []
+            for task in TASKS[:2]:
+                held, left = examples(task, "held out", runs.HELD_OUT, 0), []
+                frozen = losses("frozen 0", task)[0]
+                for seed in runs.SEEDS:
+                    rate = RUNS[f"adapter {m} {task}"]["rate"]
+                    model = runs.trained("adapter", m, task, rate, seed)
+                    whole = score(model, held).loss
+                    one = score(folded(model, task, means), held).loss
+                    left.append(100 * (frozen - one) / (frozen - whole))
+                cells.append(placements.plus_minus(left))
+            what = "a bias alone, the mean" if means else "a weight and a bias"
+            lines.append(f"| m = {m}: {what} | {' | '.join(cells)} |")
+    write("lab16_folds", "\n".join(lines) + "\n")
+
+
+FIRST = (opening, equal, right, quality, bills, rows, shots, seeds, longer, folds)
+PARTS = {f.__name__: f for f in FIRST}
 
 
 def main() -> None:
