@@ -135,7 +135,7 @@ def quality() -> None:
 
 def bills() -> None:
     """The table for a model of 8 billion."""
-    sizes = {"lora": 8, "adapter": 64, "prompt": 100, "prefix": 100, "bitfit": 0, "random": 10**6}
+    sizes = {"lora": 4, "adapter": 64, "prompt": 100, "prefix": 100, "bitfit": 0, "random": 10**6}
     lines = [
         "| | trained | AdamW, MB | MFLOPs a token | MB read a token | positions | merges | mixed |",
         "|---|---|---|---|---|---|---|---|",

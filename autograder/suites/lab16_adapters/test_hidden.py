@@ -1264,7 +1264,7 @@ def free_candidate(**changes):
 
 NEEDS = {
     "phone": {"mergeable": True, "optimizer_bytes": 100_000_000},
-    "shop": {"batchable": True, "trained": 2_000_000, "context": 0},
+    "shop": {"batchable": True, "trained": 20_000_000, "context": 0},
     "engine": {"untouched": True, "batchable": True, "context": 32, "read_bytes": 4_000_000},
 }
 
@@ -1305,7 +1305,7 @@ def test_the_phone(student, rng):
 @exercise(
     "ex6",
     points=1,
-    invariant="shop: rows of a batch, 2 bytes a number, 8 GB for 2000 customers, no position",
+    invariant="shop: rows of a batch, 2 bytes a number, 20 GB for 500 customers, no position",
     cause="bytes in place of numbers, or states counted where only numbers lie",
 )
 def test_the_shop(student, rng):

@@ -36,5 +36,5 @@ def situation(name):
     if name == "phone":
         return {"mergeable": True, "optimizer_bytes": 100 * 10**6}
     if name == "shop":
-        return {"batchable": True, "trained": 8 * 10**9 // 2000 // 2, "context": 0}
+        return {"batchable": True, "trained": 20 * 10**9 // 500 // 2, "context": 0}
     return {"untouched": True, "batchable": True, "context": 32, "read_bytes": 4 * 10**6}

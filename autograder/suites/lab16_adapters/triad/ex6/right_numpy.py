@@ -29,7 +29,7 @@ def situation(name):
     if name == "phone":
         need |= {"mergeable": True, "optimizer_bytes": 100_000_000}
     elif name == "shop":
-        need |= {"batchable": True, "trained": 2_000_000, "context": 0}
+        need |= {"batchable": True, "trained": 20_000_000, "context": 0}
     elif name == "engine":
         need |= {"untouched": True, "batchable": True, "context": 32, "read_bytes": 4_000_000}
     return need
