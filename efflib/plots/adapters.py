@@ -46,27 +46,29 @@ def learned(
     panels: dict[str, dict[str, Sequence[tuple[int, Sequence[float]]]]],
     references: dict[str, dict[str, float]],
     title: str,
+    control: str = "",
 ) -> Figure:
     """Loss against trained numbers: a panel for each task, a line for each way.
 
     panels: {task: {way: [(trained, losses of the seeds)]}}: mean, and a bar from least to most;
-    references: {task: {label: loss}}, dotted lines.
+    references: {task: {label: loss}}, dotted lines; control: a way that is drawn in black.
     """
     fig, axes = figure(len(panels), width=4.0 * len(panels), height=4.0)
     for ax, (task, ways) in zip(axes, panels.items(), strict=True):
         for i, (way, points) in enumerate(ways.items()):
+            look = _look(i) | ({"color": BLACK, "linestyle": "-"} if way == control else {})
             x = [p[0] for p in points]
             y = [mean(p[1]) for p in points]
             off = [[m - min(p[1]) for m, p in zip(y, points, strict=True)]]
             off += [[max(p[1]) - m for m, p in zip(y, points, strict=True)]]
-            ax.errorbar(x, y, yerr=off, capsize=2, label=way, markersize=5, **_look(i))
+            ax.errorbar(x, y, yerr=off, capsize=2, label=way, markersize=5, **look)
         for label, loss in references[task].items():
             ax.axhline(loss, color=GREY, linestyle=":", linewidth=1)
             ax.annotate(
                 label,
-                (0.99, loss),
+                (0.01, loss),
                 xycoords=ax.get_yaxis_transform(),
-                ha="right",
+                ha="left",
                 va="bottom",
                 fontsize=8,
                 color=BLACK,
