@@ -1,0 +1,1329 @@
+"""Hidden tests of lab16: brute force in float64, and the inputs that break real code.
+
+Inputs are drawn anew for each submission.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_number,
+    expect_same,
+    expect_tensor,
+    expect_tuple,
+)
+from efflib.models.cache import KVCache
+from efflib.models.config import LlamaConfig
+from efflib.models.embedded import logits_of_vectors
+from efflib.models.llama import Llama
+
+F64 = torch.float64
+FLOAT32 = 2.0**-24  # relative error of one float32 rounding
+BFLOAT16 = 2.0**-8
+EXACT = 1e-9  # float64 through a small model whose numbers are about 1
+PARTS = ("down", "down_bias", "up", "up_bias")
+SIZES = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "intermediate_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+
+
+def whole(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+def a_llama(rng, dtype=F64, **changes):
+    """(config as a dict, a Llama with random parameters in eval mode)."""
+    sizes = SIZES | changes
+    model = Llama(LlamaConfig(**sizes)).to(dtype).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            values = torch.randn(p.shape, generator=rng, dtype=F64)
+            p.copy_(1 + 0.1 * values if "norm" in name else 0.3 * values)
+    return sizes, model
+
+
+def state_of(model):
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+# ---- exercise 1 ------------------------------------------------------------------------------
+
+
+def drive_gradients(student, parts, y, dy):
+    """Runs beside the student's code: an adapter's output and gradients."""
+    adapter = student.Adapter(parts["up"].shape[0], parts["down"].shape[0])
+    for name, value in parts.items():
+        getattr(adapter, name).data = value
+    y = y.requires_grad_()
+    out = adapter(y)
+    out.backward(dy)
+    grads = {n: p.grad for n, p in adapter.named_parameters()}
+    return out.detach(), grads, y.grad
+
+
+def drawn_parts(rng, size, m):
+    """Parameters of an adapter, all of them other than at the start."""
+    shapes = ((m, size), (m,), (size, m), (size,))
+    return {n: torch.randn(s, generator=rng) for n, s in zip(PARTS, shapes, strict=True)}
+
+
+def exact_adapter(parts, y, dy):
+    """(output, gradients by name, gradient of y) in float64."""
+    leaves = {n: p.double().requires_grad_() for n, p in parts.items()}
+    y = y.double().requires_grad_()
+    low = F.gelu(y @ leaves["down"].T + leaves["down_bias"])
+    out = y + low @ leaves["up"].T + leaves["up_bias"]
+    out.backward(dy.double())
+    return out.detach(), {n: p.grad for n, p in leaves.items()}, y.grad
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="y + gelu(y down^T + down_bias) up^T + up_bias and its gradients, for widths and "
+    "numbers of all sizes",
+    cause="a matrix transposed that fits square ones only, a bias left out, y detached, or "
+    "the approximation by tanh",
+)
+def test_outputs_and_gradients(student, rng):
+    for size, m, large in ((1, 1, 1.0), (9, 4, 1e-8), (5, 32, 1e4), (64, 3, 1.0), (7, 7, 30.0)):
+        parts = drawn_parts(rng, size, m)
+        y, dy = (torch.randn(2, 3, size, generator=rng) for _ in (0, 1))
+        y = y * large
+        out, grads, dx = student.drive(drive_gradients, parts, y, dy)
+        right, exact, exact_dx = exact_adapter(parts, y, dy)
+        # what sums of so many products may lose: all terms positive, gelu's slope at most 1.13
+        a = {n: p.double().abs() for n, p in parts.items()}
+        low = y.double().abs() @ a["down"].T + a["down_bias"]
+        bound = 8 * (size + m + 8) * FLOAT32
+        reach = y.double().abs() + low @ a["up"].T + a["up_bias"]
+        expect_tensor(out, "the output", torch.float32, (2, 3, size))
+        expect_at_most((out - right).abs(), bound * reach, "the error of the output")
+        back = dy.double().abs() @ a["up"]  # on gelu's output, [2, 3, m]
+        # the slope moves by at most 1 where its argument does: an error of the argument counts too
+        moved = back * (1 + low)
+        sizes = {
+            "up": torch.einsum("btn,btm->nm", dy.double().abs(), low),
+            "up_bias": dy.double().abs().sum((0, 1)),
+            "down": torch.einsum("btm,btk->mk", moved, y.double().abs()),
+            "down_bias": moved.sum((0, 1)),
+        }
+        assert sorted(grads) == sorted(PARTS), f"parameters {sorted(grads)}"
+        for name in PARTS:
+            expect_tensor(grads[name], f"the gradient of {name}", torch.float32)
+            off = (grads[name] - exact[name]).abs()
+            expect_at_most(off, 2 * bound * sizes[name], f"the error of the gradient of {name}")
+        expect_tensor(dx, "the gradient of y", torch.float32, (2, 3, size))
+        most = 2 * bound * (dy.double().abs() + moved @ a["down"])
+        expect_at_most((dx - exact_dx).abs(), most, "the error of the gradient of y")
+
+
+def drive_forms(student, parts, y):
+    """Runs beside the student's code: inputs that are views, and what is left of them."""
+    adapter = student.Adapter(parts["up"].shape[0], parts["down"].shape[0])
+    for name, value in parts.items():
+        getattr(adapter, name).data = value
+    size = parts["up"].shape[0]
+    views = [y.mT, y[0, :, 0], y.mT[:0], y.mT[None], y.mT[0, :1]]
+    given = y.mT.clone()
+    adapter(given)
+    assert all(v.shape[-1] == size for v in views)
+    return [adapter(v).detach() for v in views], given
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="bfloat16 comes back as bfloat16, with the bottleneck in float32; views, one "
+    "dimension, no row; y stays as it was",
+    cause="the bottleneck in bfloat16, y itself rounded to float32 and back, view in place "
+    "of reshape, or y += ...",
+)
+def test_dtypes_and_views(student, rng):
+    for dtype in (torch.float32, torch.bfloat16):
+        parts = drawn_parts(rng, 6, 3)
+        y = torch.randn(2, 6, 5, generator=rng).to(dtype)
+        outs, given = student.drive(drive_forms, parts, y)
+        expect_same(given, y.mT, "y after a call")
+        for out, view in zip(
+            outs, [y.mT, y[0, :, 0], y.mT[:0], y.mT[None], y.mT[0, :1]], strict=True
+        ):
+            expect_tensor(out, "the output", dtype, tuple(view.shape))
+            if not view.numel():
+                continue
+            right, _, _ = exact_adapter(parts, view, torch.zeros_like(view))
+            added = (right - view.double()).abs()
+            unit = BFLOAT16 if dtype == torch.bfloat16 else 400 * FLOAT32
+            # two roundings: of what is added and of the sum (or one, of the sum)
+            bound = unit * (added + right.abs()) + 1000 * FLOAT32
+            expect_at_most((out.double() - right).abs(), bound, "the error of the output")
+    # the bottleneck in float32: 256 products that cancel to a small number
+    size, m = 4, 2
+    parts = {
+        "down": torch.full((m, size), 100.0),
+        "down_bias": torch.full((m,), -400.5),
+        "up": torch.ones(size, m),
+        "up_bias": torch.zeros(size),
+    }
+    y = torch.ones(1, size, dtype=torch.bfloat16)
+    outs, _, _ = student.drive(drive_gradients, parts, y, torch.ones_like(y))
+    right, _, _ = exact_adapter(parts, y, torch.ones_like(y))
+    off = (outs.double() - right).abs()
+    expect_at_most(off, 2 * BFLOAT16 * right.abs(), "the error where the bottleneck cancels")
+
+
+def drive_starts(student, sizes, seed):
+    """Runs beside the student's code: parameters of fresh adapters."""
+    import torch
+
+    torch.manual_seed(seed)
+    drawn = []
+    for size, m in sizes:
+        adapter = student.Adapter(size, m)
+        drawn.append({n: p.detach().clone() for n, p in adapter.named_parameters()})
+    return drawn
+
+
+def drive_identity(student, ys):
+    """Runs beside the student's code: what fresh adapters put out."""
+    return [student.Adapter(y.shape[-1], 2)(y).detach() for y in ys]
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="at the start: y, bit by bit, also of 1e30 and 1e-30; what is drawn is uniform up "
+    "to 1 / sqrt(size), drawn by torch, and two adapters do not begin alike",
+    cause="a bound of 1 / size, normal numbers, a generator with a fixed seed, or all zeros",
+)
+def test_how_it_starts(student, rng):
+    ys = [torch.randn(3, 8, generator=rng) * scale for scale in (1e-30, 1.0, 1e30)]
+    ys += [torch.randn(2, 8, generator=rng).bfloat16(), torch.zeros(1, 1), torch.zeros(0, 4)]
+    for y, out in zip(ys, student.drive(drive_identity, ys), strict=True):
+        expect_same(out, y, "the output at the start")
+    sizes = [(100, 50), (100, 50), (4, 2000), (400, 20), (1, 1)]
+    one, two = (student.drive(drive_starts, sizes, seed) for seed in (1, 2))
+    for (size, m), parts, others in zip(sizes, one, two, strict=True):
+        moving = [n for n, p in parts.items() if p.abs().max() > 0]
+        assert moving == ["down"], f"not zero at the start are {moving}"
+        down, bound = parts["down"], 1 / math.sqrt(size)
+        assert not torch.equal(down, others["down"]), "other seeds of torch, the same adapter"
+        expect_at_most(down.abs().max(), bound * (1 + 4 * FLOAT32), "the largest of down")
+        if size * m >= 5000:
+            # of 5000 uniform numbers none above 0.99 of the bound: 1e-22
+            expect_at_most(-down.abs().max(), -0.99 * bound, "minus the largest of down")
+            mean = down.double().abs().mean() / bound  # 1/2, with a deviation of 0.0041
+            expect_close(mean, torch.tensor(0.5, dtype=F64), what="mean of |down|", atol=0.035)
+            share = (down > 0).double().mean()  # 1/2, with a deviation of 0.0071
+            expect_close(share, torch.tensor(0.5, dtype=F64), what="share above 0", atol=0.06)
+    assert not torch.equal(one[0]["down"], one[1]["down"]), "two adapters begin alike"
+    for size, m in ((0, 2), (2, 0), (-1, 1), (1, -3)):
+        expect_error(
+            ValueError, lambda s=size, m=m: student.drive(drive_starts, [(s, m)], 0), f"{size}, {m}"
+        )
+
+
+def drive_adapted(student, state, config, dtype, names, m, ids, fill, train):
+    """Runs beside the student's code: a model whose adapters are filled, with gradients."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config)).to(dtype).train(train)
+    model.load_state_dict(state)
+    made = student.add_adapters(model, names, m)
+    trained = [p for p in made.parameters() if p.requires_grad]
+    for p in trained:
+        p.data = torch.full_like(p, fill) * torch.arange(1, p.numel() + 1).view_as(p) / p.numel()
+    logits = made(ids)
+    logits.float().square().mean().backward()
+    modes = {module.training for module in made.modules()}
+    untouched = all(p.grad is None for p in model.parameters())
+    shapes = sorted([*p.shape] for p in trained)
+    moved = all(p.grad is not None for p in trained)
+    kept = {n: p.clone() for n, p in model.state_dict().items()}
+    return logits.detach(), shapes, modes == {train}, untouched, moved, kept
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="what a layer puts out goes through its adapter, before anything else; names that "
+    "are given alone; the mode of the layer; bfloat16 models",
+    cause="the adapter before the layer or beside it, adapters behind all linear layers, "
+    "train() forgotten, or parameters shared with the given model's gradients",
+)
+def test_models(student, rng):
+    every = [f"model.layers.{i}.{p}" for i in (0, 1) for p in ("self_attn.o_proj", "mlp.down_proj")]
+    for dtype, names, m, train in (
+        (torch.float32, every, 5, True),
+        (torch.float32, ["model.layers.1.self_attn.k_proj"], 1, False),
+        (torch.bfloat16, every[:1], 2, False),
+        (torch.float32, [], 2, True),
+    ):
+        config, model = a_llama(rng, dtype)
+        ids, fill = torch.randint(20, (2, 5), generator=rng), 0.3
+        state = state_of(model)
+        if not names:  # nothing to train, so nothing to drive backward: only the copy is looked at
+            value = student.drive(drive_copy, state, config, ids)
+            expect_same(value[0], model(ids).detach(), "logits of a model without adapters")
+            assert value[1] == 0, "no names were given, and something is trained"
+            continue
+        args = (state, config, dtype, names, m, ids, fill, train)
+        logits, shapes, same_mode, untouched, moved, kept = student.drive(drive_adapted, *args)
+        sizes = [model.get_submodule(n).out_features for n in names]
+        want = sorted(s for n in sizes for s in ([m, n], [m], [n, m], [n]))
+        assert shapes == want, f"trained are {shapes}, expected {want}"
+        assert same_mode, "modules are not all in the mode of the layers"
+        assert untouched, "gradients reached the parameters of the model that was given"
+        assert moved, "a trained parameter has no gradient"
+        for name, tensor in state.items():
+            expect_same(kept[name], tensor, f"{name} of the model that was given")
+        for name in names:
+            model.get_submodule(name).register_forward_hook(filled_adapter(m, fill))
+        with torch.no_grad():
+            right = model(ids)
+        size = right.abs().max().item()
+        bound = (0.2 if dtype == torch.bfloat16 else 1e-4) * size
+        expect_close(logits, right, what="a logit", atol=bound)
+
+
+def drive_copy(student, state, config, ids):
+    """Runs beside the student's code: a model without adapters."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config))
+    model.load_state_dict(state)
+    made = student.add_adapters(model.eval(), [], 2)
+    with torch.no_grad():
+        return made(ids), sum(p.numel() for p in made.parameters() if p.requires_grad)
+
+
+def filled_adapter(m, fill):
+    """What the driver fills an adapter with, as a hook behind a layer."""
+
+    def hook(module, args, y):
+        size = y.shape[-1]
+        shapes = ((m, size), (m,), (size, m), (size,))
+        counts = [torch.arange(1, math.prod(s) + 1).view(s) / math.prod(s) for s in shapes]
+        down, c, up, u = (fill * n for n in counts)
+        return y + (F.gelu(y.float() @ down.T + c) @ up.T + u).to(y.dtype)
+
+    return hook
+
+
+# ---- exercise 2 ------------------------------------------------------------------------------
+
+
+def draw_rows(rng, lengths, d, dtype=F64, scale=1.0):
+    parts = [
+        [(scale * torch.randn(n, d, generator=rng, dtype=F64)).to(dtype) for n in pair]
+        for pair in lengths
+    ]
+    return [p for p, _ in parts], [t for _, t in parts]
+
+
+def expect_rows(value, prompts, texts, call="joined"):
+    """Structure of a batch: x, positions, mask."""
+    x, positions, mask = expect_tuple(value, (torch.Tensor,) * 3, call)
+    lengths = [len(p) + len(t) for p, t in zip(prompts, texts, strict=True)]
+    b, s = len(lengths), max(lengths)
+    expect_tensor(x, f"x of {call}", texts[0].dtype, (b, s, texts[0].shape[1]))
+    expect_tensor(positions, f"positions of {call}", torch.int64, (b, s))
+    expect_tensor(mask, f"mask of {call}", torch.bool, (b, 1, s, s))
+    for i, (p, t, n) in enumerate(zip(prompts, texts, lengths, strict=True)):
+        expect_close(x[i, s - n :], torch.cat([p, t]), what=f"row {i} of x")
+        filling = x[i, : s - n]
+        expect_close(filling, torch.zeros_like(filling), what=f"the filling of row {i}")
+        expect_same(positions[i, s - n :], torch.arange(n), f"positions of row {i}")
+        fill = positions[i, : s - n]
+        assert ((fill >= 0) & (fill < s)).all(), f"positions of fillings: {fill.tolist()}"
+        right = torch.zeros(n, s, dtype=torch.bool)
+        right[:, s - n :] = torch.ones(n, n, dtype=torch.bool).tril()
+        expect_same(mask[i, 0, s - n :], right, f"what row {i} sees")
+        assert mask[i, 0, : s - n].any(-1).all(), f"a filling of row {i} sees nothing: NaN"
+    return x, positions, mask
+
+
+def drive_rows_of_views(student, wide):
+    """Runs beside the student's code: prompts and texts that are views."""
+    views = [w.T[::2] for w in wide]
+    return student.joined(views[:2], views[2:])
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="rows on the right, positions from each row's first vector, masks without "
+    "fillings: for any lengths, one row, no prompt at all, width 1, three dtypes, "
+    "views",
+    cause="lengths of prompts alone, the last row's length for all, float32 for every "
+    "dtype, or fillings that are told by zeros in x",
+)
+def test_structure(student, rng):
+    cases = [
+        ([(0, 1)], 1),
+        ([(5, 1), (0, 9), (2, 2), (6, 3), (1, 1)], 3),
+        ([(0, 4), (0, 4), (0, 4)], 2),
+        ([(3, 3), (3, 3)], 5),
+        ([(40, 60), (1, 2), (7, 7), (0, 33), (90, 10), (0, 1)], 4),
+    ]
+    for dtype in (torch.float32, F64, torch.bfloat16):
+        for lengths, d in cases:
+            for scale in (1e-8, 1e4):
+                prompts, texts = draw_rows(rng, lengths, d, dtype, scale)
+                expect_rows(student.joined(prompts, texts), prompts, texts)
+    prompts, texts = draw_rows(rng, [(3, 2), (4, 5)], 3)
+    texts[0][0] = 0.0  # vectors that are zeros are no filling
+    prompts[1][:2] = 0.0
+    expect_rows(student.joined(prompts, texts), prompts, texts)
+    wide = [torch.randn(3, 6, generator=rng) for _ in range(4)]
+    views = [w.T[::2] for w in wide]
+    expect_rows(student.drive(drive_rows_of_views, wide), views[:2], views[2:], "joined of views")
+    value = student.joined(tuple(views[:2]), tuple(views[2:]))
+    expect_rows(value, views[:2], views[2:], "joined of tuples")
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="logits of every row, now and for each token that follows, are those of the row "
+    "alone",
+    cause="a mask or a position that is right for the first step only",
+)
+def test_rows_alone_and_on(student, rng):
+    _, model = a_llama(rng, num_hidden_layers=3)
+    lengths = [(whole(rng, 0, 9), whole(rng, 1, 9)) for _ in range(5)] + [(0, 1), (12, 3)]
+    prompts, texts = draw_rows(rng, lengths, 16)
+    x, positions, mask = expect_rows(student.joined(prompts, texts), prompts, texts)
+    news = torch.randn(6, len(texts), 1, 16, generator=rng, dtype=F64)
+    cache = KVCache()
+    with torch.no_grad():
+        logits = logits_of_vectors(model, x, cache, positions, mask)
+        for i, (p, t) in enumerate(zip(prompts, texts, strict=True)):
+            right = logits_of_vectors(model, torch.cat([p, t])[None])[0]
+            expect_close(logits[i, -len(right) :], right, what=f"a logit of row {i}", atol=EXACT)
+        for step, new in enumerate(news):
+            value = student.go_on(positions, mask)
+            positions, mask = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
+            expect_tensor(positions, "positions of go_on", torch.int64, (len(texts), 1))
+            keys = x.shape[1] + step + 1
+            expect_tensor(mask, "mask of go_on", torch.bool, (len(texts), 1, 1, keys))
+            logits = logits_of_vectors(model, new, cache, positions, mask)
+            for i, (p, t) in enumerate(zip(prompts, texts, strict=True)):
+                alone = torch.cat([p, t, *news[: step + 1, i]])[None]
+                right = logits_of_vectors(model, alone)[0, -1]
+                what = f"a logit of row {i}, {step + 1} tokens on"
+                expect_close(logits[i, -1], right, what=what, atol=EXACT)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="go_on of one row, of one token, and of a batch in which every row has all its "
+    "columns",
+    cause="a mask made anew from the positions, or batch and columns exchanged",
+)
+def test_going_on(student, rng):
+    for b, t, s in ((1, 1, 1), (3, 1, 4), (2, 5, 5)):
+        positions = torch.randint(100, (b, t), generator=rng)
+        mask = torch.rand(b, 1, t, s, generator=rng) < 0.5
+        value = student.go_on(positions, mask)
+        new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
+        expect_same(new, positions[:, -1:] + 1, "positions of go_on")
+        right = torch.cat([mask[:, :, -1:], torch.ones(b, 1, 1, 1, dtype=torch.bool)], -1)
+        expect_same(seen, right, "the mask of go_on")
+
+
+def drive_row_gradients(student, prompts, texts, weights):
+    """Runs beside the student's code: gradients of prompts and texts."""
+    prompts = [p.requires_grad_() for p in prompts]
+    texts = [t.requires_grad_() for t in texts]
+    x, _, _ = student.joined(prompts, texts)
+    (x * weights).sum().backward()
+    return [p.grad for p in prompts], [t.grad for t in texts]
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="gradients reach every prompt and every text, each its own; too few or too many "
+    "prompts, or no row: ValueError",
+    cause="torch.tensor(...) of tensors, .data, detach, or an empty tensor written to in no_grad",
+)
+def test_gradients_of_rows(student, rng):
+    lengths = [(2, 3), (4, 1), (1, 2)]
+    prompts, texts = draw_rows(rng, lengths, 3)
+    weights = torch.randn(3, 5, 3, generator=rng, dtype=F64)
+    of_prompts, of_texts = student.drive(drive_row_gradients, prompts, texts, weights)
+    for i, (n, t) in enumerate(lengths):
+        own = weights[i, 5 - n - t :]
+        assert of_prompts[i] is not None, f"prompt {i} has no gradient"
+        assert of_texts[i] is not None, f"text {i} has no gradient"
+        expect_close(of_prompts[i], own[:n], what=f"the gradient of prompt {i}")
+        expect_close(of_texts[i], own[n:], what=f"the gradient of text {i}")
+    for p, t, what in (
+        (prompts, texts[:2], "3 prompts, 2 texts"),
+        (prompts[:1], texts, "1 prompt, 3 texts"),
+        ([], texts, "no prompt, 3 texts"),
+        (prompts, [], "3 prompts, no text"),
+        ([], [], "no row"),
+    ):
+        expect_error(ValueError, lambda p=p, t=t: student.joined(p, t), what)
+
+
+# ---- exercise 3 ------------------------------------------------------------------------------
+
+
+def drive_cache(student, state, config, prefixes, chunks):
+    """Runs beside the student's code: a model that reads ids with the cache, chunk by chunk."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config))
+    model = model.to(state["lm_head.weight"].dtype).eval()
+    model.load_state_dict(state)
+    prefixes = [p.transpose(3, 4).contiguous().transpose(3, 4) for p in prefixes]  # views
+    lengths, rounds = [], []
+    for _ in range(2):  # twice: a cache is new, and prefixes are as they were
+        cache = student.prefix_cache(prefixes)
+        lengths.append(int(cache.length))
+        with torch.no_grad():
+            rounds.append(torch.cat([model(ids, cache=cache) for ids in chunks], 1))
+    return lengths, rounds, list(prefixes)
+
+
+def with_prefixes(model, prefixes, ids):
+    """Logits of ids [B, T] behind prefixes, each row for itself."""
+    rows = []
+    for prefix, row in zip(prefixes, ids, strict=True):
+        cache = KVCache()
+        for layer in range(len(prefix)):
+            cache.append(layer, prefix[layer, 0][None], prefix[layer, 1][None])
+        rows.append(model(row[None], cache=cache)[0])
+    return torch.stack(rows)
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="2 n numbers for each block, key head and its size, whatever the width and the "
+    "query heads are",
+    cause="the width of the model, query heads, or a rule that holds where heads * head_dim "
+    "= hidden",
+)
+def test_numbers(student, rng):
+    known = {
+        "layers": 32,
+        "hidden": 4096,
+        "mlp": 14336,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+    }
+    seventy = known | {"layers": 80, "hidden": 8192, "mlp": 28672, "heads": 64}
+    for shape, n, right in ((known, 100, 6_553_600), (seventy, 30, 4_915_200), (known, 0, 0)):
+        seen = expect_number(student.prefix_numbers(shape, n), "prefix_numbers")
+        assert seen == right, f"prefix_numbers is {seen}, expected {right}"
+    for _ in range(8):
+        kv = whole(rng, 1, 9)
+        shape = {
+            "layers": whole(rng, 1, 90),
+            "hidden": whole(rng, 1, 9999),
+            "mlp": whole(rng, 1, 99),
+        }
+        shape |= {"heads": kv * whole(rng, 1, 8), "kv_heads": kv, "head_dim": whole(rng, 1, 256)}
+        n = whole(rng, 0, 300)
+        right = 0
+        for _ in range(shape["layers"]):
+            right += torch.zeros(2, kv, n, shape["head_dim"], device="meta").numel()
+        seen = expect_number(student.prefix_numbers(shape, n), "prefix_numbers")
+        assert seen == right, "the number is another one than that of the tensors"
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="each row behind its own prefix, also when the text goes on; a cache is new each "
+    "time, and prefixes stay",
+    cause="the first prefix for all rows, a cache that is kept, or text written into the prefixes",
+)
+def test_rows_of_prefixes(student, rng):
+    for dtype, changes, n, b in (
+        (F64, {}, 3, 4),
+        (F64, {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}, 1, 1),
+        (F64, {"num_hidden_layers": 3, "num_key_value_heads": 4}, 7, 2),
+        (torch.float32, {}, 2, 3),
+    ):
+        config, model = a_llama(rng, dtype, **changes)
+        shape = (config["num_hidden_layers"], 2, config["num_key_value_heads"], n, 8)
+        drawn = torch.randn(b, *shape, generator=rng, dtype=F64).to(dtype)
+        prefixes = list(drawn)
+        ids = torch.randint(20, (b, 7), generator=rng)
+        value = student.drive(
+            drive_cache, state_of(model), config, prefixes, list(ids.split([4, 1, 2], 1))
+        )
+        lengths, rounds, after = expect_tuple(value, (list, list, list), "a cache")
+        assert lengths == [n, n], f"lengths of two fresh caches are {lengths}, expected {n}"
+        with torch.no_grad():
+            right = with_prefixes(model, prefixes, ids)
+        off = EXACT if dtype == F64 else 1e-4 * right.abs().max().item()
+        for logits in rounds:
+            expect_close(logits, right, what="a logit", atol=off)
+        for seen, prefix in zip(after, prefixes, strict=True):
+            expect_same(seen, prefix, "a prefix after its use")
+
+
+def drive_cache_gradients(student, state, config, prefixes, ids):
+    """Runs beside the student's code: gradients of prefixes through a model."""
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config)).to(prefixes[0].dtype).eval().requires_grad_(False)
+    model.load_state_dict(state)
+    prefixes = [p.requires_grad_() for p in prefixes]
+    model(ids, cache=student.prefix_cache(prefixes)).square().sum().backward()
+    return [p.grad for p in prefixes]
+
+
+def drive_prompt(student, state, config, prompt, ids, through):
+    """Runs beside the student's code: the prefix of a prompt; through: and its gradient."""
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config)).to(prompt.dtype).eval().requires_grad_(False)
+    model.load_state_dict(state)
+    leaf = prompt.requires_grad_()
+    prompt = leaf.T.contiguous().T  # a view
+    prefix = student.prefix_of(model, prompt)
+    if not through:
+        return prefix.detach(), None
+    (prefix.square() * 0.5).sum().backward()
+    return prefix.detach(), leaf.grad
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the gradient reaches each row's prefix, as if that row were alone",
+    cause="torch.no_grad(), detach, .data, or a tensor made of numbers",
+)
+def test_gradients_of_prefixes(student, rng):
+    config, model = a_llama(rng)
+    prefixes = list(torch.randn(3, 2, 2, 2, 4, 8, generator=rng, dtype=F64))
+    ids = torch.randint(20, (3, 5), generator=rng)
+    grads = student.drive(drive_cache_gradients, state_of(model), config, prefixes, ids)
+    leaves = [p.clone().requires_grad_() for p in prefixes]
+    with_prefixes(model, leaves, ids).square().sum().backward()
+    for i, (seen, leaf) in enumerate(zip(grads, leaves, strict=True)):
+        assert seen is not None, f"prefix {i} has no gradient"
+        size = leaf.grad.abs().max().item()
+        expect_close(seen, leaf.grad, what=f"the gradient of prefix {i}", atol=EXACT * (1 + size))
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="a prompt's prefix has the keys and values that its cache has, in every block, "
+    "and its gradient; prefixes of unlike shapes, or none: ValueError",
+    cause="keys before the rotary embedding, blocks exchanged, the prompt detached, or the "
+    "shortest prefix deciding",
+)
+def test_prefixes_of_prompts(student, rng):
+    for dtype, changes, n in (
+        (F64, {}, 6),
+        (F64, {"num_hidden_layers": 1, "num_key_value_heads": 4}, 1),
+        (torch.float32, {"num_hidden_layers": 3, "num_key_value_heads": 1}, 9),
+    ):
+        config, model = a_llama(rng, dtype, **changes)
+        layers, kv = config["num_hidden_layers"], config["num_key_value_heads"]
+        prompt = torch.randn(n, 16, generator=rng, dtype=F64).to(dtype)
+        ids = torch.randint(20, (2, 5), generator=rng)
+        value = student.drive(drive_prompt, state_of(model), config, prompt, ids, True)
+        prefix, grad = value
+        expect_tensor(prefix, "prefix_of", dtype, (layers, 2, kv, n, 8))
+        leaf, cache = prompt.clone().requires_grad_(), KVCache()
+        logits_of_vectors(model, leaf[None], cache)
+        right = torch.stack(
+            [torch.stack([k[0], v[0]]) for k, v in zip(cache.keys, cache.values, strict=True)]
+        )
+        loose = EXACT if dtype == F64 else 1e-4
+        size = right.abs().max().item()
+        expect_close(prefix, right.detach(), what="prefix_of", atol=loose * (1 + size))
+        (right.square() * 0.5).sum().backward()
+        assert grad is not None, "the prompt has no gradient"
+        size = leaf.grad.abs().max().item()
+        expect_close(grad, leaf.grad, what="the prompt's gradient", atol=loose * (1 + size))
+    shapes = [(2, 2, 2, 3, 8), (2, 2, 2, 4, 8), (3, 2, 2, 3, 8), (2, 2, 1, 3, 8), (2, 2, 2, 3, 4)]
+    a, *others = (torch.randn(s, generator=rng, dtype=F64) for s in shapes)
+    for other in others:
+        expect_error(
+            ValueError,
+            lambda o=other: student.drive(drive_new_cache, [a, a, o]),
+            f"{tuple(other.shape)} beside {shapes[0]}",
+        )
+    expect_error(ValueError, lambda: student.drive(drive_new_cache, []), "no prefix")
+
+
+def drive_new_cache(student, prefixes):
+    """Runs beside the student's code: how long a cache is."""
+    return int(student.prefix_cache(prefixes).length)
+
+
+# ---- exercise 4 ------------------------------------------------------------------------------
+
+
+def drive_biased(student, state, config, names, ids, fill):
+    """Runs beside the student's code: a Llama with biases, which are then filled."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config)).to(state["lm_head.weight"].dtype).eval()
+    model.load_state_dict(state)
+    made = student.add_biases(model, names)
+    with torch.no_grad():
+        start = made(ids)
+    trained = {n: p for n, p in made.named_parameters() if p.requires_grad}
+    first = {n: p.detach().clone() for n, p in trained.items()}
+    made(ids).float().square().mean().backward()
+    moved = [n for n, p in trained.items() if p.grad is not None]
+    for p in trained.values():
+        p.data += fill
+    with torch.no_grad():
+        filled = made(ids)
+    kept = {n: p.detach().clone() for n, p in model.named_parameters()}
+    free = [p.requires_grad for p in model.parameters()]
+    return start, filled, first, moved, kept, free
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="a model begins as it was; only named layers get a trained bias, in their "
+    "weight's dtype",
+    cause="biases of layers that were not named, float32 in a bfloat16 model, weights that "
+    "stay free, or the given model changed",
+)
+def test_models_with_biases(student, rng):
+    for dtype, biases, names in (
+        (torch.float32, False, ["model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"]),
+        (torch.float32, True, ["model.layers.1.self_attn.k_proj"]),
+        (
+            torch.bfloat16,
+            False,
+            [f"model.layers.1.mlp.{p}_proj" for p in ("up", "gate", "down")],
+        ),
+        (torch.float32, True, []),
+    ):
+        config, model = a_llama(rng, dtype, attention_bias=biases)
+        ids, state = torch.randint(20, (2, 5), generator=rng), state_of(model)
+        if not names:
+            trained, kept = student.drive(drive_nothing_named, state, config)
+            assert trained == 0, "no names were given, and something is trained"
+            expect_same(kept, state["lm_head.weight"], "the head")
+            continue
+        value = student.drive(drive_biased, state, config, names, ids, 0.5)
+        start, filled, first, moved, kept, free = value
+        with torch.no_grad():
+            expect_close(start, model(ids), what="a logit at the start", atol=1e-6)
+        assert sorted(first) == sorted(f"{n}.bias" for n in names), f"trained are {sorted(first)}"
+        assert sorted(moved) == sorted(first), "a trained bias has no gradient"
+        for name in names:
+            old = state.get(f"{name}.bias", torch.zeros(model.get_submodule(name).out_features))
+            expect_same(first[f"{name}.bias"], old.to(dtype), f"the bias of {name} at the start")
+            shift = 0.5
+            hook = lambda module, args, y, s=shift: y + s  # noqa: E731
+            model.get_submodule(name).register_forward_hook(hook)
+        assert kept.keys() == {n for n, _ in model.named_parameters()}, "names of the given model"
+        for name, tensor in kept.items():
+            expect_same(tensor, state[name], f"{name} of the model that was given")
+        assert all(free), "parameters of the model that was given were frozen"
+        with torch.no_grad():
+            right = model(ids)
+        loose = 0.1 if dtype == torch.bfloat16 else 1e-4
+        size = right.abs().max().item()
+        expect_close(filled, right, what="a logit with biases", atol=loose * size)
+
+
+def drive_nothing_named(student, state, config):
+    """Runs beside the student's code: no layer gets a bias."""
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config))
+    model.load_state_dict(state)
+    made = student.add_biases(model, [])
+    trained = sum(p.numel() for p in made.parameters() if p.requires_grad)
+    return trained, made.lm_head.weight.detach()
+
+
+def expect_places(value, sizes, n, call="draw"):
+    assert isinstance(value, list | tuple), f"{call} returned {type(value).__name__}, not a list"
+    assert len(value) == len(sizes), f"{call} returned {len(value)} tensors for {len(sizes)} layers"
+    for own, size in zip(value, sizes, strict=True):
+        expect_tensor(own, f"places of {call}", torch.int64)
+        assert own.ndim == 1, f"places of shape {list(own.shape)}"
+        assert bool((own[1:] > own[:-1]).all()), "places are not ascending, or one is there twice"
+        if len(own):
+            assert int(own[0]) >= 0 and int(own[-1]) < size, f"a place outside of {size} weights"
+    drawn = sum(len(own) for own in value)
+    assert drawn == n, f"{drawn} places, expected {n}"
+    return list(value)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="every weight is as likely, in small layers and in large ones, at the ends and in "
+    "the middle",
+    cause="as many from every layer, one end of the row more often, or neighbours together",
+)
+def test_every_weight_is_as_likely(student, rng):
+    # 200,000 of 1,000,000: shares of 1/5; a share of a part of s weights has a deviation of
+    # sqrt(0.16 / s), and seven of them is what no fair draw reaches (1e-11 for all of these)
+    sizes = [400_000, 40_000, 10_000, 550_000]
+    for seed in (0, 7, 1_000_003):
+        places = expect_places(student.draw(sizes, 200_000, seed), sizes, 200_000)
+        for own, size in zip(places, sizes, strict=True):
+            parts = {
+                "first half": ((own < size // 2).sum(), size // 2),
+                "all of it": (torch.tensor(len(own)), size),
+                "even places": ((own % 2 == 0).sum(), size // 2),
+                "last tenth": ((own >= size - size // 10).sum(), size // 10),
+            }
+            for name, (count, of) in parts.items():
+                off = abs(count.item() / of - 0.2)
+                what = f"{name} of a layer of {size}: distance of its share from 1/5"
+                expect_at_most(off, 7 * math.sqrt(0.16 / of), what)
+            gaps = own[1:] - own[:-1]  # neighbours: 1/5 of the gaps are 1
+            off = abs((gaps == 1).double().mean().item() - 0.2)
+            expect_at_most(off, 7 * math.sqrt(0.16 / len(gaps)), "share of neighbours, from 1/5")
+
+
+def drive_draw(student, sizes, n, seed, torch_seed):
+    """Runs beside the student's code: a draw, and what torch's own generator gives after it."""
+    import torch
+
+    torch.manual_seed(torch_seed)
+    places = student.draw(sizes, n, seed)
+    return list(places), torch.rand(3)
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="torch's own generator neither matters nor moves; all weights, none, layers of "
+    "one weight; n outside of 0 to the sum: ValueError",
+    cause="torch.manual_seed, randperm without a generator, or an n that is cut off",
+)
+def test_draws_at_the_edges(student, rng):
+    first = None
+    for torch_seed in (0, 1):
+        places, after = student.drive(drive_draw, [300, 20, 1000], 90, 5, torch_seed)
+        expect_places(places, [300, 20, 1000], 90)
+        own = torch.Generator().manual_seed(torch_seed)
+        expect_close(after, torch.rand(3, generator=own), what="torch.rand after a draw")
+        first = places if first is None else first
+        for a, b in zip(first, places, strict=True):
+            expect_same(a, b, "places of one seed under two seeds of torch")
+    for sizes in ([1], [1, 1, 1, 1], [2_000_000, 3]):
+        for n in (0, 1, sum(sizes)):
+            places = expect_places(student.draw(sizes, n, 2), sizes, n)
+            if n == sum(sizes):
+                for own, size in zip(places, sizes, strict=True):
+                    expect_same(own, torch.arange(size), "all places")
+        for n in (-1, sum(sizes) + 1):
+            expect_error(ValueError, lambda s=sizes, n=n: student.draw(s, n, 0), f"n = {n}")
+    seen = {tuple(student.draw([50], 3, seed)[0].tolist()) for seed in range(30)}
+    assert len(seen) >= 20, f"30 seeds gave {len(seen)} different draws of 3 from 50"
+
+
+def drive_sparse(student, w, b, places, delta, x, dy):
+    """Runs beside the student's code: a sparse layer's outputs, and its gradients."""
+    import torch
+    from torch import nn
+
+    base = nn.Linear(w.shape[1], w.shape[0], bias=b is not None, dtype=w.dtype)
+    base.weight.data = w.clone()
+    if b is not None:
+        base.bias.data = b.clone()
+    layer = student.SparseLinear(base, places)
+    names = {n: list(p.shape) for n, p in layer.named_parameters() if p.requires_grad}
+    layer.delta.data = delta.clone()
+    leaf = x.requires_grad_()
+    x = torch.stack([leaf, leaf], -1)[..., 0]  # a view
+    y = layer(x)
+    y.backward(dy)
+    again = layer(x).detach()
+    grads = [p.grad is None for n, p in layer.named_parameters() if n != "delta"]
+    return y.detach(), again, layer.delta.grad, leaf.grad, names, all(grads)
+
+
+def dense(w, places, delta):
+    """W + S in float64."""
+    s = torch.zeros(w.numel(), dtype=F64)
+    s[places] = delta.double()
+    return w.double() + s.view_as(w)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="x (W + S)^T + b and its gradients, for any places, numbers of all sizes, views, "
+    "any dimensions, and no place at all",
+    cause="delta's order, rows and columns exchanged, S kept from the first call, or x detached",
+)
+def test_sparse_outputs_and_gradients(student, rng):
+    for (n, k), count, biased, large, shape in (
+        ((1, 1), 1, True, 1.0, (3,)),
+        ((5, 9), 11, False, 1e-8, (2, 4)),
+        ((9, 5), 45, True, 1e6, ()),
+        ((6, 7), 0, True, 1.0, (2,)),
+        ((4, 8), 3, False, 1.0, (0,)),
+        ((16, 3), 20, False, 1.0, (5,)),
+    ):
+        w, x = torch.randn(n, k, generator=rng), large * torch.randn(*shape, k, generator=rng)
+        b = torch.randn(n, generator=rng) if biased else None
+        places = torch.randperm(n * k, generator=rng)[:count].sort().values
+        delta, dy = torch.randn(count, generator=rng), torch.randn(*shape, n, generator=rng)
+        value = student.drive(drive_sparse, w, b, places, delta, x, dy)
+        y, again, d_delta, dx, names, frozen = value
+        assert names == {"delta": [count]}, f"trained are {names}"
+        assert frozen, "gradients reached parameters of the base"
+        full = dense(w, places, delta)
+        right = x.double() @ full.T + (0.0 if b is None else b.double())
+        reach = x.double().abs() @ full.abs().T + (0.0 if b is None else b.double().abs())
+        expect_tensor(y, "the output", torch.float32, (*shape, n))
+        bound = 4 * (k + n + 8) * FLOAT32
+        expect_at_most((y - right).abs(), bound * reach, "the error of the output")
+        expect_same(again, y, "the output of a second call")
+        flat_dy, flat_x = dy.double().reshape(-1, n), x.double().reshape(-1, k)
+        dw, size = flat_dy.T @ flat_x, flat_dy.abs().T @ flat_x.abs()
+        expect_tensor(d_delta, "the gradient of delta", torch.float32, (count,))
+        off = (d_delta - dw.flatten()[places]).abs()
+        expect_at_most(off, bound * size.flatten()[places], "the error of delta's gradient")
+        expect_tensor(dx, "the gradient of x", torch.float32, tuple(x.shape))
+        most = bound * (dy.double().abs() @ full.abs())
+        expect_at_most((dx - dy.double() @ full).abs(), most, "the error of the gradient of x")
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="in bfloat16 W + S is summed in float32 and rounded once; delta stays float32, "
+    "and small ones that round away have a gradient all the same",
+    cause="delta rounded to bfloat16 before the sum, the output in float32, or W kept in float32",
+)
+def test_sparse_in_bfloat16(student, rng):
+    bf16 = torch.bfloat16
+    # 1 + 2^-8 is a tie and goes to 1; with 2^-9 more it is 1 + 2^-7; 256 + 1.0156 is 258, not 256
+    w = torch.tensor([[1.0, 1.0, 256.0, 1.0]], dtype=bf16)
+    places = torch.tensor([0, 1, 2])
+    delta = torch.tensor([2.0**-8, 2.0**-8 + 2.0**-16, 1.0 + 2.0**-10])
+    x = torch.eye(4, dtype=bf16)
+    value = student.drive(drive_sparse, w, None, places, delta, x, torch.ones(4, 1, dtype=bf16))
+    y, _, d_delta, _, _, _ = value
+    right = torch.tensor([[1.0], [1.0 + 2.0**-7], [258.0], [1.0]], dtype=bf16)
+    expect_same(y, right, "W + S, rounded once")
+    expect_same(d_delta, torch.ones(3), "the gradient of delta")
+    # 1 + 2^-8 is rounded to 1 before the product: 1 - 1 = 0, and not 2^-8
+    w, x = torch.ones(1, 2, dtype=bf16), torch.tensor([[1.0, -1.0]], dtype=bf16)
+    args = (w, None, torch.tensor([0]), torch.tensor([2.0**-8]), x, torch.ones(1, 1, dtype=bf16))
+    y = student.drive(drive_sparse, *args)[0]
+    expect_same(y, torch.zeros(1, 1, dtype=bf16), "W + S, rounded before the product")
+    w, x = torch.randn(6, 32, generator=rng).to(bf16), torch.randn(3, 32, generator=rng).to(bf16)
+    places, delta = torch.arange(0, 192, 5), torch.randn(39, generator=rng)
+    b = torch.randn(6, generator=rng).to(bf16)
+    value = student.drive(drive_sparse, w, b, places, delta, x, torch.ones(3, 6, dtype=bf16))
+    full = dense(w, places, delta).to(bf16).double()
+    right = x.double() @ full.T + b.double()
+    reach = x.double().abs() @ full.abs().T + b.double().abs()
+    expect_tensor(value[0], "the output", bf16, (3, 6))
+    # the product's rounding, and that of the sum with the bias
+    expect_at_most((value[0] - right).abs(), 2 * BFLOAT16 * reach, "the error of the output")
+
+
+# ---- exercise 5 ------------------------------------------------------------------------------
+
+KEYS = ("trained", "optimizer_bytes", "flops", "read_bytes", "context")
+FLAGS = ("mergeable", "batchable", "untouched")
+
+
+def a_shape(rng):
+    kv = whole(rng, 1, 6)
+    shape = {"layers": whole(rng, 1, 60), "hidden": whole(rng, 1, 5000), "mlp": whole(rng, 1, 9000)}
+    shape |= {"heads": kv * whole(rng, 1, 5), "kv_heads": kv, "head_dim": whole(rng, 1, 200)}
+    return shape | {"biases": whole(rng, 0, 1) == 1}
+
+
+def matrices(shape):
+    """[N, K] of the seven linear layers of a block, and how many numbers q and k have."""
+    d, f, e = shape["hidden"], shape["mlp"], shape["head_dim"]
+    q, kv = shape["heads"] * e, shape["kv_heads"] * e
+    return [(q, d), (kv, d), (kv, d), (d, q), (f, d), (f, d), (d, f)], q, kv
+
+
+def numbers(way, size, shape):
+    """Numbers that are trained, part by part."""
+    linears, _, kv = matrices(shape)
+    total, d = 0, shape["hidden"]
+    for _ in range(shape["layers"]):
+        if way == "lora":
+            total += sum(size * k + n * size for n, k in linears)
+        if way == "adapter":
+            total += 2 * (d * size + size + size * d + d)
+        if way == "prefix":
+            total += size * kv + size * kv
+        if way == "bitfit":
+            total += sum(n for n, _ in linears)
+    return total + {"prompt": size * d, "random": size}.get(way, 0)
+
+
+def products(way, size, shape):
+    """FLOPs of a token besides the base, product by product."""
+    linears, q, _ = matrices(shape)
+    total, d = 0, shape["hidden"]
+    for _ in range(shape["layers"]):
+        if way == "lora":
+            total += sum(2 * size * k + 2 * n * size for n, k in linears)
+        if way == "adapter":
+            total += 2 * (2 * d * size + 2 * size * d)
+        if way in ("prompt", "prefix"):
+            total += 2 * q * size + 2 * q * size  # scores, and values weighted by them
+    return total
+
+
+def read(way, size, shape):
+    """16-bit numbers of a token besides the base, in bytes."""
+    if way in ("prompt", "prefix"):
+        return 2 * numbers("prefix", size, shape)
+    return 0 if way == "random" else 2 * numbers(way, size, shape)
+
+
+WAYS = ("lora", "adapter", "prompt", "prefix", "bitfit", "random")
+
+
+def of_bill(student, way, size, shape):
+    value = student.bill(way, size, dict(shape))
+    assert isinstance(value, dict), f"bill returned {type(value).__name__}, not a dict"
+    odd = {*KEYS, *FLAGS} ^ value.keys()
+    assert not odd, f"bill of {way}: keys {sorted(odd)} are missing or too many"
+    return value
+
+
+def same_number(seen, right, what):
+    expect_number(seen, what)
+    assert seen == right, f"{what} is another one than that of its parts"
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="trained numbers are those of the matrices and vectors, for any shape; states are "
+    "8 bytes for each",
+    cause="a width where heads * head_dim is meant, one adapter in a block, biases left "
+    "out, or states of a copy more",
+)
+def test_trained_numbers(student, rng):
+    for _ in range(4):
+        shape = a_shape(rng)
+        for way in WAYS:
+            size = whole(rng, 1, 90)
+            value, right = of_bill(student, way, size, shape), numbers(way, size, shape)
+            same_number(value["trained"], right, f"trained of {way}")
+            same_number(value["optimizer_bytes"], 8 * right, f"optimizer_bytes of {way}")
+            before = size if way in ("prompt", "prefix") else 0
+            same_number(value["context"], before, f"context of {way}")
+    value = of_bill(student, "random", 1_000_000, a_shape(rng))
+    same_number(value["trained"], 1_000_000, "trained of random")
+    shape = a_shape(rng)
+    one, other = (of_bill(student, "bitfit", size, shape)["trained"] for size in (1, 1_000_000))
+    assert one == other, "bitfit depends on the size"
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="a token's products and bytes besides the base, with grouped heads and heads that "
+    "are not as wide as the model",
+    cause="key heads in FLOPs, query heads in bytes, a prompt's own vectors, or 4 bytes a number",
+)
+def test_flops_and_bytes(student, rng):
+    for _ in range(4):
+        shape = a_shape(rng)
+        for way in WAYS:
+            size = whole(rng, 1, 90)
+            value = of_bill(student, way, size, shape)
+            same_number(value["flops"], products(way, size, shape), f"flops of {way}")
+            same_number(value["read_bytes"], read(way, size, shape), f"read_bytes of {way}")
+    known = {
+        "layers": 32,
+        "hidden": 4096,
+        "mlp": 14336,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+    }
+    known["biases"] = False
+    for way, size, trained, flops, read_bytes in (
+        ("prompt", 100, 409_600, 52_428_800, 13_107_200),
+        ("lora", 8, 20_971_520, 41_943_040, 41_943_040),
+        ("adapter", 64, 33_820_672, 67_108_864, 67_641_344),
+        ("bitfit", 1, 1_376_256, 0, 2_752_512),
+    ):
+        value = of_bill(student, way, size, known)
+        same_number(value["trained"], trained, f"trained of {way}, 8B")
+        same_number(value["flops"], flops, f"flops of {way}, 8B")
+        same_number(value["read_bytes"], read_bytes, f"read_bytes of {way}, 8B")
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="flags follow from the way, and for BitFit's merge from the model's biases alone",
+    cause="flags that depend on sizes, numbers in place of bools, or another error for an "
+    "unknown way",
+)
+def test_flags(student, rng):
+    for _ in range(3):
+        shape = a_shape(rng)
+        for biases in (True, False):
+            for way in WAYS:
+                value = of_bill(student, way, whole(rng, 1, 9), shape | {"biases": biases})
+                merge = way in ("lora", "random") or (way == "bitfit" and biases)
+                flags = (merge, way != "random", way in ("prompt", "prefix"))
+                for key, right in zip(FLAGS, flags, strict=True):
+                    assert isinstance(value[key], bool), f"{key} of {way} is no bool"
+                    assert value[key] == right, f"{key} of {way}"
+    for way in ("LoRA", "", "ia3", "all"):
+        expect_error(ValueError, lambda w=way: student.bill(w, 1, a_shape(rng)), f"the way {way!r}")
+
+
+# ---- exercise 6 ------------------------------------------------------------------------------
+
+
+def dyadic(rng, n, top=64):
+    """n numbers whose sums and means of 1, 2 and 4 are exact."""
+    return [v / 16 for v in torch.randint(top, (n,), generator=rng).tolist()]
+
+
+def rule(a, b):
+    spread = max(max(a) - min(a), max(b) - min(b))
+    return abs(sum(a) / len(a) - sum(b) / len(b)) > spread
+
+
+def meets(c, need):
+    for key, limit in need.items():
+        if limit is True and not c[key]:
+            return False
+        if limit is not True and limit is not False and not c[key] <= limit:
+            return False
+    return True
+
+
+def walk(candidates, need):
+    """The rule of the card, candidate by candidate."""
+    fit = [n for n, c in candidates.items() if meets(c, need)]
+    if not fit:
+        return None
+    best = fit[0]
+    for name in fit:
+        a, b = candidates[name]["losses"], candidates[best]["losses"]
+        if sum(a) / len(a) < sum(b) / len(b):
+            best = name
+    chosen = None
+    for name in fit:
+        alike = not rule(candidates[name]["losses"], candidates[best]["losses"])
+        if alike and (
+            chosen is None or candidates[name]["trained"] < candidates[chosen]["trained"]
+        ):
+            chosen = name
+    return chosen
+
+
+def a_candidate(rng, runs, **changes):
+    made = {key: whole(rng, 0, 5) for key in KEYS} | {key: whole(rng, 0, 1) == 1 for key in FLAGS}
+    return made | {"losses": dyadic(rng, runs)} | changes
+
+
+def one_best_mean(candidates, need):
+    """Whether the lowest mean belongs to one list of losses alone."""
+    fit = [c["losses"] for c in candidates.values() if meets(c, need)]
+    means = sorted(sum(a) / len(a) for a in fit)
+    return len(means) < 2 or means[0] < means[1]
+
+
+def a_bool(value, call):
+    assert isinstance(value, bool), f"{call} returned {type(value).__name__}, not a bool"
+    return value
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="more than the larger spread, in both orders, of any number of runs, also of "
+    "large and of tiny losses",
+    cause="standard deviations, the spread of the first alone, >=, or a fixed tolerance",
+)
+def test_differ(student, rng):
+    both = set()
+    for n, m in ((1, 1), (2, 2), (4, 2), (1, 4), (8, 8), (4, 4)) * 3:
+        a, b = dyadic(rng, n), dyadic(rng, m)
+        for scale in (1.0, 2.0**-27, 2.0**13):
+            x, y = [v * scale for v in a], [v * scale for v in b]
+            seen = a_bool(student.differ(x, y), "differ")
+            assert seen == rule(x, y), "differ is not what the rule says"
+            both.add(seen)
+    for gap, right in ((0.5, False), (0.5625, True), (0.4375, False)):  # one spread is 0.5
+        a, b = [1.0, 1.5, 1.25, 1.25], [1.25 + gap, 1.25 + gap]
+        for x, y in ((a, b), (b, a)):
+            assert a_bool(student.differ(x, y), "differ") == right, "differ at the limit"
+    for a, b in (([1.0, 1.5], [1.75, 2.25]), ([1.0, 1.0, 1.0, 2.0], [0.125])):
+        for x, y in ((a, b), (b, a)):  # less than both spreads together; means, not medians
+            assert a_bool(student.differ(x, y), "differ") is True, "differ of two that are apart"
+    assert student.differ([3.0], [3.0]) is False, "one run each, the same loss: apart"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="every entry of a need counts, on both sides of its limit; large and zero limits; "
+    "False asks for nothing",
+    cause="the first or the last entry alone, < for <=, or a limit of 0 taken for none",
+)
+def test_fits(student, rng):
+    for _ in range(60):
+        c = a_candidate(rng, 1)
+        keys = [*KEYS, *FLAGS]
+        chosen = [keys[i] for i in torch.randperm(8, generator=rng)[: whole(rng, 0, 5)].tolist()]
+        need = {k: whole(rng, 0, 1) == 1 if k in FLAGS else whole(rng, 0, 5) for k in chosen}
+        seen = a_bool(student.fits(c, need), "fits")
+        assert seen == meets(c, need), "fits is not what the need says"
+    c = a_candidate(rng, 1, flops=10**12, mergeable=True)
+    for limit, right in ((10**12, True), (10**12 - 1, False), (0, False)):
+        assert a_bool(student.fits(c, {"flops": limit}), "fits") == right, "fits at a limit"
+    need = dict.fromkeys(FLAGS, True) | dict.fromkeys(KEYS, 0)
+    free = dict.fromkeys(KEYS, 0) | dict.fromkeys(FLAGS, True) | {"losses": [1.0]}
+    assert a_bool(student.fits(free, need), "fits") is True, "fits, all columns asked"
+    for key in (*KEYS, *FLAGS):
+        broken = free | {key: False if key in FLAGS else 1}
+        assert a_bool(student.fits(broken, need), "fits") is False, "fits, one column broken"
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="of what fits, those not apart from the best mean, the fewest trained, the first "
+    "of equals; None if nothing fits or nothing is there",
+    cause="apart from the neighbour in place of the best, the last of equals, losses of "
+    "those that do not fit, or an error for none",
+)
+def test_choices(student, rng):
+    tried = 0
+    while tried < 40:
+        count, runs = whole(rng, 1, 9), (1, 2, 4)[whole(rng, 0, 2)]
+        candidates = {f"way {i}": a_candidate(rng, runs) for i in range(count)}
+        need = {"mergeable": True} if tried % 3 == 0 else {}
+        need |= {"flops": 3, "context": 4} if tried % 4 == 0 else {}
+        if not one_best_mean(candidates, need):
+            continue  # then it is not said which of them is the best
+        tried += 1
+        seen, right = student.choose(candidates, need), walk(candidates, need)
+        assert seen == right, "chosen is another one than by the rule"
+    assert student.choose({}, {}) is None, "chosen from nothing"
+    # b is alike to a, c to b, but c is apart from a: and c has the fewest
+    chain = {"a": [1.0, 1.25], "b": [1.25, 1.5], "c": [1.5, 1.75]}
+    trained = {"a": 30, "b": 20, "c": 10}
+    made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in chain.items()}
+    assert student.choose(made, {}) == "b", "chosen in a chain of three"
+    # a has the lowest single run, b the lowest mean; c is alike to a and apart from b
+    lucky = {"a": [1.0, 3.0], "b": [1.5, 1.5625], "c": [1.75, 1.75]}
+    made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in lucky.items()}
+    assert student.choose(made, {}) == "b", "chosen beside one lucky run"
+    equal = {n: a_candidate(rng, 1, losses=[1.0, 1.5], trained=7) for n in ("z", "y", "a")}
+    assert student.choose(equal, {}) == "z", "chosen of three that are equal"
+
+
+def free_candidate(**changes):
+    return dict.fromkeys(KEYS, 0) | dict.fromkeys(FLAGS, True) | {"losses": [1.0]} | changes
+
+
+NEEDS = {
+    "phone": {"mergeable": True, "optimizer_bytes": 100_000_000},
+    "shop": {"batchable": True, "trained": 20_000_000, "context": 0},
+    "engine": {"untouched": True, "batchable": True, "context": 32, "read_bytes": 4_000_000},
+}
+
+
+def expect_situation(student, name):
+    """Each column of a bill: asked for as the text says, up to its limit, or left free."""
+    need = student.situation(name)
+    assert isinstance(need, dict), f"situation returned {type(need).__name__}, not a dict"
+    odd = [k for k in need if k not in (*KEYS, *FLAGS)]
+    assert not odd, f"situation asks for {odd}, which no bill has"
+    asked = NEEDS[name]
+
+    def verdict(**changes):
+        return student.choose({"x": free_candidate(**changes)}, need) == "x"
+
+    assert verdict(), "what costs nothing and can do everything does not fit"
+    for key in FLAGS:
+        seen = verdict(**{key: False})
+        assert seen != (key in asked), f"{key}: False {'fits' if seen else 'does not fit'}"
+    for key in KEYS:
+        if key in asked:
+            assert verdict(**{key: asked[key]}), f"{key}: what just fits is refused"
+            assert not verdict(**{key: asked[key] + 1}), f"{key}: one too many fits"
+        else:
+            assert verdict(**{key: 10**15}), f"{key}: is asked for, and the text does not say so"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="phone: the model's own arrays, and 100 MB of states",
+    cause="a limit on FLOPs or bytes, which what is merged does not have, or MB of 2^20 bytes",
+)
+def test_the_phone(student, rng):
+    expect_situation(student, "phone")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="shop: rows of a batch, 2 bytes a number, 20 GB for 500 customers, no position",
+    cause="bytes in place of numbers, or states counted where only numbers lie",
+)
+def test_the_shop(student, rng):
+    expect_situation(student, "shop")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="engine: layers as they are, rows of a batch, 32 positions, 4 MB a token",
+    cause="mixed batches forgotten, one position less, or MB of 2^20 bytes",
+)
+def test_the_engine(student, rng):
+    expect_situation(student, "engine")
