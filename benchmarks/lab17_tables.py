@@ -211,7 +211,7 @@ def plans() -> None:
     rows["four whole copies, no message"] = [f"{1e3 * t:.3g}" for t in copies]
     head = ["ms a step: tensor / pipeline, batch", *map(str, batches)]
     write("lab17_plans.md", table(head, rows))
-    title = "Small batches want tensor parallel if the all-reduce is made for small messages"
+    title = "Small batches want tensor parallel on NVLink, and over PCIe with a better all-reduce"
     picture("plans.svg", pictures.plans(found, title))
 
 
