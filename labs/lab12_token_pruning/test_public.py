@@ -269,8 +269,10 @@ def test_wrong_options(student, rng):
     for options in ({"size": 0}, {"size": 2, "sinks": 2, "recent": 1}, {"size": 2, "decay": 1.5}):
         call = partial(student.drive, drive_kept, [], options)
         expect_error(ValueError, call, f"KeptTokens({options})")
-    (now,) = student.drive(drive_kept, tokens(rng, [1]), {"size": 1})
+    steps = tokens(rng, [1])
+    (now,) = student.drive(drive_kept, steps, {"size": 1})
     expect_same(now[1], torch.tensor([[[0]]]), "positions after one token")
+    expect_close(now[0], exact(*steps[0])[0], what="out of one token", atol=1e-9)
 
 
 # ---- exercise 3: numbers, pairs, an oracle -------------------------------------------------

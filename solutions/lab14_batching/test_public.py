@@ -140,12 +140,24 @@ def rules(which, state, answer):
     return RULES[which](running, waiting, free, budget, most, block, work, back, new)
 
 
+def could_come(running, waiting, free, most, block):
+    """Whether there are places and blocks for the first in line."""
+    return len(running) < most and blocks_of(waiting[0][1], block) <= free
+
+
 def apart_rules(running, waiting, free, budget, most, block, work, back, new):
     """Of exercise 1."""
     if new and len(new) < len(work):
         return "prompts and answers are in one step"
     if any(n < dict(waiting)[name] for name, n in work if name in new):
         return "a prompt is cut"
+    if (
+        waiting
+        and not new
+        and waiting[0][1] <= budget
+        and could_come(running, waiting, free, most, block)
+    ):
+        return f"{waiting[0][0]} waits, and budget, blocks and most have room for it"
     could = [n for n, (_, c) in running.items() if c % block or free]
     if not work and budget and could:
         return f"nobody gets a token, and {could} could have one"
@@ -159,6 +171,9 @@ def mixed_rules(running, waiting, free, budget, most, block, work, back, new):
         end = cached + got.get(name, 0)
         if left and end < tokens and end % block:
             return f"{name} lacks {tokens - end} more tokens, budget and its last block have room"
+        free -= blocks_of(end, block) - blocks_of(cached, block)
+    if waiting and not new and left and could_come(running, waiting, free, most, block):
+        return f"{waiting[0][0]} waits, and budget, blocks and most have room for it"
     return None
 
 

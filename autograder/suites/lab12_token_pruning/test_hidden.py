@@ -283,7 +283,7 @@ def test_streams_of_any_kind(student, rng):
 
 def drive_scored(student, steps, kind, size, recent):
     """Runs beside the student's code: a cache whose rule is a function of its two arguments."""
-    told = []
+    told, outs = [], []
 
     def score(mass, positions):
         told.append([mass.clone(), positions.clone()])
@@ -291,8 +291,8 @@ def drive_scored(student, steps, kind, size, recent):
 
     cache = student.KeptTokens(size, recent=recent, score=score)
     for q, k, v in steps:
-        cache.step(q, k, v)
-    return cache.positions.clone(), cache.mass.clone(), told
+        outs.append(cache.step(q, k, v).clone())
+    return cache.positions.clone(), cache.mass.clone(), told, outs[0]
 
 
 @exercise(
@@ -303,7 +303,8 @@ def drive_scored(student, steps, kind, size, recent):
 )
 def test_a_rule_of_ones_own(student, rng):
     steps = tokens(rng, [3, 1, 1], H=2, heads=2)
-    at, mass, told = student.drive(drive_scored, steps, "old", 3, 1)
+    at, mass, told, out = student.drive(drive_scored, steps, "old", 3, 1)
+    expect_close(out, exact(*steps[0])[0], what="out of the prompt, which all looks", atol=1e-9)
     expect_same(at, torch.tensor([[[0, 1, 4], [0, 1, 4]]]), "positions when the oldest stay")
     expect_at_most(0.0, mass, "minus the mass")
     masses, places = told[-1]
@@ -312,8 +313,9 @@ def test_a_rule_of_ones_own(student, rng):
     )
     expect_close(mass, masses[..., [0, 1, 3]], what="mass after a rule", atol=1e-12)
     steps = tokens(rng, [4], H=2, heads=2)
-    at, mass, told = student.drive(drive_scored, steps, "least", 2, 0)
-    _, p = exact(*steps[0])
+    at, mass, told, out = student.drive(drive_scored, steps, "least", 2, 0)
+    right, p = exact(*steps[0])
+    expect_close(out, right, what="out before anybody leaves", atol=1e-9)
     right = p.sum(2).argsort(-1)[..., :2].sort(-1).values
     expect_same(at, right, "positions when those with the least mass stay")
 
@@ -338,8 +340,9 @@ def drive_alive(student, size, sizes, shape, options):
         q = torch.randn(B, H, T, d, generator=generator)
         k, v = (torch.randn(B, heads, T, d, generator=generator) for _ in range(2))
         out = cache.step(q, k, v)
+    last = str(out.dtype), out.tolist()
     del q, k, v, out
-    return weight() - before, list(cache.positions.shape)
+    return weight() - before, list(cache.positions.shape), *last
 
 
 @exercise(
@@ -352,8 +355,11 @@ def test_memory_is_gone(student, rng):
     B, H, heads, d = shape = (2, 4, 2, 16)
     for sizes in ([300], [1] * 150, [200, 1, 1]):
         for options in ({"recent": 2}, {"sinks": 2, "decay": 0.5}, {"recent": 6}):
-            alive, there = student.drive(drive_alive, 6, sizes, shape, options)
+            alive, there, dtype, out = student.drive(drive_alive, 6, sizes, shape, options)
             assert there == [B, heads, 6], f"positions have shape {there}"
+            assert dtype == "torch.float32", f"out of float32 tokens has dtype {dtype}"
+            # means of values that were drawn from a normal distribution
+            expect_at_most(torch.tensor(out).abs(), 10.0, "the size of out")
             expect_at_most(alive, 3 * 6 * B * heads * (2 * d * 4 + 4 + 8), "bytes that are alive")
 
 
@@ -409,7 +415,7 @@ def count(tokens, dim, size=None, page=None, pages=None):
             kept = [*kept, t][-size:]
         return len(kept) * (2 * dim + 1), (len(before) + 1) * (2 * dim + 1)
     if page is None:
-        return 2 * dim * tokens, 2 * dim * tokens
+        return (2 * dim * tokens,) * 2
     held = [list(range(i, min(i + page, tokens))) for i in range(0, tokens, page)]
     read = [held[-1], *held[:-1][: pages - 1]]
     return 2 * dim * (tokens + len(held)), 2 * dim * (sum(map(len, read)) + len(held))
