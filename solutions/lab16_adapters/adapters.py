@@ -544,9 +544,10 @@ lab.reveal("positions", round(found["rows", "positions from the edge"], 2))
 # of any two vectors of a row.
 
 # %% tags=["demo"]
-three_runs("prompt", lambda seed: Prompted(words(20, seed)))
+three_runs("prompt", lambda seed: Prompted(words(20, seed)), ("C++", "format"))
 
 # %% tags=["demo"]
+three_runs("prompt", lambda seed: Prompted(words(20, seed)), ("label",))
 for count in (1, 2):  # control: nothing is trained, examples stand before the text
     for task in TASKS:
         shots = examples(task, "training", count, 7).ids[:, 1:].flatten()
