@@ -100,7 +100,7 @@ def train(make, task: str, rate: float, seed: int) -> nn.Module:
     drawn = examples(task, "training", STEPS * BATCH[task], seed)
     batches, scored = drawn.ids.split(BATCH[task]), drawn.scored.split(BATCH[task])
     torch.manual_seed(seed)
-    return finetune(make(seed), batches, rate, seed, scored)[0]
+    return finetune(make(seed), batches, rate, seed, scored=scored)[0]
 
 
 def three_runs(way: str, make, tasks=TASKS, seeds=SEEDS) -> None:
@@ -235,6 +235,31 @@ def written(prompts: list[Tensor], rows: list[Tensor], new: int) -> tuple[Tensor
 tokenizer = zoo.load_tokenizer()
 weights = sum(p.nbytes for p in base_model.parameters())
 
+
+def layouts(prompts: list[Tensor], texts: list[Tensor]) -> dict[str, tuple]:
+    """(x, positions, mask) of your batch, and of four others."""
+    x, positions, mask = joined(prompts, texts)
+    b, s = positions.shape
+    return {
+        "as you did": (x, positions, mask),
+        "positions from the edge": (x, torch.arange(s).expand(b, s), mask),
+        "a causal mask alone": (x, positions, torch.ones(s, s, dtype=torch.bool).tril()),
+        "a gap before the text": filled_between(prompts, texts, True),
+        "filling there, no gap": filled_between(prompts, texts, False),
+    }
+
+
+@torch.no_grad()
+def plain(changed: nn.Module) -> nn.Module:
+    """The arrays of a Llama alone: weights as they are now, no bias."""
+    model = copy.deepcopy(base_model)
+    for name in NAMES:
+        layer = changed.get_submodule(name)
+        w = layer(torch.eye(model.get_submodule(name).in_features)).T
+        model.get_submodule(name).weight.copy_(w if layer.bias is None else w - layer.bias[:, None])
+    return model
+
+
 # learning rates: the best of a search by factors of about three, on text of its own, for each task
 RATES = {
     "all weights": {"C++": 0.001, "format": 0.001, "label": 0.001},
@@ -244,6 +269,12 @@ RATES = {
     "BitFit": {"C++": 0.03, "format": 0.1, "label": 0.03},
     "random": {"C++": 0.03, "format": 0.1, "label": 0.3},
     "last block": {"C++": 0.1, "format": 0.1, "label": 0.3},
+}
+# LoRA's three runs, which lab 10 builds
+LORA = {  # r = 2 behind o_proj and down_proj: benchmarks/lab16_runs.py
+    "C++": [4.031, 4.042, 4.034],
+    "format": [0.339, 0.395, 0.369],
+    "label": [1.09, 1.087, 1.061],
 }
 
 # %% tags=["demo"]
@@ -498,18 +529,9 @@ lab.check("ex2")
 # %% tags=["demo"]
 prompts = [words(n, n) for n in (0, 3, 20, 7, 1, 0, 12)]
 texts = [embed(held_out["C++"].ids[i, : 6 + 5 * i]) for i in range(7)]
-x, positions, mask = joined(prompts, texts)
-s = x.shape[1]
-layouts = {
-    "as you did": (x, positions, mask),
-    "positions from the edge": (x, torch.arange(s).expand(7, s), mask),
-    "a causal mask alone": (x, positions, torch.ones(s, s, dtype=torch.bool).tril()),
-    "a gap before the text": filled_between(prompts, texts, True),
-    "filling there, no gap": filled_between(prompts, texts, False),
-}
 both = zip(prompts, texts, strict=True)
 alone = torch.stack([logits_of_vectors(base_model, torch.cat(p)[None])[0, -1] for p in both])
-for way, (vectors, where, seen) in layouts.items():
+for way, (vectors, where, seen) in layouts(prompts, texts).items():
     logits = logits_of_vectors(base_model, vectors, positions=where, mask=seen)[:, -1]
     found["rows", way] = (logits - alone).abs().max().item()
     print(f"{way:24s} largest difference of a logit: {found['rows', way]:.2g}")
@@ -522,9 +544,10 @@ lab.reveal("positions", round(found["rows", "positions from the edge"], 2))
 # of any two vectors of a row.
 
 # %% tags=["demo"]
-three_runs("prompt", lambda seed: Prompted(words(20, seed)))
+three_runs("prompt", lambda seed: Prompted(words(20, seed)), ("C++", "format"))
 
 # %% tags=["demo"]
+three_runs("prompt", lambda seed: Prompted(words(20, seed)), ("label",))
 for count in (1, 2):  # control: nothing is trained, examples stand before the text
     for task in TASKS:
         shots = examples(task, "training", count, 7).ids[:, 1:].flatten()
@@ -1014,11 +1037,6 @@ lab.check("ex6")
 # seed 0 alone, whose spread is 0: it always names a winner.
 
 # %% tags=["demo"]
-LORA = {  # r = 2 behind o_proj and down_proj: benchmarks/lab16_runs.py
-    "C++": [4.031, 4.042, 4.034],
-    "format": [0.339, 0.395, 0.369],
-    "label": [1.09, 1.087, 1.061],
-}
 measured = {"adapter": "adapter", "prompt": "prompt", "prefix": "prefix"}
 measured |= {"bitfit": "BitFit", "random": "random"}
 for name in ("phone", "shop", "engine"):
@@ -1042,8 +1060,7 @@ for name in ("phone", "shop", "engine"):
 starts = ["namespace c10 {\n", "def move(self, source, target):\n", "", "import os\n\ndef "]
 rows = [torch.tensor([zoo.BEGIN_ID, *tokenizer.encode(t).ids]) for t in starts]
 rows[2] = held_out["label"].ids[0, :13]
-prompts = [models["prompt", task].prompt.data for task in TASKS]
-prompts += [torch.zeros(0, 128)]
+prompts = [*(models["prompt", task].prompt.data for task in TASKS), torch.zeros(0, 128)]
 together, passes = written(prompts, rows, 24)
 singles = [written([p], [r], 24) for p, r in zip(prompts, rows, strict=True)]
 same = [torch.equal(t, one[0][0]) for t, one in zip(together, singles, strict=True)]
@@ -1063,17 +1080,6 @@ for task, start, row in zip((*TASKS, "none"), rows, together, strict=True):
 
 
 # %% tags=["demo"]
-@torch.no_grad()
-def plain(changed: nn.Module) -> nn.Module:
-    """The arrays of a Llama alone: weights as they are now, no bias."""
-    model = copy.deepcopy(base_model)
-    for name in NAMES:
-        layer = changed.get_submodule(name)
-        w = layer(torch.eye(model.get_submodule(name).in_features)).T
-        model.get_submodule(name).weight.copy_(w if layer.bias is None else w - layer.bias[:, None])
-    return model
-
-
 sparse = copy.deepcopy(models["random", "format"])
 for name in NAMES:
     sparse.get_submodule(name).bias = None

@@ -27,9 +27,12 @@ def less_text():
 
     whole, train = evaluation.held_out_segments, training.finetune
     evaluation.held_out_segments = lambda *args, **kwargs: whole(*args, **kwargs)[::4]
-    training.finetune = lambda model, batches, *args, **kwargs: train(
-        model, batches[::4], *args, **kwargs
-    )
+
+    def less(model, batches, *args, scored=None, **kwargs):
+        own = {} if scored is None else {"scored": scored[::4]}
+        return train(model, batches[::4], *args, **own, **kwargs)
+
+    training.finetune = less
 
 
 less_text()
