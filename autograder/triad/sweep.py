@@ -16,6 +16,7 @@ from autograder.triad.spoilt import SPOILT
 from autograder.triad.variants import frozen_but
 
 DTYPES = ("float64", "bfloat16")
+NUMBERLESS = ("str", "None", "str | None", "KVCache")  # what functions may say that they return
 
 
 def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
@@ -43,9 +44,9 @@ def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
 
 
 def text_functions(cells: Sequence[str]) -> set[str]:
-    """Functions that return text or None: there is no number to spoil. Mutants judge them."""
+    """Functions that return text, None or a cache: no number to spoil. Mutants judge them."""
     found = (node for node in definitions(cells) if node.returns)
-    return {node.name for node in found if ast.unparse(node.returns) in ("str", "None")}
+    return {node.name for node in found if ast.unparse(node.returns) in NUMBERLESS}
 
 
 def kernel_functions(cells: Sequence[str]) -> set[str]:
