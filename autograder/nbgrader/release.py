@@ -16,6 +16,7 @@ from nbgrader.utils import capture_log
 from autograder.labs.source import ReleaseError, build_source, lab_sources
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import open_gradebook
+from autograder.nbgrader.people import class_of, enrol
 
 MAX_BYTES = 300_000
 NOT_RELEASED = {".ipynb_checkpoints", "__pycache__"}
@@ -24,9 +25,12 @@ NOT_RELEASED = {".ipynb_checkpoints", "__pycache__"}
 def release(course_root: Path, labs: Iterable[str] | None = None) -> list[Path]:
     """Generates labs/<lab>/ of the given labs (default: all); returns the notebooks."""
     names = lab_sources(course_root) if labs is None else list(labs)
+    people = class_of(course_root)
     for name in names:
         keep_work(course_root / "labs" / name, course_root / "build" / "replaced")
-    return [generate(course_root, name, course_root) for name in names]
+    paths = [generate(course_root, name, course_root) for name in names]
+    enrol(course_directory(course_root), people)  # what students hand in has a name in formgrader
+    return paths
 
 
 def generate(course_root: Path, lab: str, out_root: Path) -> Path:
