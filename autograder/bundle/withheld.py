@@ -21,16 +21,20 @@ STUB = '''"""{what}
 {why}.
 """
 
+from efflib import given_out as _given_out
+
 _WHY = {why!r}
 
 
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
+    if _given_out.take(globals()) and name in globals():  # it came after this was imported
+        return globals()[name]
     raise ImportError(f"{{__name__}}.{{name}} is not in what you have: {{_WHY}}")
 
 
-if __name__ == "__main__":
+if not _given_out.take(globals()) and __name__ == "__main__":
     raise SystemExit(f"not in what you have: {{_WHY}}")
 '''
 
