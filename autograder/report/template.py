@@ -139,7 +139,8 @@ when it was handed in.</p>{% endif %}
 {% if marked %}<p>Marked as late by the course system, and nothing is taken off here:
 {{ marked | length }}{% if named %}</p>
 <ul>{% for row in marked %}<li>{{ row.label }}</li>{% endfor %}</ul>{% else %}
-(in the order of points: {{ marked | map(attribute="label") | join(", ") }}).</p>{% endif %}{% endif %}
+(in the order of points: {{ marked | map(attribute="label") | join(", ") }}).</p>{% endif %}
+{% endif %}
 
 <h2 id="similar">Similar submissions</h2>
 <p>This page compares no code, and no other command does.
