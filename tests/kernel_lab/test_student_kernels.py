@@ -9,7 +9,8 @@ import linecache
 import pytest
 import torch
 
-from efflib.kernel_lab.student_kernel import StudentKernel, remembered
+from efflib.kernel_lab import student_kernel
+from efflib.kernel_lab.student_kernel import KEPT_IN, StudentKernel, remembered
 from efflib.lab.student import LocalStudent, StudentError
 
 pytest.importorskip("triton")
@@ -193,14 +194,17 @@ def test_what_does_not_compile_is_said_in_words(first, words):
     assert words in str(told.value), told.value
 
 
-def test_what_the_compiler_said_is_asked_once():
-    asked = []
+def test_what_the_compiler_said_is_asked_once(tmp_path, monkeypatch):
+    monkeypatch.setenv(KEPT_IN, str(tmp_path / "compiled"))
+    answers = iter([{"error": {"kind": "missing"}}, *({"registers": n} for n in (1, 2, 3))])
 
-    def ask():
-        asked.append(1)
-        return {"registers": len(asked)}
+    def asked(block: int) -> dict:
+        request = ("a text", "a name", {"constants": {"BLOCK": block}})
+        return remembered(request, lambda: next(answers))
 
-    request = ("a text", "a name", {"constants": {"BLOCK": 16}})
-    assert [remembered(request, ask) for _ in range(3)] == 3 * [{"registers": 1}]
-    other = ("a text", "a name", {"constants": {"BLOCK": 32}})
-    assert remembered(other, ask) == {"registers": 2}
+    assert asked(16) == {"error": {"kind": "missing"}}, "the next one may find a compiler"
+    assert [asked(16) for _ in range(3)] == 3 * [{"registers": 1}]
+    assert asked(32) == {"registers": 2}
+    monkeypatch.setattr(student_kernel, "asked_by", lambda: ("another Triton", ""))
+    assert asked(32) == {"registers": 3}
+    assert len(list((tmp_path / "compiled").iterdir())) == 3
