@@ -123,6 +123,7 @@ test-browser: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/grading_by_lab.py
 	$(BIN)/python benchmarks/quantization.py
 
 figures: setup
