@@ -20,8 +20,9 @@ import by_night  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-settings.register_profile("efflib", deadline=None)  # no test depends on wall time
-settings.load_profile("efflib")
+settings.register_profile("night", deadline=None)  # no test depends on wall time
+settings.register_profile("day", deadline=None, max_examples=25)
+settings.load_profile("night" if os.environ.get("BY_NIGHT") else "day")
 LEFT_OUT = pytest.StashKey[set[str]]()  # see by_night.left_out
 
 
