@@ -77,7 +77,9 @@ def margins(model, asked: list[Request], answers: Answers) -> tuple[float, float
     with torch.inference_mode():
         together = [[] for _ in texts]
         for at in range(0, max(map(len, texts)), 8):
-            pieces = [Piece(i, at, t[at : at + 8], len(t[at : at + 8])) for i, t in enumerate(texts)]
+            pieces = [
+                Piece(i, at, t[at : at + 8], len(t[at : at + 8])) for i, t in enumerate(texts)
+            ]
             pieces = [p for p in pieces if p.ids]
             logits = mixed_pass(model, engine.cache, pieces).split([p.wanted for p in pieces])
             for piece, rows in zip(pieces, logits, strict=True):
@@ -120,14 +122,19 @@ def main() -> None:
                 seconds[name] = min(spent, seconds.get(name, spent))
         apart, gap = margins(model, asked, answers["one after the other"])
     tokens, plain = sum(r.max_tokens for r in asked), seconds["one after the other"]
-    print(f"{len(asked)} requests, {sum(len(r.prompt) for r in asked)} tokens read, {tokens} made\n")
+    print(
+        f"{len(asked)} requests, {sum(len(r.prompt) for r in asked)} tokens read, {tokens} made\n"
+    )
     print(f"{'':<24}{'tokens/s':>9}{'times generate':>16}{'other texts':>13}")
     found = []
     for name, spent in seconds.items():
-        other = sum(a != b for a, b in zip(answers[name], answers["one after the other"], strict=True))
+        other = sum(
+            a != b for a, b in zip(answers[name], answers["one after the other"], strict=True)
+        )
         print(f"{name:<24}{tokens / spent:>9.0f}{plain / spent:>16.2f}{other:>13}")
         found.append({"row": name, "tokens_per_s": tokens / spent, "other_texts": other})
-    print(f"\nlogits of a batch and alone differ by at most {apart:.1e}; two best by at least {gap:.1e}")
+    print(f"\nlogits in a batch and alone differ by at most {apart:.1e},")
+    print(f"the two best of a place by at least {gap:.1e}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(found, file, indent=2)

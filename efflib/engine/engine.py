@@ -25,7 +25,7 @@ from efflib.engine.choosing import chosen
 from efflib.engine.passes import Piece, mixed_pass
 from efflib.engine.policies import chunked
 from efflib.engine.proposals import Proposer
-from efflib.engine.requests import News, Request, State, started
+from efflib.engine.requests import News, Request, State, TooLong, started
 from efflib.models.llama import Llama
 from efflib.serving.blocks import blocks_for
 from efflib.serving.schedulers import Plan, line_after
@@ -78,22 +78,26 @@ class Engine:
         """Whether anybody waits or runs."""
         return bool(self.running or self.waiting)
 
-    def add(self, request: Request) -> int:
-        """Joins the line; the name by which `step` reports.  Raises ValueError for what can't run.
+    def check(self, request: Request) -> None:
+        """Raises ValueError for what could not run.  Any thread may ask.
 
         The last token of an answer is never read, so it needs no room.
         """
         request.checked(self.model.config.vocab_size)
         total = len(request.prompt) + request.max_tokens
         if total > self.longest:
-            raise ValueError(
+            raise TooLong(
                 f"{len(request.prompt)} tokens and {request.max_tokens} new ones are {total}; a "
                 f"request may have {self.longest}"
             )
         if (needs := blocks_for(total - 1, self.sizes.block)) > self.sizes.blocks:
-            raise ValueError(f"{total} tokens need {needs} blocks of {self.sizes.blocks}")
+            raise TooLong(f"{total} tokens need {needs} blocks of {self.sizes.blocks}")
         if self.policy is not chunked and total - 1 > self.sizes.budget:
-            raise ValueError(f"{total} tokens may have to be read in one step of the budget")
+            raise TooLong(f"{total} tokens may have to be read in one step of the budget")
+
+    def add(self, request: Request) -> int:
+        """Joins the line; the name by which `step` reports.  Raises ValueError as `check`."""
+        self.check(request)
         name = next(self._names)
         self.waiting[name] = started(request, self.sizes.gamma if self.proposer else 0)
         return name
@@ -191,7 +195,8 @@ class Engine:
         """Tokens to their requests; caches forget what was refused; who is done leaves."""
         ready = [(p, ids) for p, ids in zip(pieces, asked, strict=True) if p.wanted]
         states = [self.running[p.name] for p, _ in ready]
-        found = dict(zip([p.name for p, _ in ready], chosen(states, [i for _, i in ready], logits)))
+        yielded = chosen(states, [ids for _, ids in ready], logits)
+        found = {p.name: tokens for (p, _), tokens in zip(ready, yielded, strict=True)}
         news = []
         for piece, ids in zip(pieces, asked, strict=True):
             state, finish, new = self.running[piece.name], None, []

@@ -8,6 +8,11 @@ import torch
 from efflib.checks import expect_whole
 from efflib.decoding.sampling import GREEDY, Sampling
 
+
+class TooLong(ValueError):
+    """A prompt and the tokens to come do not fit into what a request may have."""
+
+
 LENGTH, STOP = "length", "stop"  # why an answer ends
 
 
@@ -62,7 +67,7 @@ class State:
         return self.request.max_tokens - self.made
 
     def take(self, tokens: list[int]) -> tuple[list[int], str | None]:
-        """Adds what a pass yielded, up to where the answer ends; what was added, and why it ends."""
+        """Adds what a pass yielded, up to where the answer ends: what was added, why it ends."""
         for i, token in enumerate(tokens):
             self.text.append(token)
             if token in self.request.stop_ids:

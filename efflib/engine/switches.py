@@ -1,11 +1,11 @@
 """An engine with every technique of the course on or off: the text of an answer stays the same.
 
-    batched       many requests a step;                    off: one after the other
-    chunked       pieces of prompts beside answers;        off: whole prompts, and nobody answers
-    paged         blocks as a request grows, shared;       off: memory of the longest, in one piece
-    quantized     weights in 4 bits;                       off: as they come.  Other weights, so
-                  another text: compared with `generate` of the same weights
-    speculative   proposals out of the text, verified;     off: a token a pass
+batched       many requests a step;                    off: one after the other
+chunked       pieces of prompts beside answers;        off: whole prompts, and nobody answers
+paged         blocks as a request grows, shared;       off: memory of the longest, in one piece
+quantized     weights in 4 bits;                       off: as they come.  Other weights, so
+              another text: compared with `generate` of the same weights
+speculative   proposals out of the text, verified;     off: a token a pass
 """
 
 from itertools import product

@@ -14,7 +14,6 @@ from efflib.engine.requests import Request
 from efflib.engine.switches import ALL, build
 from efflib.engine.weights import with_weights
 
-
 VOCABULARY = 61
 
 
