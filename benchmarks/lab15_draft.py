@@ -15,7 +15,6 @@ own text (LLM-QAT), on the target's, or on tokens that were drawn evenly.  Measu
 The learning rate is searched for each way with a seed of its own (100), by factors of about three.
 """
 
-import copy
 import json
 import sys
 from collections.abc import Callable
