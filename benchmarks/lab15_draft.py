@@ -1,4 +1,4 @@
-"""Distils a draft, and a ternary model from its float self, for lab 15: a quarter of an hour of a core.
+"""Distils a draft, and a ternary model from its float self, for lab 15: a quarter of a core hour.
 
     python benchmarks/lab15_draft.py            what is missing in benchmarks/lab15_draft.json
     python benchmarks/lab15_draft.py --fresh    all of it, anew
