@@ -1,9 +1,9 @@
 """A real JupyterHub on this machine: a teacher, two students, an exchange, two environments.
 
 Needs root, since it makes three system users, and what `make test-hub` installs below build/hub:
-JupyterHub from PyPI in a virtual environment, configurable-http-proxy from npm.  The environments of
-teacher and students have the course's wheel and the students' wheel; third-party packages are those
-of this environment, and JupyterHub's of its own.
+JupyterHub from PyPI in a virtual environment, configurable-http-proxy from npm.  The environments
+of teacher and students have the course's wheel and the students' wheel; third-party packages are
+those of this environment, and JupyterHub's of its own.
 """
 
 import contextlib

@@ -59,7 +59,7 @@ def room():
 
 
 def toy_course(room):
-    """A course folder as `course new` makes it, with a lab of the teacher's own in place of ours."""
+    """A course folder as `course new` makes it, with a lab of the teacher's own in it."""
     course = room.home(TEACHER) / COURSE
     nbcourse.make_course(course)
     (course / "autograder" / "suites").rename(course / "suites")
