@@ -50,6 +50,7 @@ quick: setup
 # all of their text and with all steps of training, and the files that tests/by_night.toml names:
 # make test leaves these out while nothing they stand on has changed since they passed here
 test-nightly: export BY_NIGHT := 1
+test-nightly: export EFFLIB_COMPILED := $(CURDIR)/build/compiled
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
 	OMP_NUM_THREADS=1 $(BIN)/autograder domain --seeds 20
@@ -59,6 +60,7 @@ test-nightly: test mutants test-soak test-nbgrader
 # everything there is
 test-all: lint-workflows test-nightly test-setup test-oracles test-oldest test-browser test-postgres
 
+mutants: export EFFLIB_COMPILED := $(CURDIR)/build/compiled
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
 
@@ -128,6 +130,7 @@ test-browser: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/grading_by_lab.py
 	$(BIN)/python benchmarks/quantization.py
 
 figures: setup
