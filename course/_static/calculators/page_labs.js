@@ -28,7 +28,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const row = (name, cost) => [name, bytes(inBytes(cost.kept)), bytes(inBytes(cost.read)),
       `${((100 * cost.read) / all.read).toFixed(1)} %`];
     return [...m.notes, table([
-      ["in 16 bits, one sequence", "kept", "read for a token", "of everything"],
+      ["in 16 bits, one sequence", "kept", "read for a token", "share"],
       row("everything", all),
       row(`keep ${count(size)} tokens`, T.keepFew(tokens, m.headDim, size)),
       row(`keep all, read ${count(pages)} pages of ${count(page)}`,
