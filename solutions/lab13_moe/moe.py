@@ -241,7 +241,7 @@ def moved_tokens(own: Tensor) -> float:
 
 
 def subjects(layers: list[Tensor]) -> None:
-    """What the loads of code and prose differ by, and those of one half of the code and the other."""
+    """What the loads of code and prose differ by, and those of two halves of the code."""
     print("share of the load that differs between")
     for what, share in (
         ("code and prose", moved_share),
