@@ -1282,7 +1282,8 @@ lab.reveal("bits", round(100 * found["bits"][8, 4, 0.05][1]))
 # **"Eviction and selection are two ways to save memory."** Selection saves none; it needs more.
 # It saves traffic. Count kept and read.
 #
-# **"The bound is why pages work."** Compare with the mean key at equal numbers read.
+# **"The bound is why pages work."** Compare with the mean key at equal numbers read: 8 pages by
+# their means read less than 4 by the bound, and lose less.
 #
 # **"A bound that never misses finds the largest."** It excludes nothing wrongly. A fixed number of
 # pages may still lack the largest key; only reading on until bounds are lower is certain.

@@ -1150,9 +1150,9 @@ for i in (1, 3):
 #
 # **Section 2, token or context.** See your table: the same token in a shuffled text keeps far more
 # of its experts than chance, most in the first layer; deeper the context has a say. In the first
-# two layers code and prose differ as their tokens do. In the last two the same tokens go elsewhere
-# in prose than in code, more than halves of the code differ: so there is something like a subject,
-# and a difference of loads alone would not have shown it.
+# two layers code and prose differ as their tokens do: for the same tokens little is left. In the
+# last two most of the difference is left, so there is something like a subject; a difference of
+# loads alone would not have shown it. (The chapter has three seeds of it.)
 #
 # **Section 2, balance.** The loss has its least value elsewhere: below 1 is no sign of balance, and
 # 1 none either. Watch the loads.
