@@ -246,9 +246,11 @@ def read_few() -> None:
         cost = selection.cost(257, 32, page, pages)
         share = (cost.kept / all_of, cost.read / all_of)
         ways[f"{pages} pages of {page}"] = (selection.selected_attention(page, pages), share)
-        half = math.ceil(257 / page) * 32 / all_of  # of the summaries
-        means = by_means(page, pages)
-        ways[f"{pages} pages of {page} by their means"] = means, (share[0] - half, share[1] - half)
+    for page, pages in ((4, 8), (16, 4)):
+        cost = selection.cost(257, 32, page, pages)
+        half = math.ceil(257 / page) * 32  # of the summaries
+        share = ((cost.kept - half) / all_of, (cost.read - half) / all_of)
+        ways[f"{pages} pages of {page} by their means"] = (by_means(page, pages), share)
     ways["each query's best 16"] = (selection.top_keys_attention(16), (1.0, float("nan")))
     for seed in SEEDS:
         for way, (attention, _) in ways.items():
