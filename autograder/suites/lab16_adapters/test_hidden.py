@@ -218,18 +218,19 @@ def test_how_it_starts(student, rng):
     one, two = (student.drive(drive_starts, sizes, seed) for seed in (1, 2))
     for (size, m), parts, others in zip(sizes, one, two, strict=True):
         moving = [n for n, p in parts.items() if p.abs().max() > 0]
-        assert moving == ["down"], f"not zero at the start are {moving}"
-        down, bound = parts["down"], 1 / math.sqrt(size)
-        assert not torch.equal(down, others["down"]), "other seeds of torch, the same adapter"
-        expect_at_most(down.abs().max(), bound * (1 + 4 * FLOAT32), "the largest of down")
-        if size * m >= 5000:
-            # of 5000 uniform numbers none above 0.99 of the bound: 1e-22
-            expect_at_most(-down.abs().max(), -0.99 * bound, "minus the largest of down")
-            mean = down.double().abs().mean() / bound  # 1/2, with a deviation of 0.0041
-            expect_close(mean, torch.tensor(0.5, dtype=F64), what="mean of |down|", atol=0.035)
-            share = (down > 0).double().mean()  # 1/2, with a deviation of 0.0071
-            expect_close(share, torch.tensor(0.5, dtype=F64), what="share above 0", atol=0.06)
-    assert not torch.equal(one[0]["down"], one[1]["down"]), "two adapters begin alike"
+        assert moving and set(moving) <= {"down", "down_bias"}, f"not zero at first are {moving}"
+        for name in moving:
+            part, bound = parts[name], 1 / math.sqrt(size)
+            assert not torch.equal(part, others[name]), "other seeds of torch, the same adapter"
+            expect_at_most(part.abs().max(), bound * (1 + 4 * FLOAT32), f"the largest of {name}")
+            if part.numel() >= 2000:
+                # of 2000 uniform numbers none above 0.99 of the bound: 2e-9
+                expect_at_most(-part.abs().max(), -0.99 * bound, f"minus the largest of {name}")
+                mean = part.double().abs().mean() / bound  # 1/2, with a deviation of 0.0065
+                expect_close(mean, torch.tensor(0.5, dtype=F64), what=f"mean |{name}|", atol=0.04)
+                share = (part > 0).double().mean()  # 1/2, with a deviation of 0.011
+                expect_close(share, torch.tensor(0.5, dtype=F64), what="share above 0", atol=0.07)
+            assert not torch.equal(one[0][name], one[1][name]), "two adapters begin alike"
     for size, m in ((0, 2), (2, 0), (-1, 1), (1, -3)):
         expect_error(
             ValueError, lambda s=size, m=m: student.drive(drive_starts, [(s, m)], 0), f"{size}, {m}"
