@@ -167,7 +167,9 @@ def over_load() -> None:
 
 def knee_of(name, come=poisson, limits=LIMITS, seed=0, seconds=None, rates=None, count=1000):
     pairs = draw_lengths(count, seed=seed)
-    runs = [(r, of(name, come(r, pairs, seed), seconds)) for r in rates or (20, 30, 40, 50, 60, 70, 80)]
+    runs = [
+        (r, of(name, come(r, pairs, seed), seconds)) for r in rates or (20, 30, 40, 50, 60, 70, 80)
+    ]
     return load.knee([(r, load.attained(run.log, *limits)) for r, run in runs], 0.9)
 
 
@@ -272,7 +274,9 @@ def memory() -> None:
 
 
 def ends() -> None:
-    rows = [["traffic", "room", "leading go", "tails go", "whole leaves go", "whole leaves, shared"]]
+    rows = [
+        ["traffic", "room", "leading go", "tails go", "whole leaves go", "whole leaves, shared"]
+    ]
     kinds = {"8 long conversations": (8, 12, 3000, 0), "60 that begin alike": (60, 4, 300, 4000)}
     for kind, shape in kinds.items():
         for part in (0.9, 0.75, 0.5, 0.25):
