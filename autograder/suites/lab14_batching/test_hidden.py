@@ -793,7 +793,9 @@ def test_long_walks_of_the_tree(student, rng):
     for letters, longest in ((2, 6), (3, 4), (30, 3), (1, 5)):
         walks = [tree_walk(rng, 45, letters, longest, EVERY) for _ in range(12)]
         check_trees(student, walks, as_tuples=letters == 3)
-    check_trees(student, [tree_walk(rng, 350, 3, 4, EVERY)])
+    leaves = [(k,) for k in range(150)]  # the first twenty are used last
+    walk = [("insert", leaf) for leaf in leaves] + [("match", leaf) for leaf in leaves[:20]]
+    check_trees(student, [[*walk, *[("evict", 2)] * 40, *[("match", leaf) for leaf in leaves]]])
     few = ("insert", "match", "match", "evict")
     check_trees(student, [tree_walk(rng, 40, 2, 5, few) for _ in range(12)])
 
