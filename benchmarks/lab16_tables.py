@@ -240,7 +240,7 @@ def shots() -> None:
                 prompt = PromptModel(model, model.model.embed_tokens(ids))
                 found.append(score(prompt, held[task]).loss)
             own.append(placements.plus_minus(found))
-        lines.append(f"| {count} examples | " + " | ".join(own) + " |")
+        lines.append(f"| {count} example{'s' if count > 1 else ''} | " + " | ".join(own) + " |")
     cells = " | ".join(placements.plus_minus(losses("prompt 20", t)) for t in TASKS)
     lines.append(f"| 20 trained vectors | {cells} |")
     own = []
