@@ -66,7 +66,7 @@ def test_torch_comes_in_its_build_for_cpus():
 
 
 def test_extras_of_the_design_exist():
-    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev", "train"}
+    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev", "train", "server"}
 
 
 def test_the_version_stands_in_one_place_and_all_others_agree():

@@ -7,7 +7,7 @@ import random
 import httpx
 import openai
 import pytest
-from serving import LETTERS, WAIT, expect_empty, in_a_thread, letters
+from engine_servers import LETTERS, WAIT, expect_empty, in_a_thread, letters
 
 from efflib.engine.engine import Engine, Sizes
 from efflib.engine.proposals import Lookup
