@@ -3,11 +3,12 @@
     python benchmarks/engine_tables.py switches      tokens/s here, counted work, a GPU's seconds
     python benchmarks/engine_tables.py load          waiting over the rate, beside the simulator
 
-switches: ten requests of `benchmarks/engine.py` on the target.  From all switches off to all on, one
-more in each row.  Seconds here are the processor's; passes, tokens and bytes are counted, and the
-last column says how long Llama-3.1-8B on an H100 would take for the same steps (`engine.bills`).
+switches: ten requests of `benchmarks/engine.py` on the target, in memory for four of the longest.
+From all switches off to all on, one more in each row.  Seconds here are the processor's; passes,
+tokens and bytes are counted, and the last column says how long Llama-3.1-8B on an H100 would take
+for the same steps (`engine.bills`).
 
-load: sixty requests on the draft, with that machine's clock, at several rates; first tokens (TTFT)
+load: forty requests on the draft, with that machine's clock, at several rates; first tokens (TTFT)
 and further ones (TPOT) at the median and the 99th percentile, and requests a second that kept both
 limits.  Beside it lab 14's simulator with the same scheduler, arrivals and lengths.
 """
@@ -30,9 +31,9 @@ from efflib.serving.schedulers import line_after, preempting
 from efflib.traffic.simulate import Arrival, Limits, clock, simulate
 
 ORDER = ("batched", "chunked", "paged", "speculative", "quantized")
-RATES = (5, 10, 20, 40)  # requests per second
+RATES = (10, 40, 160)  # requests per second
 TTFT, TPOT = 0.1, 0.012  # limits, in seconds
-MEMORY = 4096  # tokens
+MEMORY = 1120  # tokens: four requests of the longest kind
 
 
 def switches() -> None:
@@ -64,7 +65,7 @@ def row(name: str, rate: float, log: list[Served]) -> str:
 
 def load() -> None:
     model, machine = zoo.load("draft"), MACHINES["as_is"]
-    asked, sizes = requests_of(60, seed=1), Sizes(blocks=128, block=16, budget=256, most=16)
+    asked, sizes = requests_of(40, seed=1), Sizes(blocks=128, block=16, budget=256, most=16)
     print(
         f"{'':<22}{'rate':>6}{'TTFT 50':>9}{'99, ms':>9}{'TPOT 50':>9}{'99, ms':>9}{'goodput':>9}"
     )
