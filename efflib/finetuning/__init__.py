@@ -9,6 +9,9 @@ Modules are loaded when they are named, e.g. `from efflib.finetuning.lora import
     batched     several adapters in one batch
     memory      what fine-tuning holds, by arithmetic: 7B to 65B
 
+    distillation  a student learns from a teacher: divergences, MiniLLM, a model's own text
+    gaussians   one normal distribution fitted to two modes
+
     adapters    bottlenecks behind frozen layers (Houlsby); another one for each row of a batch
     prompts     trained vectors before the text; rows of unlike prompts in one batch
     prefixes    trained keys and values in every layer's cache

@@ -13,6 +13,7 @@ Modules are loaded when they are named, e.g. `from efflib.quantization.linear im
     packing  codes side by side in words, and a linear that stores them so
     nf4      levels for normal weights, as in QLoRA
     kv, kv_codes  a key-value cache in codes: keys per channel and values per token
+    ternary  three values a weight (BitNet b1.58), trained through the rounding, five in a byte
     llm_int8 outlier columns in floating point, all others as integers
 
 Notation: W [N, K] is the weight of nn.Linear (N output channels, K inputs), G the group size,

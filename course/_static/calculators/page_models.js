@@ -3,9 +3,9 @@
 
 document.addEventListener("DOMContentLoaded", () => {
   const { calculator, table, count, bytes, seconds } = calc.ui;
-  const { MODELS, GPUS, FORMATS } = calc.tables;
+  const { GPUS, FORMATS } = calc.tables;
   const { memory, roofline } = calc;
-  const spelled = (name) => JSON.stringify(MODELS[name], null, 1);
+  const RESERVE = 10; // % of the memory, for what is not counted
   const formats = Object.keys(FORMATS);
   const gpu = { name: "gpu", label: "GPU", options: Object.keys(GPUS), value: "RTX 4090",
     parse: (name) => GPUS[name] };
@@ -13,32 +13,25 @@ document.addEventListener("DOMContentLoaded", () => {
     parse: (chosen) => FORMATS[chosen] });
   const whole = (name, label, value, most, least = 1) => ({ name, label, value, least, most });
 
-  function decoder(text) {
-    let raw;
-    try {
-      raw = JSON.parse(text);
-    } catch (error) {
-      throw new calc.Fault(`this is no JSON: ${error.message}`);
-    }
-    return calc.decoder.fromConfig(raw);
+  /* What stands first where a model does not fit; nothing where it does. */
+  function warning(v, tokens, batch, reserve) {
+    const bytesOf = v.gpu.memory * memory.GiB;
+    const usable = `${bytes(bytesOf * (1 - reserve / 100))} of ${bytes(bytesOf)} are usable`;
+    const needed = (n) =>
+      memory.devicesNeeded(v.model, bytesOf, tokens, n, v.weights, v.cache, reserve);
+    const all = memory.weightBytes(v.model, v.weights)
+      + memory.kvBytes(v.model, tokens, batch, v.cache);
+    if (needed(batch) === 1) return [];
+    const what = needed(0) > 1
+      ? `the weights alone take ${bytes(memory.weightBytes(v.model, v.weights))}`
+      : `weights and the cache of ${count(batch)} × ${count(tokens)} tokens take ${bytes(all)}`;
+    return [calc.ui.element("p", { class: "calc-warning" },
+      calc.ui.element("strong", {}, "Does not fit on one: "),
+      `${what}, and ${usable}. ${count(needed(batch))} GPUs would hold it, if it divides evenly.`)];
   }
 
-  const shared = [
-    { name: "preset", label: "Model", options: Object.keys(MODELS), value: "llama-2-7b" },
-    { name: "model", label: "config.json of one of these families", rows: 7,
-      folded: "Another model: paste its config.json", value: spelled("llama-2-7b"), parse: decoder },
-    gpu,
-  ];
-
-  /* A preset fills the text; whoever edits the text has his own model. */
-  function linked(made) {
-    if (!made) return;
-    const { preset, model } = made.made;
-    preset.input.addEventListener("change", () => {
-      model.input.value = spelled(preset.input.value);
-      made.update();
-    });
-  }
+  const shared = [...calc.model.fields("llama-2-7b"), gpu];
+  const { linked } = calc.model;
 
   linked(calculator("calc-memory", [
     ...shared,
@@ -57,6 +50,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const most = Math.max(2, v.batch, Math.min(2 * fit, 1e6));
     const at = (n) => [n, (weights + n * one) / memory.GiB];
     return [
+      ...warning(v, v.tokens, v.batch, v.reserve),
+      ...v.model.notes,
       table([
         ["", "memory"],
         [`${count(calc.decoder.parameters(v.model))} parameters`, bytes(weights)],
@@ -101,7 +96,17 @@ document.addEventListener("DOMContentLoaded", () => {
     const rates = (one) => Array.from({ length: 65 }, (_, i) => 1 + (i / 64) * (most - 1))
       .map((batch) => [batch, roofline.tokensPerSecond(one, v.gpu, batch)]);
     const here = roofline.tokensPerSecond(step, v.gpu, v.batch);
+    const awake = (one) => `${count(roofline.woken(step.routed, step.used, v.batch * one.tokens))}`
+      + ` of ${count(step.routed)}`;
+    const experts = v.model.experts ? [
+      ["experts of a layer that a step wakes", awake(step)],
+      ["those that the prompt wakes", awake(first)],
+    ] : [];
+    const unfit = warning(v, v.prompt + v.fresh, v.batch, RESERVE);
+    if (unfit.length) unfit[0].append(" The times are those of one GPU with the memory for it.");
     return [
+      ...unfit,
+      ...v.model.notes,
       table([
         ["least time", "", "bound by"],
         ["to the first token (TTFT)", seconds(times.ttft), bound(first)],
@@ -112,6 +117,8 @@ document.addEventListener("DOMContentLoaded", () => {
         ["right behind the prompt", ""],
         ["tokens per second, all together", count(here)],
         ["computing decides from", Number.isFinite(ridge) ? `${count(ridge)} sequences` : "never"],
+        ["weights that a step reads", bytes(roofline.weightsRead(step, v.batch))],
+        ...experts,
       ]),
       calc.chart.lines([
         { name: "as chosen", points: rates(step) },
