@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from efflib.models.streamed import StreamedModel
-from efflib.zoo.any_model import measure, ways
+from efflib.zoo.any_model import measure
+from efflib.zoo.ways import ways
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 RESULTS = Path("results")
