@@ -129,7 +129,7 @@ class Classroom:
                     raise
                 time.sleep(1)
 
-    def call(self, method: str, path: str, body: dict | None = None, **form: str):
+    def call(self, method: str, path: str, body: dict | None = None, /, **form: str):
         """What a button of the page sends: an HTTP request through the hub's proxy; its JSON."""
         data = json.dumps(body).encode() if body is not None else None
         data = urllib.parse.urlencode(form).encode() if form else data
