@@ -9,6 +9,7 @@ of three seeds. Caches read token by token; numbers are means over the seeds wit
 it again whenever the checkpoint changes.  Takes about ten minutes on two cores.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,30 @@ def keep_few() -> None:
     )
 
 
+def none_of_the_first(mass: Tensor, positions: Tensor, layer: int) -> Tensor:
+    """The mass, but the first tokens of a text leave before all others."""
+    return mass.masked_fill(positions < eviction.SINKS, -1.0)
+
+
+def first_tokens() -> None:
+    """What the first tokens gain without a choice, and a choice by mass without the first ones."""
+    ways = {
+        "recent": lambda size: Rule(recent=size),
+        "begin token + recent": lambda size: Rule(sinks=1, recent=size - 1),
+        "4 sinks + recent": lambda size: Rule(sinks=4, recent=size - 4),
+        "H2O": lambda size: Rule(recent=size // 2),
+        "H2O, none of the first four": lambda size: Rule(recent=size // 2, score=none_of_the_first),
+    }
+    found = {}
+    for seed in SEEDS:
+        for size in (16, 64):
+            for way, rule in ways.items():
+                loss = losses(texts(seed), oracle.in_one_pass(size, rule(size)))
+                found.setdefault((way, size), []).append(perplexity(loss))
+    rows = {way: [spread(found[way, size]) for size in (16, 64)] for way in ways}
+    write("lab12_first.md", table(["tokens a head", "16", "64"], rows))
+
+
 def time() -> None:
     """16 tokens: what a rule remembers, and how far an oracle sees."""
     found: dict[str, list[float]] = {}
@@ -199,6 +224,20 @@ def variants() -> None:
 # ---- reading few -------------------------------------------------------------------------------
 
 
+def by_means(page: int, pages: int) -> Callable:
+    """Pages chosen by the product with their mean key: half of the summary, and no bound."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        mean_key = torch.stack([x.mean(2) for x in k.split(page, dim=2)], 2)
+        newest = torch.arange(q.shape[2]) // page
+        rated = selection.page_bounds(q, mean_key, mean_key)
+        chosen = selection.chosen_pages(rated, pages, newest)
+        seen = chosen.repeat_interleave(page, -1)[..., : k.shape[2]] & mask
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    return attention
+
+
 def read_few() -> None:
     """Pages of several sizes, and each query's own best keys, with what is kept and read."""
     found, all_of = {}, 257 * 64
@@ -207,6 +246,11 @@ def read_few() -> None:
         cost = selection.cost(257, 32, page, pages)
         share = (cost.kept / all_of, cost.read / all_of)
         ways[f"{pages} pages of {page}"] = (selection.selected_attention(page, pages), share)
+    for page, pages in ((4, 8), (16, 4)):
+        cost = selection.cost(257, 32, page, pages)
+        half = math.ceil(257 / page) * 32  # of the summaries
+        share = ((cost.kept - half) / all_of, (cost.read - half) / all_of)
+        ways[f"{pages} pages of {page} by their means"] = (by_means(page, pages), share)
     ways["each query's best 16"] = (selection.top_keys_attention(16), (1.0, float("nan")))
     for seed in SEEDS:
         for way, (attention, _) in ways.items():
@@ -464,8 +508,8 @@ def local_and_heavy() -> None:
 
 PARTS = {
     f.__name__: f
-    for f in (keep_few, time, variants, read_few, certain, names, cascades, heads, values, bits,
-              local_and_heavy)
+    for f in (keep_few, first_tokens, time, variants, read_few, certain, names, cascades, heads,
+              values, bits, local_and_heavy)
 }  # fmt: skip
 
 

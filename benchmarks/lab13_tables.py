@@ -128,6 +128,25 @@ def drops() -> None:
     picture("drops.svg", pictures.drops(FACTORS, found))
 
 
+def lots() -> None:
+    """Drops at factor 1 by the size of the batch: as text, dealt by lot, and with even loads."""
+    g, sizes = torch.Generator().manual_seed(0), (64, 256, 1024, 4096)
+    found: dict[str, list[list[float]]] = {}
+    for seed in SEEDS:
+        ids = windows("code", True, SCALE, seed)[:, :-1]
+        layers, lot = story.choices(zoo.load("moe"), ids), torch.randperm(ids.numel(), generator=g)
+        ways = {
+            "batches of text": layers,
+            "tokens dealt by lot": [e[lot] for e in layers],
+            "even loads, by lot": [torch.rand(len(lot), 8, generator=g).argsort(1)[:, :2]],
+        }
+        for way, rows in ways.items():
+            own = [mean(story.dropped(e, 1.0, batch=b) for e in rows) for b in sizes]
+            found.setdefault(way, []).append(own)
+    cells = {w: [spread([r[i] for r in rows]) for i in range(4)] for w, rows in found.items()}
+    write("lab13_lots.md", table(["tokens in a batch", *map(str, sizes)], cells))
+
+
 def divided() -> None:
     """Experts in common, by layer: the same token in another context, the next one, chance."""
     told = {"shuffled": "same token, context shuffled", "next": "other token, same context"}
@@ -144,6 +163,40 @@ def divided() -> None:
         rows[f"{name}: {told[way]}"] = cells
     head = ["experts in common", *(f"layer {i}" for i in range(4))]
     write("lab13_divided.md", table(head, rows))
+
+
+def subjects() -> None:
+    """Loads of code and of prose: how much of their difference is that of their tokens.
+
+    For tokens that occur in both: the mean experts of a token in code, and in prose.  Weighted as
+    prose has these tokens, code's means are what other tokens alone would do.
+    """
+    told = ("code and prose", "other tokens alone", "the same tokens", "two halves of code")
+    found: dict[str, list[list[float]]] = {way: [] for way in told}
+    for seed in SEEDS:
+        parts = [windows(kind, True, SCALE, seed)[:, :-1].flatten() for kind in ("code", "prose")]
+        size = 1 + max(int(part.max()) for part in parts)
+        often = torch.stack([torch.bincount(part, minlength=size) for part in parts]).double()
+        often *= (often > 0).all(0)
+        share = often / often.sum(1, keepdim=True)  # [2, V]
+        ids = torch.stack(parts).view(-1, 256)
+        rows: dict[str, list[float]] = {way: [] for way in told}
+        for experts in story.choices(zoo.load("moe"), ids):
+            own = torch.nn.functional.one_hot(experts, 8).double().mean(1).view(2, -1, 8)
+            sums = torch.stack([torch.zeros(size, 8).double().index_add(0, p, o)
+                                for p, o in zip(parts, own, strict=True)])  # fmt: skip
+            each = sums / often.clamp(min=1)[..., None]  # of a token, in code and in prose
+            code, prose = ((share[i, :, None] * each[i]).sum(0) for i in (0, 1))
+            moved = (share[1, :, None] * each[0]).sum(0)
+            first, second = (half.mean(0) for half in own[0].split(own.shape[1] // 2))
+            pairs = ((code, prose), (code, moved), (moved, prose), (first, second))
+            for way, (a, b) in zip(told, pairs, strict=True):
+                rows[way].append(0.5 * (a - b).abs().sum().item())
+        for way in told:
+            found[way].append(rows[way])
+    cells = {w: [spread([r[i] for r in rows]) for i in range(4)] for w, rows in found.items()}
+    head = ["share of the load that differs", *(f"layer {i}" for i in range(4))]
+    write("lab13_subjects.md", table(head, cells))
 
 
 def traffic() -> None:
@@ -267,7 +320,9 @@ def main(parts: list[str]) -> None:
         "models": models,
         "balance": balance,
         "drops": drops,
+        "lots": lots,
         "divided": divided,
+        "subjects": subjects,
         "traffic": traffic,
         "bill": bill,
         "skipping": skipping,

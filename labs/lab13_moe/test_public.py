@@ -242,7 +242,8 @@ def test_six_tokens(student, rng):
     experts = torch.tensor([[0], [1], [0], [2], [0], [1]])
     for factor, places, lost in ((1.0, 2, [4]), (1.5, 3, []), (0.5, 1, [2, 4, 5])):
         seen = student.capacity(6, 3, 1, factor)
-        assert expect_number(seen, "capacity") == places, f"factor {factor}: {seen}, not {places}"
+        assert type(seen) is int, f"capacity is {seen!r}, a whole number (int) is asked for"
+        assert seen == places, f"factor {factor}: {seen}, not {places}"
         for order in ("tokens", "choices"):
             kept = expect_tensor(
                 student.admitted(experts, places, order), "admitted", torch.bool, (6, 1)
@@ -458,6 +459,9 @@ def test_bias_moves(student, rng):
         right = bias.double() + speed * torch.tensor([-1.0, 0.0, 1.0, 0.0], dtype=F64)
         expect_tensor(seen, "moved_bias", torch.float32, (4,))
         expect_close(seen, right, what="the bias", atol=1e-6)
+    even = student.load(torch.tensor([[0], [1], [2]]), 3)  # exactly the share, in float32
+    seen = student.moved_bias(bias[:3], even, 0.5)
+    expect_close(seen, bias[:3], what="the bias of three even experts", atol=1e-6)
     again = student.load(torch.tensor([[0], [1], [2]]), 3, torch.tensor([True, False, True]))
     expect_same(again, torch.tensor([0.5, 0.0, 0.5]), "load without the padding")
 

@@ -184,10 +184,10 @@ def measured(model: nn.Module, kind: str) -> list[list[float]]:
 FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
 
 
-def dropped(model: nn.Module, order: str) -> list[list[float]]:
+def dropped(layers: list[Tensor], order: str = "tokens") -> list[list[float]]:
     """[layer][factor]: the share of choices without a place, batches of 256 tokens."""
     rows = []
-    for experts in chosen_by(model, held_out["code"]):
+    for experts in layers:
         batches = experts.view(-1, 256, 2)
         places = [capacity(256, 8, 2, f) for f in FACTORS]
         kept = [torch.cat([admitted(b, p, order) for b in batches]) for p in places]
@@ -225,6 +225,30 @@ def moved_share(own: Tensor) -> float:
     halves = own.split(len(own) // 2)
     a, b = (torch.bincount(half.flatten(), minlength=8) / half.numel() for half in halves)
     return 0.5 * (a - b).abs().sum().item()
+
+
+def moved_tokens(own: Tensor) -> float:
+    """As moved_share, but for tokens that stand in both halves, as often as in the second."""
+    ids, rows = both.flatten().chunk(2), F.one_hot(own, 8).double().mean(1).chunk(2)
+    size = 1 + int(both.max())
+    often = [torch.bincount(x, minlength=size).double() for x in ids]
+    sums = [
+        torch.zeros(size, 8).double().index_add(0, x, y) for x, y in zip(ids, rows, strict=True)
+    ]
+    each = [s / n.clamp(min=1)[:, None] for s, n in zip(sums, often, strict=True)]  # of a token
+    weight = often[1] * (often[0] > 0)
+    return 0.5 * (weight / weight.sum() @ (each[0] - each[1])).abs().sum().item()
+
+
+def subjects(layers: list[Tensor]) -> None:
+    """What the loads of code and prose differ by, and those of two halves of the code."""
+    print("share of the load that differs between")
+    for what, share in (
+        ("code and prose", moved_share),
+        ("the same tokens in code and in prose", moved_tokens),
+        ("two halves of the code", lambda own: moved_share(own[: len(own) // 2])),
+    ):
+        print(f"- {what:37s}", ", ".join(f"{share(own):.2f}" for own in layers))
 
 
 def evened(s: Tensor) -> float:
@@ -476,10 +500,16 @@ lab.check("ex2")
 # </details>
 #
 # **Reveal.** Which share of the choices is dropped, in batches of 256 tokens of held-out code, by
-# factor. The four layers are the spread.
+# factor. The four layers are the spread. Two controls, *by lot*: the balanced model's tokens dealt
+# out anew, so that neighbours in a batch are no longer alike; and choices of a router whose loads
+# are even.
 
 # %% tags=["demo"]
-drops = {(n, o): dropped(models[n], o) for n in ("moe", "uneven") for o in ("tokens", "choices")}
+layers = {name: chosen_by(models[name], held_out["code"]) for name in ("moe", "uneven")}
+drops = {(n, o): dropped(e, o) for n, e in layers.items() for o in ("tokens", "choices")}
+lot = torch.randperm(4096, generator=torch.Generator().manual_seed(2))
+drops["moe", "by lot"] = dropped([experts[lot] for experts in layers["moe"]])
+drops["even", "by lot"] = dropped([torch.rand(4096, 8).argsort(1)[:, :2]])
 for (name, order), rows in drops.items():
     shown = [placements.plus_minus([r[i] for r in rows], 2) for i in (1, 3, 4)]
     print(f"{name:6s} {order:7s} factors 1, 1.5, 2: {'; '.join(shown)}")
@@ -500,8 +530,9 @@ lab.predict(
 )
 
 # %% [markdown]
-# **Then write one sentence:** even the balanced model drops something at factor 1. Why, and what
-# would a larger batch change? (And why do both orders drop exactly as many?)
+# **Then write one sentence:** even the balanced model drops something at factor 1. How much of it
+# is luck, how much uneven loads, how much neighbours that are alike, and which of these would a
+# larger batch mend? (And why do both orders drop exactly as many?)
 #
 # *Your sentence:*
 #
@@ -623,12 +654,12 @@ for way, values in divided.items():
 kept_share, by_chance = (placements.mean(divided[w]) for w in list(divided)[::2])
 title = f"Same token, other context: {kept_share:.2f} of its experts; by chance {by_chance:.2f}"
 style.show(figures.alike(divided, title), alt=title)
-subject = ", ".join(f"{moved_share(own):.2f}" for own in plain)
-print("share of the choices that differs between code and prose:", subject)
+subjects(plain)
 
 # %% [markdown]
 # **Then write one sentence:** is it the token or the context, in which layers, and by how much more
-# than chance? (Code and prose have other tokens too: does their difference prove subjects?)
+# than chance? (Code and prose have other tokens too: what is left of their difference for the same
+# tokens?)
 #
 # *Your sentence:*
 #
@@ -1107,18 +1138,21 @@ for i in (1, 3):
 # **Section 1, gradient.** A single renormalized gate is 1 whatever the logits are, so nothing flows
 # back; only a balancing loss, which reads the probabilities, still moves the router.
 #
-# **Section 1, drops.** Even shares over a long text are not even in every batch: a queue with
-# exactly as many places as the mean overflows about as often as not. Larger batches come nearer to
-# their mean, so a smaller share is dropped. The order says who, not how many: an expert that is
-# asked more often than it has places drops what is too much.
+# **Section 1, drops.** Even loads drop a few percent by luck alone: a queue with exactly as many
+# places as its mean overflows about as often as not. Larger batches come nearer to their mean and
+# mend that, and they mix neighbours that are alike. But most of what the balanced model drops is
+# that its loads are *not* even, and no batch mends that. The order says who, not how many: an
+# expert that is asked more often than it has places drops what is too much.
 #
 # **Section 2, who pays.** Whoever stands late in the batch, for what others wrote. An answer that
 # depends on strangers in the batch is neither fair nor reproducible, and with order "choices" not
 # even causal; so servers give every choice a place and pay with uneven work.
 #
 # **Section 2, token or context.** See your table: the same token in a shuffled text keeps far more
-# of its experts than chance, most in the first layer; deeper the context has a say. Different
-# loads for code and prose follow from different tokens alone.
+# of its experts than chance, most in the first layer; deeper the context has a say. In the first
+# two layers code and prose differ as their tokens do: for the same tokens little is left. In the
+# last two most of the difference is left, so there is something like a subject; a difference of
+# loads alone would not have shown it. (The chapter has three seeds of it.)
 #
 # **Section 2, balance.** The loss has its least value elsewhere: below 1 is no sign of balance, and
 # 1 none either. Watch the loads.

@@ -242,7 +242,8 @@ def test_six_tokens(student, rng):
     experts = torch.tensor([[0], [1], [0], [2], [0], [1]])
     for factor, places, lost in ((1.0, 2, [4]), (1.5, 3, []), (0.5, 1, [2, 4, 5])):
         seen = student.capacity(6, 3, 1, factor)
-        assert expect_number(seen, "capacity") == places, f"factor {factor}: {seen}, not {places}"
+        assert type(seen) is int, f"capacity is {seen!r}, a whole number (int) is asked for"
+        assert seen == places, f"factor {factor}: {seen}, not {places}"
         for order in ("tokens", "choices"):
             kept = expect_tensor(
                 student.admitted(experts, places, order), "admitted", torch.bool, (6, 1)

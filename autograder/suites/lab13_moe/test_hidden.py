@@ -500,7 +500,7 @@ def unit(dtype):
 
 def drive_views(student, x, experts, gates, kept, sizes):
     """Runs beside the student's code: transposed views; experts multiply by a power of 2."""
-    x.requires_grad_()
+    x = x.clone().requires_grad_()
     views = (t.T.contiguous().T for t in (x, experts, gates, kept))
     y = student.dispatch_combine(*views, lambda e, rows: rows * float(sizes[int(e)]))
     if y.requires_grad:
@@ -665,6 +665,10 @@ def test_biases_move(student, rng):
         expect_tensor(seen, "moved_bias", torch.float32, (count,))
         right = bias.double() - speed * away.double()
         expect_close(seen, right, what=f"the bias, speed {speed}", atol=2e-7 * max(1.0, speed))
+    bias, away = torch.randn(8, generator=rng), torch.tensor([1.0, -1, 0, 0, 0, 0, 1, -1])
+    seen = student.moved_bias(bias, (1 + 2.0**-20 * away) / 8, 0.5)
+    right = bias.double() - 0.5 * away.double()
+    expect_close(seen, right, what="the bias, shares off by a millionth", atol=1e-6)
     for count in (3, 6, 7):  # even shares that are no binary fractions, as `load` gives them
         bias = torch.randn(count, generator=rng)
         share = torch.full((count,), 2.0) / (2 * count)
