@@ -11,12 +11,12 @@ NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 COURSE ?= .
 
-.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup test-hub lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
-	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-hub test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -58,7 +58,7 @@ test-nightly: test mutants test-soak test-nbgrader
 	$(BIN)/python tests/by_night.py --record
 
 # everything there is
-test-all: lint-workflows test-nightly test-setup test-oracles test-oldest test-browser test-postgres
+test-all: lint-workflows test-nightly test-setup test-hub test-oracles test-oldest test-browser test-postgres
 
 mutants: export EFFLIB_COMPILED := $(CURDIR)/build/compiled
 mutants: setup
@@ -75,6 +75,15 @@ test-soak: setup
 # nbgrader's own tests, with our plug-in configured
 test-nbgrader: setup
 	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
+
+# a lab on a real JupyterHub, with three system users: as root, on a machine of your own
+HUB := build/hub
+test-hub: setup
+	@test -x $(HUB)/env/bin/jupyterhub || { python3 -m venv $(HUB)/env && \
+	    $(HUB)/env/bin/pip install --quiet 'jupyterhub==5.5.4'; }
+	@test -x $(HUB)/node_modules/.bin/configurable-http-proxy || \
+	    npm install --silent --prefix $(HUB) configurable-http-proxy@5.3.0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/hub
 
 # a bundle for students, set up from the network in every way that its README names
 test-setup: setup

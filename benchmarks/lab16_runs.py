@@ -64,6 +64,14 @@ def factors(size: int, seed: int) -> nn.Module:
     return add_ia3(fresh())
 
 
+def gains(size: int, seed: int) -> nn.Module:
+    """The gains of all norms: few, and in arrays that the model has."""
+    model = fresh().requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("norm" in name)
+    return model
+
+
 def random_weights(size: int, seed: int) -> nn.Module:
     return add_random(fresh(), size, seed=seed)
 
@@ -83,6 +91,7 @@ WAYS: dict[str, tuple[Callable, tuple[int, ...], float]] = {
     "adapter": (adapter, (1, 2, 8, 32), 3e-2),
     "BitFit": (bitfit, (0,), 3e-2),
     "(IA)3": (factors, (0,), 0.1),
+    "norm gains": (gains, (0,), 0.1),
     "LoRA": (lora, (1, 2, 8, 32), 3e-2),
     "LoRA, all seven": (lora_all, (1, 8), 1e-2),
     "random weights": (random_weights, (512, 2560, 10240, 40960), 1e-2),

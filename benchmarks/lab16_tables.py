@@ -117,7 +117,8 @@ def quality() -> None:
         panels[task] = {}
         for way, (_, sizes, _) in runs.WAYS.items():
             keys = [k for s in sizes if (k := f"{way} {s} {task}") in RUNS]
-            if way not in ("all weights", "LoRA, all seven", "random, last block") and keys:
+            left_out = "all weights", "LoRA, all seven", "random, last block", "norm gains"
+            if way not in left_out and keys:
                 panels[task][way] = [(RUNS[k]["trained"], RUNS[k]["losses"]) for k in keys]
         references[task] = {"all weights": placements.mean(losses("all weights 0", task))}
     head = "Random places keep up with methods of as many numbers; on the label they lead"
@@ -217,6 +218,12 @@ def rows() -> None:
     write("lab16_rows", "\n".join(lines) + "\n")
 
 
+def begun(ids) -> PromptModel:
+    """A prompt that begins as these tokens."""
+    model = runs.fresh()
+    return PromptModel(model, model.model.embed_tokens.weight[ids].detach().clone())
+
+
 def shots() -> None:
     """Nothing is trained: examples of the task stand before the text."""
     model = runs.fresh()
@@ -233,9 +240,19 @@ def shots() -> None:
                 prompt = PromptModel(model, model.model.embed_tokens(ids))
                 found.append(score(prompt, held[task]).loss)
             own.append(placements.plus_minus(found))
-        lines.append(f"| {count} examples | " + " | ".join(own) + " |")
+        lines.append(f"| {count} example{'s' if count > 1 else ''} | " + " | ".join(own) + " |")
     cells = " | ".join(placements.plus_minus(losses("prompt 20", t)) for t in TASKS)
     lines.append(f"| 20 trained vectors | {cells} |")
+    own = []
+    for task in TASKS:
+        held, found = examples(task, "held out", runs.HELD_OUT, 0), []
+        for seed in runs.SEEDS:
+            ids = examples(task, "training", 8, seed).ids[:, 1:].flatten()[:20]
+            runs.WAYS["begun"] = (lambda n, s, ids=ids: begun(ids), (20,), 0.1)
+            rate = RUNS[f"prompt 20 {task}"]["rate"]
+            found.append(score(runs.trained("begun", 20, task, rate, seed), held).loss)
+        own.append(placements.plus_minus(found))
+    lines.append("| the same, begun as an example's first 20 tokens | " + " | ".join(own) + " |")
     write("lab16_shots", "\n".join(lines) + "\n")
 
 

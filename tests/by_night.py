@@ -48,7 +48,7 @@ def passed_by_lab() -> dict[str, dict[str, str]]:
 
 def labs() -> list[str]:
     """Those that may be left out: the first one never is."""
-    return sorted(path.name for path in (ROOT / "solutions").glob("lab*"))[1:]
+    return sorted(path.parent.name for path in ROOT.glob("autograder/suites/*/manifest.toml"))[1:]
 
 
 @functools.cache

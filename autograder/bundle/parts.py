@@ -6,7 +6,8 @@ cells of the labs and by modules that are not withheld, and loses everything els
 """
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+import functools
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 PACKAGE = "efflib"
@@ -26,8 +27,8 @@ def read_sources(package: Path) -> Sources:
 
 def needs(tree: ast.AST, modules: Collection[str]) -> set[Need]:
     """The definitions of efflib that a piece of code imports, anywhere in it."""
-    found, objects = set(), {}
-    for node in ast.walk(tree):
+    found, objects, nodes = set(), {}, list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -41,18 +42,24 @@ def needs(tree: ast.AST, modules: Collection[str]) -> set[Need]:
                     objects[alias.asname] = alias.name
                 elif alias.name in modules:
                     found.add((alias.name, ALL))
-    return found | attributes(tree, objects)
+    return found | attributes(nodes, objects)
 
 
-def attributes(tree: ast.AST, objects: dict[str, str]) -> set[Need]:
+@functools.lru_cache(maxsize=256)
+def needs_of(code: str, modules: frozenset[str]) -> frozenset[Need]:
+    """`needs` of a text. A bundle asks it of every lab more than once."""
+    return frozenset(needs(ast.parse(code), modules))
+
+
+def attributes(nodes: Sequence[ast.AST], objects: dict[str, str]) -> set[Need]:
     """What code takes from modules that it holds under the names of `objects`."""
     found, named = set(), set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             named.add(node.value)
             if node.value.id in objects:
                 found.add((objects[node.value.id], node.attr))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id in objects and node not in named:
             found.add((objects[node.id], ALL))
     return found

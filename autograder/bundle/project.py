@@ -38,6 +38,7 @@ def pyproject(course_root: Path, out: Path, *, triton: bool) -> str:
         description=json.dumps(project["project"]["description"].partition(", and")[0]),
         python=json.dumps(project["project"]["requires-python"]),
         dependencies=json.dumps(wanted, indent=4),
+        server=json.dumps(project["project"]["optional-dependencies"]["server"]),
         package_data=json.dumps(project["tool"]["setuptools"]["package-data"]["efflib"]),
         files=files,
         pins=json.dumps(pins(course_root), indent=4),

@@ -9,7 +9,7 @@ from pathlib import Path
 import efflib
 from autograder.bundle.chapters import plain
 from autograder.bundle.hosted import write_hosted
-from autograder.bundle.parts import Need, Sources, closure, needs, read_sources
+from autograder.bundle.parts import Need, Sources, closure, needs, needs_of, read_sources
 from autograder.bundle.project import FILES, pins, pyproject
 from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
 from autograder.errors import UsageError
@@ -55,7 +55,8 @@ def needed_by_lab(lab: LabSpec, sources: Sources) -> set[Need]:
     cells = json.loads(lab.release_notebook.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
     tests = lab.test_files["public"].read_text(encoding="utf-8")
-    return needs(ast.parse(code), sources) | needs(ast.parse(tests), sources)
+    modules = frozenset(sources)
+    return {*needs_of(code, modules), *needs_of(tests, modules)}
 
 
 def uses_triton(labs: list[LabSpec]) -> bool:

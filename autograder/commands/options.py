@@ -8,7 +8,7 @@ import typer
 
 from autograder.errors import UsageError
 from autograder.labs.suites import VARIABLE
-from autograder.own.which import configured_root, course_upwards, two_courses
+from autograder.labs.which import configured_root, course_upwards, two_courses
 
 CourseOption = Annotated[
     Path | None, typer.Option("--course", help="Folder of the course (default: found upwards).")

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from autograder.labs.hashing import efflib_hash, grader_hash, suite_hash
-from autograder.labs.suites import lab_names, suites_root
+from autograder.labs.suites import lab_names, suites_root, way_to_release
 
 TOTAL_POINTS = 100
 POINTS_EPS = 1e-9  # points are small decimal numbers: their sums differ by less than this
@@ -137,12 +137,7 @@ def load_lab(name: str, course_root: Path) -> LabSpec:
     manifest = read_toml(suite_dir / "manifest.toml", Manifest)
     notebook = release_dir / f"{manifest.notebook}.ipynb"
     if not notebook.is_file():
-        if not (course_root / "solutions" / name).is_dir():
-            raise LabError(
-                f"{course_root} is no course folder with {name}: go to one, give --course DIR, or "
-                "make one with `autograder course new FOLDER`"
-            )
-        raise LabError(f"{notebook} is missing: run `autograder release {name}`")
+        raise LabError(f"{notebook} is missing: {way_to_release(name, course_root)}")
     title, exercises = read_exercises(release_dir / "exercises.toml")
     lab = LabSpec(
         name=name,

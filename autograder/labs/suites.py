@@ -32,3 +32,10 @@ def all_suites(course_root: Path) -> dict[str, Path]:
     for root in (SUITES, suites_root(course_root)):
         found |= {path.parent.name: path.parent for path in root.glob("*/manifest.toml")}
     return dict(sorted(found.items()))
+
+
+def way_to_release(lab: str, course_root: Path) -> str:
+    """What helps where a lab is not released: in a folder without its source no release can."""
+    if (course_root / "solutions" / lab).is_dir():
+        return f"run `autograder release {lab}`"
+    return "go to a course folder, or make one with `autograder course new FOLDER`"

@@ -19,10 +19,10 @@ from autograder.errors import StorageError, UsageError
 from autograder.grading.batch import cache_dir, grade_many
 from autograder.intake.discover import IntakeError, discover
 from autograder.labs.manifest import LabError, load_lab
+from autograder.labs.which import configured_root, course_upwards, two_courses
 from autograder.nbgrader.config import settings
 from autograder.nbgrader.people import class_of, enrol
 from autograder.nbgrader.recording import record
-from autograder.own.which import configured_root, course_upwards, two_courses
 from autograder.sandbox.launch import SandboxUnavailable
 
 told: set[Path] = set()  # courses of which it was said that another one is acted on

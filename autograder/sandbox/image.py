@@ -228,12 +228,11 @@ def binds(withhold: tuple[str, ...]) -> tuple[list[tuple[Path, str]], list[Path]
     Raises SandboxUnavailable where one of them would show the grader's own files.
     """
     system = system_dirs()
-    for path in (*system, interpreter()):
-        if any(path.is_relative_to(folder) for folder in WRITABLE):
-            raise SandboxUnavailable(
-                f"Python lies in {path}, and a sandbox has an empty folder of its own in place of "
-                f"{' and '.join(WRITABLE)}: use a Python that is installed elsewhere"
-            )
+    if any(interpreter().is_relative_to(folder) for folder in WRITABLE):
+        raise SandboxUnavailable(
+            f"Python lies in {interpreter()}, and a sandbox has empty folders of its own in place "
+            f"of {' and '.join(WRITABLE)}: use a Python that is installed elsewhere"
+        )
     masks = masked_dirs(system)
     pairs = [(path, str(path)) for path in (*system, interpreter())]
     pairs += [(source, f"{SITE}/{entry}") for entry, source in package_entries().items()]

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     name, limits = options.name or options.model, Limits(open=options.open)
     app = application(engine, language, name, limits)
-    uvicorn.run(app, host=options.host, port=options.port, log_level="info")
+    uvicorn.run(app, host=options.host, port=options.port, timeout_graceful_shutdown=5)
     return 0
 
 

@@ -3,7 +3,9 @@
 Greedy: proposals that are the largest logit's token, and the next one.  Drawn: proposals are
 certain, so a proposal x is accepted with probability p(x), and a refusal draws from p without x
 (`efflib.decoding.speculative`): what comes out has the request's distribution.  Every request draws
-from its own generator, so its text does not depend on who else is in the batch, but for rounding.
+from its own generator, so without proposals its text does not depend on who else is in the batch,
+but for rounding.  With proposals its distribution does not; which draws are made depends on how
+many proposals found room.
 """
 
 from collections.abc import Sequence

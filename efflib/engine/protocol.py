@@ -19,6 +19,7 @@ from efflib.decoding.sampling import Sampling
 MOST_CHOICES = 16
 MOST_STOPS = 4
 COMPLETION_TOKENS = 16  # OpenAI's default of a completion
+COLDEST = 1e-3  # a temperature below is 0: logits divided by it could leave float32
 
 Stop = str | list[str] | None
 TokenId = Annotated[int, Meta(ge=0)]
@@ -73,6 +74,7 @@ class Common(Struct, forbid_unknown_fields=True, kw_only=True):
     @property
     def sampling(self) -> Sampling:
         temperature = 1.0 if self.temperature is None else self.temperature
+        temperature = 0.0 if temperature < COLDEST else temperature
         return Sampling(temperature, self.top_k, self.top_p)
 
     @property

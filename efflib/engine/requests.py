@@ -22,7 +22,7 @@ class Request(NamedTuple):
     prompt: tuple[int, ...]
     max_tokens: int
     sampling: Sampling = GREEDY
-    seed: int = 0  # of what is drawn: the same in any company
+    seed: int = 0  # of what is drawn: see `choosing`
     stop_ids: frozenset[int] = frozenset()  # tokens that end the answer; they belong to it
 
     def checked(self, vocabulary: int) -> "Request":

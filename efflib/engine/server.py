@@ -80,7 +80,7 @@ class Server:
     async def chat(self, http: HttpRequest) -> Response:
         asked = protocol.read(await self._body(http), Chat)
         self._expect(asked)
-        prompt = self.language.chat(asked.turns())
+        prompt = self._conversation(asked)
         room = max(self.worker.engine.longest - len(prompt), 1)
         tokens = asked.max_completion_tokens or asked.max_tokens or room
         stops = self.language.chat_stops
@@ -103,6 +103,14 @@ class Server:
 
     def _described(self) -> dict:
         return {"id": self.name, "object": "model", "created": self.created, "owned_by": "efflib"}
+
+    def _conversation(self, asked: Chat) -> list[int]:
+        try:
+            return self.language.chat(asked.turns())
+        except Refused:
+            raise
+        except Exception as fault:  # a checkpoint's template refuses roles in its own way
+            raise Refused(f"the messages do not fit the model: {fault}", "messages") from None
 
     async def _body(self, http: HttpRequest) -> bytes:
         body = b""

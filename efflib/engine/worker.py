@@ -68,6 +68,7 @@ class Worker:
             except Exception as fault:
                 log.exception("a step failed")
                 news = self._broken(fault)
+            self.engine.log.clear()  # a server runs for ever
             if news:
                 self._tell([(self._streams[n.name], n) for n in news])
                 for n in news:

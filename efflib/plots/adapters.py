@@ -36,7 +36,7 @@ def bills(points: dict[str, Sequence[tuple[int, int]]], title: str, column: str)
     ax.set_xscale("log")
     ax.set_yscale("symlog", linthresh=1)
     ax.set(xlabel="trained numbers", ylabel=UNITS.get(column, column))
-    ax.set_ylim(bottom=-0.3)
+    ax.set_ylim(-0.3, 4 * max(cost for pairs in points.values() for _, cost in pairs) + 1)
     ax.legend(frameon=False, fontsize=8, ncols=2)
     style.title(fig, title)
     return fig

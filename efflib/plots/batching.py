@@ -125,7 +125,7 @@ def over_load(
     rates: Sequence[float], found: Mapping[str, Sequence[Mapping[str, tuple]]], title: str
 ) -> Drawn:
     """TTFT and TPOT over the rate: p50 filled, p99 open markers; found: tails at every rate."""
-    fig, axes = figure(2, width=9.5, height=3.8)
+    fig, axes = figure(2, width=9.5, height=4.2)
     for ax, what, unit, factor in zip(
         axes, ("ttft", "tpot"), ("TTFT (s)", "TPOT (ms)"), (1, 1e3), strict=True
     ):
@@ -137,7 +137,9 @@ def over_load(
                     label=f"{name}, {('p50', 'p99')[place]}", linewidth=1.2,
                 )  # fmt: skip
         _axes(ax, unit, True)
-    axes[0].legend(frameon=False, fontsize=7)
+        style.plain_ticks(ax)
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     style.title(fig, title)
     at = len(rates) // 2
     said = "; ".join(
@@ -180,9 +182,16 @@ def trade(
     for i, (name, points) in enumerate(found.items()):
         x, y = [1e3 * tpot for _, tpot in points], [1e3 * ttft for ttft, _ in points]
         ax.plot(x, y, color=COLOURS[i], marker=MARKERS[i], linestyle=LINES[i % 4], label=name)
-        for size, a, b in zip(sizes, x, y, strict=True):
-            ax.annotate(f" {size}", (a, b), fontsize=7, color=COLOURS[i])
     ax.set(xlabel="TPOT, p99 (ms)", ylabel="TTFT, p99 (ms)", xscale="log", yscale="log")
+    style.plain_ticks(ax)
+    taken: list[tuple[float, float]] = []  # where a label stands, in points
+    for i, points in enumerate(found.values()):
+        for size, (ttft, tpot) in zip(sizes, points, strict=True):
+            x, y = ax.transData.transform((1e3 * tpot, 1e3 * ttft)) * 72 / fig.dpi
+            if all(abs(x - a) > 24 or abs(y - b) > 9 for a, b in taken):  # else unreadable
+                taken.append((x, y))
+                ax.annotate(f"{size}", (1e3 * tpot, 1e3 * ttft), (5, 4), fontsize=8,
+                            textcoords="offset points", color=COLOURS[i])  # fmt: skip
     ax.legend(frameon=False, fontsize=8)
     style.title(fig, title)
     said = "; ".join(

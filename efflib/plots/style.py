@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # matplotlib is loaded by the first figure: importing these modules costs nothing
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -50,6 +51,18 @@ def title(fig: Figure, text: str, size: float = 11) -> None:
     """A title over the whole figure, broken into lines that fit its width."""
     characters = int(fig.get_figwidth() * CHARACTERS_PER_INCH * 11 / size)
     fig.suptitle(textwrap.fill(text, characters), fontsize=size)
+
+
+def plain_ticks(ax: Axes) -> None:
+    """On axes by factors 6 and 20 in place of 6 x 10^0, where they reach over less than 100."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    for axis, limits in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+        if axis.get_scale() == "log" and limits[1] < 100 * limits[0]:
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_locator(LogLocator(subs=(3, 4, 6, 7, 8, 9)))
+            axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axis.set_minor_formatter(lambda *_: "")
 
 
 def number(value: float) -> str:

@@ -81,7 +81,7 @@ def _box(x: float, y: float, face: str, edge: str):
 
 def kept_maps(panels: dict[str, Tensor], title: str) -> Drawn:
     """For each entry {rule: seen [T, T] bool} which keys every query of one head may look at."""
-    fig, axes = figure(columns=len(panels), width=2.7 * len(panels), height=3.1)
+    fig, axes = figure(columns=len(panels), width=2.7 * len(panels), height=3.4)
     for ax, (name, seen) in zip(axes, panels.items(), strict=True):
         ax.imshow(seen.float().tolist(), cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
         ax.set_title(name, fontsize=10)

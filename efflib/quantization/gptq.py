@@ -50,7 +50,7 @@ from efflib.quantization.linear import (
 )
 from efflib.quantization.size import quantizable_linears, weight_bits
 from efflib.repair import BLOCK
-from efflib.sequential import change_sequentially
+from efflib.sequential import block_linears, change_sequentially
 
 Grids = Literal["static", "fresh", "lazy"]
 INDEX_BITS = 32  # of an entry of g_idx, as GPTQ's checkpoints store it
@@ -203,16 +203,31 @@ def gptq_model(
     `quantize_model`, weights keep their dtype and take the values that the codes stand for.
     Raises ValueError as `gptq` and `change_sequentially`.
     """
-    total = 0
+    changed, weights = gptq_weights(
+        model, ids, bits, granularity, symmetric, sequential=sequential, **options
+    )
+    return changed, sum(gptq_bits(q) for q in weights.values())
+
+
+def gptq_weights(
+    model: nn.Module,
+    ids: Tensor,
+    bits: int,
+    granularity: Granularity,
+    symmetric: bool = False,
+    *,
+    sequential: bool = True,
+    **options,
+) -> tuple[nn.Module, dict[str, GPTQWeight]]:
+    """As `gptq_model`, with the codes of each linear instead of their bits."""
+    names = iter([name for linears in block_linears(model) for name in linears])
+    weights = {}
 
     def rounded(w: Tensor, h: Tensor) -> Tensor:
-        nonlocal total
-        q = gptq(w, h, bits, granularity, symmetric, **options)
-        total += gptq_bits(q)
+        weights[next(names)] = q = gptq(w, h, bits, granularity, symmetric, **options)
         return dequantize_gptq(q).to(w)
 
-    changed = change_sequentially(model, ids, gram, rounded, sequential)
-    return changed, total
+    return change_sequentially(model, ids, gram, rounded, sequential), weights
 
 
 def bits_a_weight(model: nn.Module, total: int) -> float:

@@ -10,6 +10,9 @@ cached.  RadixAttention drops tails, and keeps the beginnings, which other texts
 How much cheaper?  By the share of attention in the work: token / pair tokens of context cost as
 much again as the matrices (27,000 for Llama-3.1-8B).  At contexts far below that all tokens cost
 about the same, and what decides is how many are computed again.
+
+A tree drops whole edges, though, and more than it needs: `Trailing` drops tails in the same small
+pieces as `Leading`, so that only the end is another.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ class Leading:
         missing = [(0, first), (end, n)] if first < end else [(0, n)]
         total = n + len(turn.answer)
         self._drop(total - self.capacity if total > self.capacity else 0, total)
-        self.kept[turn.who] = (max(0, total - self.capacity), total)
+        self.kept[turn.who] = self.cut(0, total, max(0, total - self.capacity))
         return [(a, b) for a, b in missing if a < b]
 
     def _drop(self, too_many: int, coming: int) -> None:
@@ -86,7 +89,19 @@ class Leading:
             if first + goes == end:
                 del self.kept[who]
             else:
-                self.kept[who] = (first + goes, end)
+                self.kept[who] = self.cut(first, end, goes)
+
+    def cut(self, first: int, end: int, goes: int) -> tuple[int, int]:
+        """What is kept of the stretch (first, end) when so many tokens go."""
+        return first + goes, end
+
+
+class Trailing(Leading):
+    """The control: the same cache, which loses as many tokens at a time from the other end."""
+
+    def cut(self, first: int, end: int, goes: int) -> tuple[int, int]:
+        """What is kept of the stretch (first, end) when so many tokens go."""
+        return first, end - goes
 
 
 class Tree:
@@ -130,12 +145,16 @@ def served(cache: Leading | Tree, turns: Sequence[Turn], machine: Machine) -> tu
     return 1 - computed / asked, flops
 
 
-def three_ends(
+def four_ends(
     turns: Sequence[Turn], tree: Callable, part: float, machine: Machine
 ) -> dict[str, float]:
-    """PFLOPs of all prompts by what goes first, with room for a part of all that is ever stored."""
+    """PFLOPs of all prompts by what goes first, with room for a part of all that is ever stored.
+
+    The four differ by one thing each: the end; pieces of 32 tokens or whole edges; what is shared.
+    """
     stored = len({token for turn in turns for token in turn.prompt + turn.answer})
     room = int(part * stored)
-    caches = {"leading go": Leading(room), "tails go, nothing shared": Tree(tree, room, apart=True)}
-    caches["tails go"] = Tree(tree, room)
+    caches = {"leading go": Leading(room), "tails go, in pieces": Trailing(room)}
+    caches |= {"whole leaves, apart": Tree(tree, room, apart=True)}
+    caches["whole leaves, shared"] = Tree(tree, room)
     return {name: served(cache, turns, machine)[1] / 1e15 for name, cache in caches.items()}

@@ -57,9 +57,9 @@ def curve(
     ]
 
 
-def in_eights(rate: float, lengths: Sequence[tuple[int, int]]) -> list[Arrival]:
+def in_eights(rate: float, lengths: Sequence[tuple[int, int]], seed: int = 0) -> list[Arrival]:
     """Bursts of eight requests."""
-    return bursts(rate, lengths, 8)
+    return bursts(rate, lengths, 8, seed)
 
 
 def in_turn(work: Sequence[tuple[int, int, int]]) -> float:

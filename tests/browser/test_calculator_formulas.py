@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from efflib.attention import selection
 from efflib.decoding.speculative import expected_tokens
 from efflib.decoding.speed import best_gamma, speedup
+from efflib.finetuning import bills
 from efflib.meter.roofline import GPUS
 from efflib.models import cost, scaling
+from efflib.models.config import LlamaConfig
+from efflib.parallel import plans
 from efflib.quantization.gptq import INDEX_BITS
 from efflib.quantization.nf4 import nf4_bits
 from efflib.quantization.size import codebook_bits, weight_bits
-from efflib.serving import energy, limits, memory, roofline
+from efflib.serving import energy, limits, load, memory, roofline
 from efflib.serving.blocks import OutOfBlocks
 from efflib.serving.decoder import MODELS, Decoder, from_config
 from efflib.serving.families import FAMILIES, LATENT, NESTED
@@ -38,7 +42,7 @@ FORMULAS = (
     "speculation",
     "formats",
 )
-FORMULAS += ("paged", "tables")
+FORMULAS += ("paged", "tables", "tokens", "bills", "plans")
 CASES = 300
 CLOSE = 1e-12  # both sides add the same float64 numbers, in another order
 FORMATS = [memory.Format(), memory.Format(8), memory.W4, memory.Format(2, 32), memory.Format(3, 7)]
@@ -324,6 +328,81 @@ def test_formats(page):
         asked,
     )
     assert found == wanted
+
+
+def test_tokens_kept_and_read(page):
+    draw = random.Random(8)
+    sizes = [1, 2, 7, 16, 100, 5000]
+    asked = [[draw.choice(sizes) + draw.randint(0, 3) for _ in range(4)] for _ in range(CASES)]
+    found = answers(
+        page,
+        """([tokens, d, page, pages]) => {
+            const [all, one] = [calc.tokens.everything(tokens, d),
+                calc.tokens.readFew(tokens, d, page, pages)];
+            const few = calc.tokens.keepFew(tokens, d, pages);
+            return [one.kept, one.read, all.kept, few.kept, few.read] }""",
+        asked,
+    )
+    for (tokens, d, *rest), row in zip(asked, found, strict=True):
+        assert tuple(row[:2]) == selection.cost(tokens, d, *rest)
+        assert row[2] == 2 * d * tokens  # keys and values, of one head
+        assert row[3] == row[4] == 2 * d * min(tokens, rest[1])
+
+
+def test_knees(page):
+    draw, asked = random.Random(9), []
+    for _ in range(CASES):
+        rates = draw.sample(range(1, 100), draw.randint(1, 6))
+        asked.append([[[rate, draw.random()] for rate in rates], draw.random()])
+    found = answers(page, "([points, goal]) => calc.tokens.knee(points, goal)", asked)
+    assert found == pytest.approx([load.knee(*case) for case in asked], rel=CLOSE)
+    assert {0.0} < set(found) and len(set(found)) > CASES / 3
+
+
+def test_bills(page):
+    draw, asked, wanted = random.Random(10), [], []
+    while len(asked) < CASES:
+        raw = config(draw)
+        if raw["model_type"] != "llama":
+            continue
+        m, way, size = from_config(raw), draw.choice(bills.WAYS), draw.randint(0, 300)
+        shapes = (m.vocab, m.hidden, m.intermediate, m.layers, m.heads, m.kv_heads, m.head_dim)
+        asked.append([raw, way, size])
+        wanted.append(bills.bill(way, size, LlamaConfig(*shapes))[:5])
+    found = answers(
+        page,
+        """([raw, way, size]) => {
+            const b = calc.bills.bill(way, size, calc.families.fromConfig(raw));
+            return [b.trained, b.optimizerBytes, b.flops, b.readBytes, b.context] }""",
+        asked,
+    )
+    assert found == [list(row) for row in wanted]
+    assert page.evaluate("calc.bills.WAYS") == list(bills.WAYS)
+
+
+def test_plans(page):
+    draw, asked, wanted = random.Random(11), [], []
+    names = [*plans.Job._fields]
+    for _ in range(CASES):
+        many = [draw.randint(1, 90)] + [10 ** draw.uniform(3, 12) for _ in range(4)]
+        many += [10 ** draw.uniform(11, 13), 10 ** draw.uniform(13, 15.5)]
+        many += [10 ** draw.uniform(-7, -3), 10 ** draw.uniform(-12, -8)]
+        job, batch, p = plans.Job(*many), draw.randint(1, 200), draw.choice([1, 2, 4, 8])
+        asked.append([dict(zip(names, many, strict=True)), batch, p])
+        name, micro, seconds = plans.better_plan(job, batch, p)
+        wanted.append([name, micro, seconds, plans.tensor_step(job, batch, p)])
+    found = answers(
+        page,
+        """([job, batch, p]) => {
+            const best = calc.plans.betterPlan(job, batch, p);
+            return [best.plan, best.micro, best.seconds, calc.plans.tensorStep(job, batch, p)] }""",
+        asked,
+    )
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours[2:] == pytest.approx(theirs[2:], rel=CLOSE)
+    # of plans that tie up to rounding, any
+    assert sum(a[:2] == b[:2] for a, b in zip(found, wanted, strict=True)) > 0.95 * CASES
+    assert {row[0] for row in found} == {"tensor", "pipeline"}
 
 
 def walk(draw: random.Random, blocks: int, size: int) -> tuple[list, list]:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from efflib.finetuning.bills import bill
 from efflib.meter.roofline import GPUS
+from efflib.models.config import LlamaConfig
 from efflib.serving.decoder import MODELS
+from efflib.serving.memory import W4, devices_needed, gpu_memory
 from efflib.serving.roofline import Machine, latency
 
 pytestmark = pytest.mark.browser
@@ -99,6 +102,13 @@ def test_the_roofline_answers(calculators):
         ("memory-model", "{}", "the config lacks hidden_size"),
         ("memory-tokens", "", "nothing: it must be a whole number from 1 to 10,000,000"),
         ("memory-tokens", "1.5", "1.5: it must be a whole number"),
+        ("memory-tokens", "8k", "8k: written out, please"),
+        ("memory-tokens", "1,00", "1,00: it must be a whole number"),
+        ("memory-tokens", "1.000.000", "1.000.000: it must be a whole number"),
+        ("speculation-a", "0,8", "0,8: it must be a number from 0 to 1"),
+        ("memory-model", '{"model_type": "llama4"}', "the config lacks text_config"),
+        ("knee-points", "30 1.2", "a line is a rate above 0 and a share from 0 to 1"),
+        ("knee-points", "30 1\n30 0.9", "a rate stands twice"),
         ("memory-batch", "-3", "-3: it must be a whole number from 1"),
         ("memory-reserve", "95", "from 0 to 90"),
         ("roofline-prompt", "many", "many: it must be a whole number"),
@@ -112,6 +122,7 @@ def test_bad_input_is_named_beside_its_field(calculators, field, text, said):
     before = place.input_value()
     if field == "memory-model":
         calculators.locator("#calc-memory summary").click()
+    assert text != before
     place.fill(text)
     expect(calculators.locator(f"#calc-{field}-fault")).to_contain_text(said)
     expect(place).to_have_attribute("aria-invalid", "true")
@@ -119,6 +130,74 @@ def test_bad_input_is_named_beside_its_field(calculators, field, text, said):
     place.fill(before)
     expect(calculators.locator(f"#calc-{field}-fault")).to_be_empty()
     expect(output).to_have_class("calc-output")
+
+
+@pytest.mark.parametrize("text", ["131,072", "131 072", "131_072", " 131072 ", "131\u202f072"])
+def test_thousands_may_stand_apart(calculators, text):
+    """As the tables write them."""
+    calculators.locator("#calc-memory-tokens").fill(text)
+    expect(calculators.locator("#calc-memory-tokens-fault")).to_be_empty()
+    expect(answer(calculators, "calc-memory", "cache of 131,072 tokens")).to_have_text("64 GiB")
+
+
+@pytest.mark.parametrize("calculator", ["memory", "roofline"])
+def test_what_does_not_fit_is_said_first(calculators, calculator):
+    """DeepSeek-V3 on an RTX 4090 had 49 tokens a second, and no word of its 350 GB."""
+    first = calculators.locator(f"#calc-{calculator} .calc-output > :first-child")
+    calculators.locator(f"#calc-{calculator}-weights").select_option("4 bits, groups of 128")
+    expect(first).not_to_contain_text("Does not fit")
+    calculators.locator(f"#calc-{calculator}-preset").select_option("deepseek-v3")
+    m = MODELS["deepseek-v3"]
+    tokens = 4096 if calculator == "memory" else 512 + 128
+    needed = devices_needed(m, gpu_memory("RTX 4090"), tokens, 1, W4)
+    expect(first).to_contain_text("Does not fit on one: the weights alone take")
+    expect(first).to_contain_text(f"{needed} GPUs would hold it")
+    calculators.locator(f"#calc-{calculator}-preset").select_option("llama-2-7b")
+    calculators.locator(f"#calc-{calculator}-batch").fill("1,000")
+    expect(first).to_contain_text("weights and the cache of 1,000")
+
+
+def test_a_batch_wakes_experts(calculators):
+    """Mixtral in 4 bits, 16 sequences: 7.92 of 8 experts a layer; 1.67 ms were a third of it."""
+    calculators.locator("#calc-roofline-preset").select_option("mixtral-8x7b")
+    calculators.locator("#calc-roofline-gpu").select_option("H200")
+    calculators.locator("#calc-roofline-batch").fill("16")
+    expect(answer(calculators, "calc-roofline", "a step wakes")).to_have_text("7.92 of 8")
+    machine = Machine(GPUS["H200"].bandwidth, GPUS["H200"].tensor["fp16"])
+    tpot = latency(MODELS["mixtral-8x7b"], machine, 512, 128, 16, W4).tpot
+    assert tpot > 4.9e-3
+    expect(answer(calculators, "calc-roofline", "(TPOT)")).to_have_text(f"{1000 * tpot:.3g} ms")
+    expect(answer(calculators, "calc-experts", "16")).to_have_text("7.92")
+
+
+def test_layers_that_differ_and_towers_are_named(calculators):
+    output = calculators.locator("#calc-memory .calc-note")
+    calculators.locator("#calc-memory-preset").select_option("gemma-3-27b")
+    expect(output).to_have_text("52 layers keep a window of 1,024 tokens, 10 keep everything.")
+    calculators.locator("#calc-memory-preset").select_option("llama-4-scout")
+    expect(output).to_contain_text("36 layers keep chunks of 8,192 tokens, 12 keep everything.")
+    calculators.locator("#calc-memory summary").click()
+    text = '{"model_type": "gemma3", "text_config": {"hidden_size": 2560, '
+    text += '"intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}}'
+    calculators.locator("#calc-memory-model").fill(text)
+    expect(output).to_contain_text("the part that reads pictures is not counted")
+
+
+def test_what_the_later_labs_compute(calculators):
+    expect(answer(calculators, "calc-tokens", "everything")).to_have_text("4 GiB")
+    expect(answer(calculators, "calc-tokens", "keep 1,024")).to_have_text("128 MiB")
+    expect(answer(calculators, "calc-knee", "knee")).to_have_text("43.6")  # 40 + 10 (5 / 14)
+    calculators.locator("#calc-knee-goal").fill("0.3")
+    expect(answer(calculators, "calc-knee", "knee")).to_contain_text("60 or more")
+    trained = bill("lora", 16, LlamaConfig(128256, 4096, 14336, 32, 32, 8, 128)).trained
+    expect(answer(calculators, "calc-bills", "LoRA, r = 16")).to_have_text(f"{trained:,}")
+    better = answer(calculators, "calc-plans", "better of the two")
+    expect(better).to_have_text("pipeline")
+    calculators.locator("#calc-plans-alpha").fill("3")
+    calculators.locator("#calc-plans-speed").fill("450")
+    expect(better).to_have_text("tensor")  # as the chapter's table: 2.17 / 3.95 ms
+    expect(answer(calculators, "calc-plans", "tensor parallel")).to_have_text("2.17 ms")
+    expect(answer(calculators, "calc-plans", "whole copy")).to_have_text("3.94 ms")
 
 
 def test_charts_follow_the_fields(calculators):

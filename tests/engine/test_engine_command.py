@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import torch
-from serving import as_a_process, expect_empty, health, until
+from engine_servers import as_a_process, expect_empty, health, until
 
 from efflib import zoo
 from efflib.decoding.sampling import generate

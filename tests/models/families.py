@@ -71,9 +71,13 @@ CLOSED = ("gemma2", "gemma3_text")  # a norm between what is written and the str
 
 
 @cache
-def stored(case: str) -> nn.Module:
-    """The model as transformers makes it, in eval mode."""
+def stored(case: str, wide: bool = False) -> nn.Module:
+    """The model as transformers makes it, in eval mode; wide: all inputs are multiples of 64."""
     kind, sizes = CASES[case]
+    if wide:
+        opt = {"ffn_dim": 128, "word_embed_proj_dim": 64}
+        sizes = sizes | {"hidden_size": 64}
+        sizes |= opt if kind == "OPT" else {"intermediate_size": 128, "head_dim": 16}
     config = getattr(transformers, CONFIGS.get(kind, f"{kind}Config"))(**sizes)
     if kind == "Mixtral":
         config._experts_implementation = "eager"  # the other ones know no float64

@@ -37,3 +37,9 @@ def test_the_opening_has_a_bar_for_each_and_marks_every_run():
         marks = [list(line.get_xdata()) for line in ax.get_lines()]
         assert marks == list(ways.values())
         assert [t.get_text() for t in ax.texts] == [f"{m:.2f}" for m in means]
+
+
+def test_the_dearest_way_is_inside_the_picture():
+    points = {"lora": [(10, 20), (1000, 10**8)], "random": [(10, 0)]}
+    (ax,) = adapters.bills(points, "bills", "read_bytes").axes
+    assert ax.get_ylim()[1] > 2e8 and ax.get_ylim()[0] < 0

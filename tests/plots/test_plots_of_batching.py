@@ -59,3 +59,32 @@ def test_every_figure_says_what_it_shows():
         assert len(alt) > 4 and figure.get_suptitle()
     assert "mixed TTFT" in drawn[0][1] and "clock: 1 tokens 100 and 200.0 ms" in drawn[2][1]
     assert "row 1: S1 pause END nobody" in drawn[5][1]
+
+
+def boxes(fig, texts):
+    fig.canvas.draw()
+    return [text.get_window_extent() for text in texts]
+
+
+def test_sizes_of_a_step_are_told_where_they_can_be_read():
+    """Clocks meet at large sizes: of numbers that would stand on one another, one stands."""
+    near = [(0.08 + i * 1e-4, 0.012 + i * 1e-5) for i in range(4)]
+    found = {"one": [(6.0, 0.006), *near], "two": [(5.0, 0.0075), *near]}
+    fig, alt = batching.trade([128, 256, 512, 1024, 2048], found, "sizes")
+    labels = fig.axes[0].texts
+    assert [text.get_text() for text in labels] == ["128", "256", "128"]
+    first, *others = boxes(fig, labels)
+    assert not any(first.overlaps(box) for box in others)
+    ticks = [text.get_text() for text in fig.axes[0].get_xticklabels(which="both")]
+    assert "10" in ticks and not any("10^" in text for text in ticks)
+    assert alt.count("2048 tokens") == 2  # the alt text has them all
+
+
+def test_the_legend_of_eight_lines_stands_below_them():
+    tail = {"ttft": (0.01, 0.1), "tpot": (0.006, 0.009)}
+    found = {name: [tail, tail] for name in ("static", "dynamic", "prompts apart", "mixed")}
+    fig, _ = batching.over_load([10, 20], found, "load")
+    (legend,) = fig.legends
+    fig.canvas.draw()
+    low = min(ax.get_window_extent().y0 for ax in fig.axes)
+    assert legend.get_window_extent().y1 <= low and not fig.axes[0].get_legend()

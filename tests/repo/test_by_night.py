@@ -54,6 +54,7 @@ def copy_of_the_house(tmp_path, monkeypatch):
         shutil.copy(by_night.ROOT / name, tmp_path)
     monkeypatch.setattr(by_night, "ROOT", tmp_path)
     monkeypatch.setattr(by_night, "TABLE", tmp_path / "tests" / "by_night.toml")
+    monkeypatch.setattr(by_night, "listed_by_lab", dict)  # labs are not copied
     monkeypatch.delenv("BY_NIGHT", raising=False)
     forget()
 

@@ -76,6 +76,7 @@ ROOMS = [
     "intake",
     "grading",
     "nbgrader",
+    "own",
     "lms",
     "report",
     "triad",

@@ -66,7 +66,8 @@ def test_torch_comes_in_its_build_for_cpus():
 
 
 def test_extras_of_the_design_exist():
-    assert set(EXTRAS) == {"cluster", "postgres", "docs", "browser", "oracles", "dev", "train"}
+    optional = {"cluster", "postgres", "docs", "browser", "oracles", "server"}
+    assert set(EXTRAS) == optional | {"dev", "train"}
 
 
 def test_the_version_stands_in_one_place_and_all_others_agree():

@@ -272,6 +272,28 @@ def many_that_run(count, block):
     return running, [(count + i, 1 + i) for i in range(count)]
 
 
+def crowd(count):
+    """(running, waiting) of so many requests with few tokens each."""
+    running = [(i, 4 + i % 3, 3 + i % 3) for i in range(count)]
+    return running, [(count + i, 1 + i % 7) for i in range(count)]
+
+
+def check_crowds(student, which):
+    """Five hundred that run or wait, no limit or one of them; blocks of thousands of tokens."""
+    running, waiting = crowd(500)
+    for free, budget, most, block in (
+        (0, 10**9, 10**9, 3),
+        (10**6, 10**9, 550, 3),
+        (10**6, 10**9, 10**9, 3),
+        (10**6, 10**9, 10**9, 5000),
+    ):
+        state = running, waiting, free, budget, most, block
+        check_direct(student, which, state, SLOW[which](*state))
+    for prompt, free in ((3000, 1), (3001, 1), (3001, 2), (6000, 2), (6001, 2)):
+        state = [(0, 3001, 3000), (1, 3000, 2999)], [("x", prompt)], free, 10**5, 9, 3000
+        check_direct(student, which, state, SLOW[which](*state))
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -338,6 +360,7 @@ def test_large_plans(student, rng):
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
     check_direct(student, which, ([], [(0, 3)], 1, 9, 9, 4), ([(0, 3)], []))
+    check_crowds(student, which)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -402,6 +425,7 @@ def test_large_pieces(student, rng):
         for most in (60, 63, 1000):
             state = running, waiting, free, budget, most, 3
             check_direct(student, which, state, slow_mixed_chunks(*state))
+    check_crowds(student, which)
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
 
@@ -484,6 +508,8 @@ def test_attained_of_any_log(student, rng):
             limits += [(math.inf, t) for t in tpots[:3]] + [(100 * 64.0, 0.0), (math.inf, math.inf)]
             limits += [(ttft, t) for (ttft, _), t in zip(each[:4], tpots, strict=False)]
             limits += [(1e-9, 1e-9), (150.0, 150.0)]
+            limits += [(each[0][0] - unit / 16, math.inf)]  # missed by a little
+            limits += [(math.inf, t - unit / 16) for t in tpots[:2]]
             for a, b in limits:
                 right = sum(x <= a and (y is None or y <= b) for x, y in each) / count
                 seen = float(student.attained(log, float(a), float(b)))
@@ -571,6 +597,10 @@ def test_put_back_block_by_block(student, rng):
         for line in ([(99, 5)], many_that_run(60, 3)[1]):
             state = running, line, free, budget, 1000, 3
             check_direct(student, which, state, slow_preempting(*state))
+    check_crowds(student, which)
+    for each in (1, 2):  # every second one has to go, or nearly
+        state = [(i, 1 + each, each) for i in range(60)], [], 0, 10**4, 99, each
+        check_direct(student, which, state, slow_preempting(*state))
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
         run = [(0, cached + 1, cached), ("", cached + 2, cached + 1)]
@@ -604,7 +634,7 @@ def test_little_memory_to_the_end(student, rng):
 def test_lines(student, rng):
     for count in (0, 1, 5, 60):
         running = [(i, draw(rng, 5, 40), draw(rng, 1, 4)) for i in range(count)]
-        waiting = [(100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count == 60) * 55)]
+        waiting = [(100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count == 60) * 555)]
         for many in {0, min(1, count), count // 2, count}:
             back = [name for name, _, _ in running[count - many :]][::-1]
             right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
@@ -763,6 +793,9 @@ def test_long_walks_of_the_tree(student, rng):
     for letters, longest in ((2, 6), (3, 4), (30, 3), (1, 5)):
         walks = [tree_walk(rng, 45, letters, longest, EVERY) for _ in range(12)]
         check_trees(student, walks, as_tuples=letters == 3)
+    leaves = [(k,) for k in range(150)]  # the first twenty are used last
+    walk = [("insert", leaf) for leaf in leaves] + [("match", leaf) for leaf in leaves[:20]]
+    check_trees(student, [[*walk, *[("evict", 2)] * 40, *[("match", leaf) for leaf in leaves]]])
     few = ("insert", "match", "match", "evict")
     check_trees(student, [tree_walk(rng, 40, 2, 5, few) for _ in range(12)])
 
@@ -830,6 +863,10 @@ def test_long_texts(student, rng):
     chain = [list(range(i)) for i in range(1, 120)]  # each text ends within the next
     walk = [("insert", tuple(t)) for t in reversed(chain)] + [("evict", 2)] * 5
     check_trees(student, [walk[::-1][5:] + walk[-5:], walk])
+    # ids that are alike in their last bits, and many children of one edge
+    far = [(7, 5 + (k << bits)) for bits in (4, 8, 12, 16, 20) for k in range(1, 9)]
+    walk = [("insert", text) for text in far] + [("match", text) for text in far]
+    check_trees(student, [[*walk, *[("evict", 2)] * 9, *walk]])
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -874,6 +911,9 @@ def test_machines_tick_by_tick(student, rng):
                 seen = floats(student.prefill_pool(arrivals, seconds, workers), count)
                 right = ticked_queue(arrivals, seconds, workers, unit)
                 assert seen == right, "another time at which prompts are read"
+    arrivals, seconds = random_jobs(rng, 90, 0.25)
+    seen = floats(student.prefill_pool(arrivals, seconds, 17), 90)
+    assert seen == ticked_queue(arrivals, seconds, 17, 0.25), "seventeen machines"
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
 
@@ -898,6 +938,9 @@ def test_links_tick_by_tick(student, rng):
                 assert seen == [crossed[order.index(i)] for i in range(count)], "another time"
     seen = floats(student.hand_over([2.0, 2.0, 2.0], [8e9, 4e9, 0], 4e9), 3)
     assert all(math.isclose(a, b) for a, b in zip(seen, (4, 5, 5), strict=True)), "equal ends"
+    close = [3.0 - i * 2.0**-20 for i in range(9)]  # a millionth of a second apart
+    seen = floats(student.hand_over(close, [1.0] * 9, 1.0), 9)
+    assert seen == [close[8] + 9 - i for i in range(9)], "ends close to one another"
     assert floats(student.hand_over([], [], 1), 0) == []
 
 
@@ -959,6 +1002,7 @@ def test_decoding_step_by_step(student, rng):
                 cases.append((ready, cached, left, most))
         cases.append(([0.0, 100.0, 50.0], [3, 4, 5], [1, 2, 2], 2))  # nobody for long
         cases.append(([0.0] * 6, [0] * 6, [3, 1, 1, 2, 1, 9], 2))  # all together
+        cases.append(([0.0] * 90, [2] * 90, [1 + i % 4 for i in range(90)], 70))
         for case, seen in zip(
             cases, student.drive(drive_decoding, cases, fixed, each, row), strict=True
         ):

@@ -3,33 +3,14 @@
 
 document.addEventListener("DOMContentLoaded", () => {
   const { calculator, table, count, seconds } = calc.ui;
-  const { MODELS, GPUS } = calc.tables;
+  const { GPUS } = calc.tables;
   const { limits, budget } = calc;
   const whole = (name, label, value, most, least = 1) => ({ name, label, value, least, most });
   const real = (name, label, value, most, least = 0) =>
     ({ name, label, value, least, most, whole: false });
-  const spelled = (name) => JSON.stringify(MODELS[name], null, 1);
-  const plain = Object.keys(MODELS).filter((name) => {
-    const m = calc.families.fromConfig(MODELS[name]);
-    return !m.latent && !m.experts && !m.window;
-  });
-
-  function decoder(text) {
-    let raw;
-    try {
-      raw = JSON.parse(text);
-    } catch (error) {
-      throw new calc.Fault(`this is no JSON: ${error.message}`);
-    }
-    const m = calc.families.fromConfig(raw);
-    limits.layerWeights(m);
-    return m;
-  }
-
-  const made = calculator("calc-limits", [
-    { name: "preset", label: "Model", options: plain, value: "llama-2-7b" },
-    { name: "model", label: "config.json of a model without latents, experts and windows", rows: 7,
-      folded: "Another model: paste its config.json", value: spelled("llama-2-7b"), parse: decoder },
+  calc.model.linked(calculator("calc-limits", [
+    ...calc.model.fields("llama-2-7b", "config.json of a model without latents, experts and windows",
+      limits.layerWeights),
     { name: "gpu", label: "GPU", options: Object.keys(GPUS), value: "H100", parse: (n) => GPUS[n] },
     whole("fresh", "New tokens of a sequence", 1, 1e6),
     whole("cached", "Cached tokens", 50, 1e7, 0),
@@ -74,14 +55,7 @@ document.addEventListener("DOMContentLoaded", () => {
       ], { x: "sequences", y: "ms of a decoding step",
         title: "Time to move and to compute a decoding step against sequences" }),
     ];
-  });
-  if (made) {
-    const { preset, model } = made.made;
-    preset.input.addEventListener("change", () => {
-      model.input.value = spelled(preset.input.value);
-      made.update();
-    });
-  }
+  }));
 
   calculator("calc-budget", [
     real("parameters", "Parameters, 10⁹", 6.74, 1e6, 1e-6),

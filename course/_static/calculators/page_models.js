@@ -3,27 +3,15 @@
 
 document.addEventListener("DOMContentLoaded", () => {
   const { calculator, table, count, bytes, seconds } = calc.ui;
-  const { MODELS, GPUS, FORMATS } = calc.tables;
+  const { GPUS, FORMATS } = calc.tables;
   const { memory, roofline } = calc;
   const RESERVE = 10; // % of the memory, for what is not counted
-  const spelled = (name) => JSON.stringify(MODELS[name], null, 1);
   const formats = Object.keys(FORMATS);
   const gpu = { name: "gpu", label: "GPU", options: Object.keys(GPUS), value: "RTX 4090",
     parse: (name) => GPUS[name] };
   const format = (name, label, value = formats[0]) => ({ name, label, options: formats, value,
     parse: (chosen) => FORMATS[chosen] });
   const whole = (name, label, value, most, least = 1) => ({ name, label, value, least, most });
-
-  function decoder(text) {
-    let raw;
-    try {
-      raw = JSON.parse(text);
-    } catch (error) {
-      throw new calc.Fault(`this is no JSON: ${error.message}`);
-    }
-    const m = calc.families.fromConfig(raw);
-    return { ...m, notes: notes(m, text) };
-  }
 
   /* What stands first where a model does not fit; nothing where it does. */
   function warning(v, tokens, batch, reserve) {
@@ -42,38 +30,8 @@ document.addEventListener("DOMContentLoaded", () => {
       `${what}, and ${usable}. ${count(needed(batch))} GPUs would hold it, if it divides evenly.`)];
   }
 
-  /* What the shapes leave out, and which layers differ. */
-  function notes(m, text) {
-    const said = [];
-    if (m.window !== null) {
-      const kind = m.chunked ? "chunks" : "a window";
-      const all = m.fullLayers ? `, ${m.fullLayers} keep everything` : "";
-      said.push(`${m.layers - m.fullLayers} layers keep ${kind} of ${count(m.window)} tokens${all}.`);
-    }
-    const sparse = calc.decoder.sparseLayers(m);
-    if (sparse && sparse < m.layers) said.push(`${sparse} of ${m.layers} layers have experts.`);
-    if (JSON.parse(text).text_config) {
-      said.push("The text model alone: the part that reads pictures is not counted.");
-    }
-    return said.length ? [calc.ui.element("p", { class: "calc-note" }, said.join(" "))] : [];
-  }
-
-  const shared = [
-    { name: "preset", label: "Model", options: Object.keys(MODELS), value: "llama-2-7b" },
-    { name: "model", label: "config.json of one of these families", rows: 7,
-      folded: "Another model: paste its config.json", value: spelled("llama-2-7b"), parse: decoder },
-    gpu,
-  ];
-
-  /* A preset fills the text; whoever edits the text has his own model. */
-  function linked(made) {
-    if (!made) return;
-    const { preset, model } = made.made;
-    preset.input.addEventListener("change", () => {
-      model.input.value = spelled(preset.input.value);
-      made.update();
-    });
-  }
+  const shared = [...calc.model.fields("llama-2-7b"), gpu];
+  const { linked } = calc.model;
 
   linked(calculator("calc-memory", [
     ...shared,

@@ -329,6 +329,9 @@ def test_its_packages_are_those_that_efflib_and_the_labs_import(one):
     files = [*(ROOT / "efflib").rglob("*.py"), *(ROOT / "labs").rglob("*.ipynb")]
     names = re.findall(r"^\s*(?:import|from) (\w+)", "\n".join(map(code_of, files)), re.MULTILINE)
     asked_for = {"transformers"}  # zoo.load("owner/name") says so
+    server = set(project["project"]["optional-dependencies"]["server"])
+    assert server == {"starlette", "uvicorn", "msgspec"}
+    asked_for |= server  # python -m efflib.engine says so
     outside = set(names) - sys.stdlib_module_names - {"efflib", "IPython"} - asked_for
     assert outside <= STUDENT | {"triton"}, "add it to STUDENT"
 

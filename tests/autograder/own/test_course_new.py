@@ -74,7 +74,7 @@ def test_a_folder_that_is_no_course_is_not_told_to_release_what_it_has_not(tmp_p
     run = ["grade", LABS[0], str(tmp_path / "in"), "--course", str(tmp_path)]
     assert cli.run(run) == 2
     assert "autograder course new FOLDER" in capsys.readouterr().err
-    with pytest.raises(LabError, match="is no course folder with lab01"):
+    with pytest.raises(LabError, match="quantization.ipynb is missing: go to a course folder"):
         load_lab(LABS[0], tmp_path)
     [row] = [row for row in doctor.examine(tmp_path) if row[0] == "course"]
     assert not row[1] and "autograder course new" in row[2]

@@ -153,3 +153,17 @@ def test_the_worker_imports_nothing_of_the_grader():
         tree = ast.parse(path.read_text())
         modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert not any(module.startswith("autograder") for module in modules)
+
+
+def test_a_python_where_the_sandbox_has_an_empty_folder_is_told(monkeypatch):
+    """bwrap alone would say "execvp /tmp/...: No such file or directory"."""
+    for place in ("/tmp/envs/python3.11/bin/python3.11", "/dev/shm/python"):
+        monkeypatch.setattr(image, "interpreter", lambda place=place: Path(place))
+        with pytest.raises(SandboxUnavailable, match=f"Python lies in {place}.* use a Python"):
+            image.binds(())
+
+
+def test_the_folders_of_its_own_are_those_that_a_sandbox_is_started_with():
+    from autograder.sandbox.launch import WRITABLE_MB
+
+    assert set(image.WRITABLE) == set(WRITABLE_MB)

@@ -7,7 +7,7 @@ import random
 import httpx
 import openai
 import pytest
-from serving import LETTERS, WAIT, expect_empty, in_a_thread, letters
+from engine_servers import LETTERS, WAIT, expect_empty, in_a_thread, letters
 
 from efflib.engine.engine import Engine, Sizes
 from efflib.engine.proposals import Lookup
@@ -184,6 +184,27 @@ def test_what_does_not_fit_is_refused_in_openais_form(address, path, body, statu
 def test_a_body_that_is_no_json_is_refused(address, body):
     answer = httpx.post(f"{address}/v1/completions", content=body, timeout=WAIT)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
+
+
+ODD = [
+    ({"temperature": 1e-300}, 200),
+    ({"temperature": 2, "top_k": 10**30, "seed": -(10**18), "max_tokens": 3}, 200),
+    ({"max_tokens": 10**18}, 400),
+    ({"temperature": 1e999}, 400),
+    ({"top_p": 1e-12}, 200),
+]
+
+
+@pytest.mark.parametrize(("more", "status"), ODD)
+def test_odd_numbers_are_served_or_refused_and_break_no_step(address, more, status):
+    body = json.dumps({**PROMPT, **more}).replace("Infinity", "1e999")
+    answer = httpx.post(f"{address}/v1/completions", content=body, timeout=WAIT)
+    assert answer.status_code == status
+
+
+def test_half_a_surrogate_is_refused_or_served_but_no_fault(address):
+    body = b'{"model": "small", "prompt": "\\ud800"}'
+    assert httpx.post(f"{address}/v1/completions", content=body).status_code in (200, 400)
 
 
 def test_other_methods_and_long_bodies_are_refused(address):
