@@ -67,6 +67,8 @@ class Classroom:
         (site / "zz_third_party.pth").write_text("\n".join(rest) + "\n")
         pip = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python")]
         subprocess.run([*pip, "install", "--quiet", "--no-deps", str(wheel)], check=True)
+        shared = Path(sysconfig.get_path("data")) / "share" / "jupyter"  # kernels, templates
+        (env / "share" / "jupyter").symlink_to(shared)
         enabled = {f"nbgrader.server_extensions.{name}": True for name in EXTENSIONS[name]}
         config = env / "etc" / "jupyter" / "jupyter_server_config.json"
         config.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +129,7 @@ class Classroom:
                     raise
                 time.sleep(1)
 
-    def call(self, method: str, path: str, body: dict | None = None, **form: str):
+    def call(self, method: str, path: str, body: dict | None = None, /, **form: str):
         """What a button of the page sends: an HTTP request through the hub's proxy; its JSON."""
         data = json.dumps(body).encode() if body is not None else None
         data = urllib.parse.urlencode(form).encode() if form else data
