@@ -432,7 +432,7 @@ def exact_divergences(a, b):
 
 
 def logits(rng, *shape, dtype=F64, size=2.0):
-    return (size * torch.randn(*shape, generator=rng, dtype=F64)).to(dtype)
+    return (size * torch.randn(shape, generator=rng, dtype=F64)).to(dtype)
 
 
 @exercise(
@@ -562,6 +562,8 @@ def test_draws(student, rng):
     expect_same(given, prompts, "the prompts that were given")
     expect_same(after, table, "the model")
     assert not grad and none, "a gradient is kept"
+    texts = {tuple(row) for row in ids[:, 3:].tolist()}
+    assert len(texts) == 64, f"{len(texts)} different continuations in 64 rows"
     counts = torch.zeros(v, dtype=F64)
     for before, token in zip(ids[:, 2:-1].flatten(), ids[:, 3:].flatten(), strict=True):
         counts[(token - before) % v] += 1
