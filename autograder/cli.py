@@ -49,12 +49,18 @@ def doctor(course: CourseOption = None, suites: SuitesOption = None) -> None:
 
 @app.command()
 def release(
-    labs: LabsArgument = None, course: CourseOption = None, suites: SuitesOption = None
+    labs: LabsArgument = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="LAB", help="Bring what this lab built (repeatable)."),
+    ] = None,
+    course: CourseOption = None,
+    suites: SuitesOption = None,
 ) -> None:
     """Generate what students get (labs/) from solutions/; all labs if none is named."""
     from autograder.nbgrader.release import release as release_labs
 
-    for path in release_labs(course_folder(course), labs or None):
+    for path in release_labs(course_folder(course), labs or None, over or ()):
         typer.echo(path)
 
 

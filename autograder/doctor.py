@@ -23,7 +23,7 @@ def examine(course_root: Path) -> Iterator[Row]:
         yield row(name, lambda name=name: importlib.metadata.version(name))
     yield row("course", lambda: course_folder(course_root))
     yield row("disk", lambda: free_space(course_root))
-    for name in lab_names(course_root):
+    for name in lab_names(course_root) if (course_root / "labs").is_dir() else ():
         yield row(name, lambda name=name: lab_summary(load_lab(name, course_root)))
     if sys.platform != "linux":
         remedy = "grading needs Linux (bubblewrap); use a container or WSL 2"
@@ -52,7 +52,10 @@ def python_version() -> str:
 def course_folder(root: Path) -> str:
     missing = [name for name in ("labs", "nbgrader_config.py") if not (root / name).exists()]
     if missing:
-        raise RuntimeError(f"{root} has no {' and no '.join(missing)}: give --course DIR")
+        raise RuntimeError(
+            f"{root} has no {' and no '.join(missing)}: give --course DIR, or make a course folder "
+            "with `autograder course new FOLDER`"
+        )
     return str(root)
 
 

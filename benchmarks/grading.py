@@ -3,6 +3,8 @@
     python benchmarks/grading.py [--submissions 20] [--rounds 3] [--otter]
                                   [--json FILE] [--markdown FILE]
 
+of lab 1; grading_by_lab.py makes a table of several labs.
+
 All grade the same notebooks: the solved lab without its demo cells (model loading, plots), which
 our grader never runs, so leaving them in would only slow the others down.  nbgrader and otter run
 the visible tests in a kernel; ours runs the visible and the hidden ones, outside of a sandbox for
@@ -16,112 +18,73 @@ otherwise of the processes that were waited for, without sandboxes.
 """
 
 import argparse
-import contextlib
 import json
-import os
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import grading_otter
 import grading_parts
 import nbformat
+from grading_commands import run
 
-from autograder.labs.manifest import load_lab
+from autograder.labs.manifest import LabSpec, load_lab
 from autograder.labs.source import build_source
 
 ROOT = Path(__file__).parents[1]
-LAB, TOPIC = "lab01_quantization", "quantization.ipynb"
+LAB = "lab01_quantization"
 CONFIG = "c = get_config()\nc.CourseDirectory.course_id = 'bench'\n"
-PINNED = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-CPUACCT = Path("/sys/fs/cgroup/cpuacct")
-
-
-# ---- running commands ---------------------------------------------------------------------------
-
-
-def environment() -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader runs alembic
-    user = {"USER": os.environ.get("USER", "bench"), "PYTHONPATH": str(ROOT)}
-    return os.environ | PINNED | user | {"PATH": path}
-
-
-@contextlib.contextmanager
-def cpu_group() -> Iterator[Path | None]:
-    """A group that counts CPU time, also of processes that nobody waits for."""
-    group = CPUACCT / f"benchmark-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError:
-        yield None
-        return
-    yield group
-    with contextlib.suppress(OSError):
-        group.rmdir()
-
-
-def run(*commands: tuple[list, Path]) -> tuple[float, float]:
-    """(wall, CPU) seconds of commands, each in a folder, all at once; they must succeed."""
-    with cpu_group() as group, contextlib.ExitStack() as stack:
-        enter = (lambda: (group / "cgroup.procs").write_text("0")) if group else None
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        running = []
-        for arguments, folder in commands:
-            log = stack.enter_context(tempfile.TemporaryFile("w+"))
-            arguments = list(map(str, arguments))
-            streams = {"stdout": log, "stderr": log, "preexec_fn": enter}
-            process = subprocess.Popen(arguments, cwd=folder, env=environment(), **streams)
-            running.append((process, arguments, log))
-        for process, arguments, log in running:
-            if process.wait():
-                log.seek(0)
-                raise SystemExit(f"{' '.join(arguments)} failed:\n{log.read()}")
-        wall = time.perf_counter() - started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return wall, int((group / "cpuacct.usage").read_text()) / 1e9 if group else cpu
 
 
 # ---- the class ----------------------------------------------------------------------------------
 
 
-def make_courses(folder: Path, submissions: int) -> None:
+class Bench(NamedTuple):
+    """A folder with courses of one lab."""
+
+    folder: Path
+    lab: LabSpec
+
+    @property
+    def topic(self) -> str:
+        return f"{self.lab.notebook}.ipynb"
+
+
+def make_courses(bench: Bench, submissions: int) -> None:
     """folder/stock: a course of nbgrader's; folder/ours: one of ours; folder/class: the students.
 
     Both have a gradebook that knows the lab, and none of the students.
     """
-    solved = build_source(ROOT, LAB)
-    source = folder / "stock" / "source" / LAB
+    folder, name = bench.folder, bench.lab.name
+    solved = build_source(ROOT, name)
+    source = folder / "stock" / "source" / name
     shutil.copytree(solved.parent, source)
     notebook = nbformat.read(solved, as_version=4)
     notebook.cells = [c for c in notebook.cells if "demo" not in c.metadata.get("tags", [])]
-    nbformat.write(notebook, source / TOPIC)
+    nbformat.write(notebook, source / bench.topic)
     (folder / "stock" / "nbgrader_config.py").write_text(CONFIG)
-    generate = [sys.executable, "-m", "nbgrader", "generate_assignment", LAB, "--create"]
+    generate = [sys.executable, "-m", "nbgrader", "generate_assignment", name, "--create"]
     run((generate, folder / "stock"))
     for number in range(submissions):
-        shutil.copytree(source, folder / "class" / f"student{number:02d}" / LAB)
+        shutil.copytree(source, folder / "class" / f"student{number:02d}" / name)
     (folder / "nobody").mkdir()
     (folder / "nobody" / "nobody.ipynb").write_text("no notebook")
-    for name in ("ours", "visible"):
+    for course in ("ours", "visible"):
         for place in (Path("labs"), Path("autograder", "suites")):
-            shutil.copytree(ROOT / place / LAB, folder / name / place / LAB)
-        if name == "visible":
-            hidden = folder / name / "autograder" / "suites" / LAB / "test_hidden.py"
-            hidden.write_text(empty_tests())
-        run((grade(folder / "nobody", folder / name, 1), folder))
+            shutil.copytree(ROOT / place / name, folder / course / place / name)
+        if course == "visible":
+            hidden = folder / course / "autograder" / "suites" / name / "test_hidden.py"
+            hidden.write_text(empty_tests(bench.lab))
+        run((grade(bench, folder / "nobody", folder / course, 1), folder))
 
 
-def empty_tests() -> str:
+def empty_tests(lab: LabSpec) -> str:
     """A hidden suite that gives the points of the hidden tests for nothing."""
-    lab, tests = load_lab(LAB, ROOT), ["from efflib.lab import exercise"]
+    tests = ["from efflib.lab import exercise"]
     for name in lab.exercises:
         points = sum(t.points for t in lab.tests if (t.kind, t.exercise) == ("hidden", name))
         declared = f"@exercise({name!r}, points={points}, invariant='-', cause='-')"
@@ -129,8 +92,8 @@ def empty_tests() -> str:
     return "\n\n".join(tests)
 
 
-def grade(handed_in: Path, course: Path, jobs: int) -> list:
-    command = [sys.executable, "-m", "autograder.cli", "grade", LAB, handed_in]
+def grade(bench: Bench, handed_in: Path, course: Path, jobs: int) -> list:
+    command = [sys.executable, "-m", "autograder.cli", "grade", bench.lab.name, handed_in]
     return [*command, "--course", course, "--jobs", jobs, "--json", course / "results.json"]
 
 
@@ -138,32 +101,51 @@ def students(folder: Path) -> list[Path]:
     return sorted((folder / "class").iterdir())
 
 
-def stock(folder: Path, jobs: int) -> tuple[float, float]:
+def stock(bench: Bench, jobs: int) -> tuple[float, float]:
     """nbgrader, so many at once."""
-    commands = []
+    (folder, lab), commands = bench, []
     for job in range(jobs):
         course = folder / "run" / f"stock{job}"
         shutil.copytree(folder / "stock", course)
         for student in students(folder)[job::jobs]:
             shutil.copytree(student, course / "submitted" / student.name)
-        commands.append(([sys.executable, "-m", "nbgrader", "autograde", LAB], course))
+        commands.append(([sys.executable, "-m", "nbgrader", "autograde", lab.name], course))
     took = run(*commands)
-    graded = [path for _, course in commands for path in course.glob(f"autograded/*/{LAB}/*.ipynb")]
+    pages = f"autograded/*/{lab.name}/*.ipynb"
+    graded = [path for _, course in commands for path in course.glob(pages)]
     assert len(graded) == len(students(folder)), f"nbgrader graded {len(graded)}"
     return took
 
 
-def ours(folder: Path, jobs: int, name: str = "ours") -> tuple[float, float]:
+def ours(bench: Bench, jobs: int, name: str = "ours") -> tuple[float, float]:
+    folder = bench.folder
     course = folder / "run" / name
     shutil.copytree(folder / name, course)
-    took = run((grade(folder / "class", course, jobs), folder))
+    took = run((grade(bench, folder / "class", course, jobs), folder))
     results = json.loads((course / "results.json").read_text())["results"]
     scores = {result["score"] == result["max_score"] for result in results}
     assert scores == {True} and len(results) == len(students(folder)), "not all points"
     return took
 
 
+def otter(bench: Bench, jobs: int) -> tuple[float, float]:
+    return grading_otter.grade(run, students, bench.topic, bench.folder, jobs)
+
+
 # ---- rounds -------------------------------------------------------------------------------------
+
+
+def rounds(bench: Bench, contestants: dict, number: int) -> dict[str, list[tuple[float, float]]]:
+    """(wall, CPU) seconds by contestant, of each round. contestants: name -> (function, jobs)"""
+    took = {name: [] for name in contestants}
+    for one in range(number):
+        for who in list(contestants)[:: -1 if one % 2 else 1]:
+            function, jobs = contestants[who]
+            took[who].append(function(bench, jobs))
+            shutil.rmtree(bench.folder / "run")
+            wall, cpu = took[who][-1]
+            print(f"round {one + 1}  {who:15} {wall:7.1f} s  {cpu:7.1f} CPU s", flush=True)
+    return took
 
 
 def main() -> None:
@@ -178,21 +160,13 @@ def main() -> None:
     contestants |= {"nbgrader, 2": (stock, 2), "autograder, 2": (ours, 2)}
     contestants |= {f"visible, {jobs}": (partial(ours, name="visible"), jobs) for jobs in (1, 2)}
     if options.otter:
-        contestants["otter, 1"] = (partial(grading_otter.grade, run, students, TOPIC), 1)
-    took = {name: [] for name in contestants}
+        contestants["otter, 1"] = (otter, 1)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_courses(folder, options.submissions)
+        bench = Bench(Path(name), load_lab(LAB, ROOT))
+        make_courses(bench, options.submissions)
         if options.otter:
-            grading_otter.make(folder, LAB, run)
-        for number in range(options.rounds):
-            order = list(contestants)[:: -1 if number % 2 else 1]
-            for who in order:
-                function, jobs = contestants[who]
-                took[who].append(function(folder, jobs))
-                shutil.rmtree(folder / "run")
-                wall, cpu = took[who][-1]
-                print(f"round {number + 1}  {who:15} {wall:7.1f} s  {cpu:7.1f} CPU s", flush=True)
+            grading_otter.make(bench.folder, LAB, run)
+        took = rounds(bench, contestants, options.rounds)
     parts = grading_parts.measured(ROOT, LAB)
     text = summary(took, options.submissions, parts)
     print(f"\n{text}")

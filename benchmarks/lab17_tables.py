@@ -192,6 +192,11 @@ def gpt_fast() -> None:
     picture("speedups.svg", pictures.speedups(DEVICES, lines))
 
 
+def digits(x: float) -> str:
+    """Three digits that count, or all of those before the point."""
+    return f"{x:.3g}" if x < 1000 else f"{x:,.0f}"
+
+
 def plans() -> None:
     """Four H100: the better plan by batch and network, by a ring and by the better all-reduce."""
     found, batches = {}, (1, 4, 16, 64, 256, 1024, 4096)
@@ -206,9 +211,9 @@ def plans() -> None:
     rows = {}
     for name in dict.fromkeys(name for name, _ in found):
         pairs = [found[name, b] for b in batches]
-        rows[name] = [f"{1e3 * t:.3g} / {1e3 * p:.3g}" for t, p in pairs]
+        rows[name] = [f"{digits(1e3 * t)} / {digits(1e3 * p)}" for t, p in pairs]
     copies = [costs.tensor_step(LLAMA, math.ceil(b / 4), 1) for b in batches]
-    rows["four whole copies, no message"] = [f"{1e3 * t:.3g}" for t in copies]
+    rows["four whole copies, no message"] = [digits(1e3 * t) for t in copies]
     head = ["ms a step: tensor / pipeline, batch", *map(str, batches)]
     write("lab17_plans.md", table(head, rows))
     title = "Small batches want tensor parallel on NVLink, and over PCIe with a better all-reduce"

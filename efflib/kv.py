@@ -79,7 +79,7 @@ def lines(args: argparse.Namespace) -> list[str]:
         f"{args.gpus} x {args.gpu:<16} {size(room)}, of which {size(p.usable)} are used",
     ]
     if p.left <= 0:
-        need = -(-p.weights // memory.plan(m, memory.gpu_memory(args.gpu), 1).usable)
+        need = memory.devices_needed(m, memory.gpu_memory(args.gpu), 1, 0, w)
         return [*text, f"the weights alone do not fit: {need} x {args.gpu} would hold them"]
     longest = memory.longest_context(m, room, 1, w, cache)
     reach = "any" if longest == float("inf") else f"{longest:,}"

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_integers
+from efflib.models.hub import describe, model_type
+from efflib.models.recorded import Call, without_cache
 from efflib.quantization.size import quantizable_linears
 
 Statistic = Callable[[Tensor], Tensor]  # inputs of a linear [T, K] -> what is summed over texts
@@ -25,10 +27,14 @@ Change = Callable[[Tensor, Tensor], Tensor]  # (w [N, K], the sum) -> new w [N, 
 
 
 def find_blocks(model: nn.Module) -> tuple[str, nn.ModuleList]:
-    """(name, blocks): the nn.ModuleList that holds the most linears, e.g. "model.layers".
+    """(name, blocks): those of `hub.describe`, e.g. "model.layers".
 
-    Raises ValueError if there is none (GPT-2's own Conv1D is not an nn.Linear).
+    In a module whose config names no model_type, the nn.ModuleList that holds the most linears.
+    Raises ValueError as `describe`, or if there is none (GPT-2's own Conv1D is not an nn.Linear).
     """
+    if model_type(model) is not None:
+        name = describe(model).family.blocks
+        return name, model.get_submodule(name)
     lists = {n: m for n, m in model.named_modules() if isinstance(m, nn.ModuleList)}
     counts = {n: sum(isinstance(m, nn.Linear) for m in b.modules()) for n, b in lists.items()}
     name = max(counts, key=counts.get, default=None)
@@ -63,13 +69,12 @@ def change_sequentially(
     expect_integers(ids=ids)
     changed = copy.deepcopy(model)
     _, blocks = find_blocks(changed)
-    inputs = _inputs_of(changed, blocks[0], ids)  # one (hidden, other arguments) per text
-    for block, linears in zip(blocks, block_linears(changed), strict=True):
-        sums, before = _measured(block, linears, inputs, statistic)
+    inputs, calls = _inputs_of(changed, blocks, ids)
+    for block, call, linears in zip(blocks, calls, block_linears(changed), strict=True):
+        sums, before = _measured(block, call, linears, inputs, statistic)
         for name, linear in linears.items():
             linear.weight.copy_(change(linear.weight.detach().clone(), sums[name]))
-        after = [_run(block, x) for x in inputs] if sequential else before
-        inputs = [(hidden, *x[1:]) for hidden, x in zip(after, inputs, strict=True)]
+        inputs = [_run(block, x, call) for x in inputs] if sequential else before
     return changed
 
 
@@ -77,19 +82,33 @@ class _Reached(Exception):
     """The first block has its input: the rest of the forward pass is not needed."""
 
 
-def _inputs_of(model: nn.Module, block: nn.Module, ids: Tensor) -> list[tuple]:
-    """What the model calls `block` with, for each text: (hidden [1, T, D], args, kwargs)."""
-    inputs = []
+def _inputs_of(
+    model: nn.Module, blocks: nn.ModuleList, ids: Tensor
+) -> tuple[list[Tensor], list[Call]]:
+    """(the first block's hidden states [1, T, D] of each text, the call of each block).
+
+    All texts are of one length, so what is beside the hidden states is the same for all of them.
+    It is not the same for all blocks: some have a window, and angles of their own.
+    """
+    calls, inputs = [], []
+
+    def pass_on(*args, **kwargs) -> Tensor:
+        hidden = args[0] if args else kwargs.pop("hidden_states")
+        calls.append(without_cache(args[1:], kwargs))
+        return hidden
 
     def remember(module: nn.Module, args: tuple, kwargs: dict) -> None:
-        kwargs = {k: None if "past_key_value" in k else v for k, v in kwargs.items()}
-        if args:
-            inputs.append((args[0], args[1:], kwargs))
-        else:
-            inputs.append((kwargs.pop("hidden_states"), (), kwargs))
+        inputs.append(args[0] if args else kwargs["hidden_states"])
         raise _Reached
 
-    hook = block.register_forward_pre_hook(remember, with_kwargs=True)
+    for block in blocks:
+        block.forward = pass_on
+    try:
+        model(ids[:1])
+    finally:
+        for block in blocks:
+            del block.forward
+    hook = blocks[0].register_forward_pre_hook(remember, with_kwargs=True)
     try:
         for text in ids.split(1):
             try:
@@ -98,18 +117,21 @@ def _inputs_of(model: nn.Module, block: nn.Module, ids: Tensor) -> list[tuple]:
                 pass
     finally:
         hook.remove()
-    return inputs
+    return inputs, calls
 
 
-def _run(block: nn.Module, inputs: tuple) -> Tensor:
+def _run(block: nn.Module, hidden: Tensor, call: Call) -> Tensor:
     """The hidden states [1, T, D] after the block; some of Hugging Face's return a tuple."""
-    hidden, args, kwargs = inputs
-    out = block(hidden, *args, **kwargs)
+    out = block(hidden, *call.args, **call.kwargs)
     return out[0] if isinstance(out, tuple) else out
 
 
 def _measured(
-    block: nn.Module, linears: dict[str, nn.Linear], inputs: list[tuple], statistic: Statistic
+    block: nn.Module,
+    call: Call,
+    linears: dict[str, nn.Linear],
+    inputs: list[Tensor],
+    statistic: Statistic,
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """({name: sum over all texts of statistic(its input)}, the block's outputs)."""
     sums: dict[str, Tensor] = {}
@@ -122,7 +144,7 @@ def _measured(
 
         hooks.append(linear.register_forward_pre_hook(add))
     try:
-        outputs = [_run(block, x) for x in inputs]
+        outputs = [_run(block, x, call) for x in inputs]
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,14 +1,16 @@
-"""Files of tests that only a change of what they stand on can break: `make test` leaves them out
-while that is as it was when they last passed.
+"""Tests that only a change of what they stand on can break: `make test` leaves them out while that
+is as it was when they last passed.
 
-by_night.toml names them, says why, and keeps a digest of everything they stand on: their own text,
-the modules that they import (and those that these import; a package counts with all its modules),
-files and folders of `also` (what they start as a command, or read), the versions in constraints.txt
-and of Python.  One line changed anywhere in that, and they run in `make test`; BY_NIGHT=1 runs all.
+by_night.toml names them and says why: files (`files`), and files in which each lab has slow tests
+of its own (`labs`; the first lab's always run).  For each there is a digest of everything that it
+stands on: its own text, the modules that it imports (and those that these import; a package counts
+with all its modules), files and folders of `also` (what it starts as a command, or reads; {lab} is
+the lab), the versions in constraints.txt and of Python.  One line changed anywhere in that, and it
+runs in `make test`; BY_NIGHT=1 runs all.  Digests of labs are in by_night_labs.toml.
 
-    python tests/by_night.py            what would run now, and why
-    python tests/by_night.py --record [FILE ...]   write the digests of all, or of these, after they
-                                        passed (make test-nightly does)
+    python tests/by_night.py            what would run now
+    python tests/by_night.py --record [NAME ...]   write the digests of all, or of these (FILE, or
+                                        "FILE LAB"), after they passed (make test-nightly does)
 """
 
 import ast
@@ -19,16 +21,34 @@ import platform
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests" / "by_night.toml"
+LABS_TABLE = ROOT / "tests" / "by_night_labs.toml"
 ALWAYS = ("constraints.txt", "pyproject.toml", "tests/conftest.py")
+NO_TEXT = {"__pycache__", ".ipynb_checkpoints", "suites"}  # of `also`; suites are named by lab
 
 
 def listed() -> dict[str, dict]:
     """{file of tests, from the root: {"why", "also", "passed"}}."""
     return tomllib.loads(TABLE.read_text())["files"]
+
+
+def listed_by_lab() -> dict[str, dict]:
+    """{file of tests, from the root: {"why", "also"}}: each lab has a digest of its own."""
+    return tomllib.loads(TABLE.read_text()).get("labs", {})
+
+
+def passed_by_lab() -> dict[str, dict[str, str]]:
+    """{file of tests: {lab: digest}}."""
+    return tomllib.loads(LABS_TABLE.read_text()) if LABS_TABLE.is_file() else {}
+
+
+def labs() -> list[str]:
+    """Those that may be left out: the first one never is."""
+    return sorted(path.name for path in (ROOT / "solutions").glob("lab*"))[1:]
 
 
 @functools.cache
@@ -69,49 +89,102 @@ def stands_on(file: str, also: tuple[str, ...] = ()) -> set[Path]:
     for folder in (ROOT / file).relative_to(ROOT / "tests").parents:
         reached |= set((ROOT / "tests" / folder).glob("conftest.py"))
     for place in also:
-        path = ROOT / place
-        reached |= {path} if path.is_file() else set(path.rglob("*.py"))
-    todo = [ROOT / file, *(path for path in reached if path.suffix == ".py")]
+        reached |= {path for found in ROOT.glob(place) for path in texts(found)}
     reached.add(ROOT / file)
+    return reached.union(*(reached_from(path) for path in reached if path.suffix == ".py"))
+
+
+@functools.cache
+def reached_from(path: Path) -> frozenset[Path]:
+    """Files that a file imports, and that these import."""
+    reached, todo = set(), [path]
     while todo:
         new = imported(todo.pop()) - reached
         reached |= new
         todo += new
-    return reached
+    return frozenset(reached)
+
+
+def texts(place: Path) -> Iterator[Path]:
+    """The file, or all files of the folder."""
+    for path in [place] if place.is_file() else place.rglob("*"):
+        if path.is_file() and not NO_TEXT & set(path.relative_to(place).parts):
+            yield path
 
 
 def digest(file: str, also: tuple[str, ...] = ()) -> str:
     sums = hashlib.sha256(platform.python_version().encode())
-    for path in sorted(stands_on(file, also)):
-        sums.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    for path in sorted(stands_on(file, also), key=str):
+        sums.update(content(path))
     return sums.hexdigest()
 
 
+@functools.cache
+def content(path: Path) -> bytes:
+    """Name and hash of a file."""
+    name = path.relative_to(ROOT).as_posix().encode()
+    return name + b"\0" + hashlib.sha256(path.read_bytes()).digest()
+
+
+def digests() -> Iterator[tuple[str, str, str, str]]:
+    """(file, lab or "", its digest now, the one with which it passed)."""
+    for file, entry in listed().items():
+        yield file, "", digest(file, tuple(entry.get("also", ()))), entry.get("passed", "")
+    passed = passed_by_lab()
+    for file, entry in listed_by_lab().items():
+        for lab in labs():
+            also = tuple(place.replace("{lab}", lab) for place in entry["also"])
+            yield file, lab, digest(file, also), passed.get(file, {}).get(lab, "")
+
+
 def left_out() -> set[str]:
-    """Files of tests that need not run by day: nothing they stand on has changed."""
+    """What need not run by day, as nothing that it stands on has changed: files of tests, and
+    "file lab" for the slow tests of a lab."""
     if os.environ.get("BY_NIGHT"):
         return set()
-    return {
-        file
-        for file, entry in listed().items()
-        if entry.get("passed") == digest(file, tuple(entry.get("also", ())))
-    }
+    return {f"{file} {lab}".strip() for file, lab, now, passed in digests() if now == passed}
 
 
-def record(files: list[str]) -> None:
-    """Writes the digests of today into the table, of all files or of these; its words stay."""
-    text = TABLE.read_text()
-    for file, entry in listed().items():
-        if files and file not in files:
+def group_of(nodeid: str) -> str:
+    """The file, and the lab of which the test is."""
+    file, _, test = nodeid.partition("::")
+    lab = re.search(r"\[(lab\d\d_\w+)", test)
+    return f"{file} {lab[1]}" if lab else file
+
+
+def is_left_out(nodeid: str, slow: bool, out: set[str]) -> bool:
+    """out: see left_out. Of a lab only slow tests are."""
+    return nodeid.partition("::")[0] in out or slow and group_of(nodeid) in out
+
+
+def record(names: list[str]) -> None:
+    """Writes the digests of today into the tables, of all or of these; the words stay."""
+    text, by_lab = TABLE.read_text(), passed_by_lab()
+    for file, lab, now, _ in digests():
+        if names and f"{file} {lab}".strip() not in names:
             continue
-        now = digest(file, tuple(entry.get("also", ())))
-        head = re.escape(f'[files."{file}"]')
-        text = re.sub(rf'({head}\n(?:.+\n)*?passed = )".*"', rf'\1"{now}"', text)
+        if lab:
+            by_lab.setdefault(file, {})[lab] = now
+        else:
+            head = re.escape(f'[files."{file}"]')
+            text = re.sub(rf'({head}\n(?:.+\n)*?passed = )".*"', rf'\1"{now}"', text)
     TABLE.write_text(text)
+    if by_lab:
+        LABS_TABLE.write_text(in_toml(by_lab))
+
+
+def in_toml(by_lab: dict[str, dict[str, str]]) -> str:
+    parts = ["# Written by `python tests/by_night.py --record`: see by_night.toml.\n"]
+    for file, passed in sorted(by_lab.items()):
+        rows = (f'{lab} = "{passed[lab]}"\n' for lab in labs() if lab in passed)
+        parts.append(f'\n["{file}"]\n{"".join(rows)}')
+    return "".join(parts)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--record"]:
         record(sys.argv[2:])
-    for name in listed():
-        print("unchanged" if name in left_out() else "runs     ", name)
+    out = left_out()
+    for name, of, *_ in digests():
+        shown = f"{name} {of}".strip()
+        print("unchanged" if shown in out else "runs     ", shown)

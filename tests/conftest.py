@@ -6,19 +6,24 @@ another one without this variable, and tests/kernels/test_on_device.py one for a
 """
 
 import os
-import re
 import sys
+from pathlib import Path
 
 assert "triton" not in sys.modules, "a pytest plugin imported triton before tests/conftest.py"
 if os.environ.get("EFFLIB_TEST_DEVICE", "cpu") == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
+# what Triton's compiler says about a kernel lasts from run to run (efflib.kernel_lab)
+os.environ.setdefault("EFFLIB_COMPILED", str(Path(__file__).parents[1] / "build" / "compiled"))
+
 import by_night  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-settings.register_profile("efflib", deadline=None)  # no test depends on wall time
-settings.load_profile("efflib")
+settings.register_profile("night", deadline=None)  # no test depends on wall time
+settings.register_profile("day", deadline=None, max_examples=25)
+settings.load_profile("night" if os.environ.get("BY_NIGHT") else "day")
+LEFT_OUT = pytest.StashKey[set[str]]()  # see by_night.left_out
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -32,33 +37,42 @@ def pytest_xdist_make_scheduler(config, log):
 
     class ByLab(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
+            return by_night.group_of(nodeid)
 
     return ByLab(config, log)
 
 
+def pytest_configure(config) -> None:
+    """What is left out is found once, and told to the processes of xdist."""
+    told = getattr(config, "workerinput", {}).get("left_out")
+    config.stash[LEFT_OUT] = set(by_night.left_out() if told is None else told)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    node.workerinput["left_out"] = sorted(node.config.stash[LEFT_OUT])
+
+
 def pytest_report_header(config):
-    files = len(by_night.left_out())
-    return f"by night: {files} files on which nothing has changed since they passed (by_night.toml)"
+    out = config.stash[LEFT_OUT]
+    by_lab = sum(" " in name for name in out)
+    return (
+        f"by night: {len(out) - by_lab} files, and slow tests of {by_lab} labs in a file, on which "
+        "nothing has changed since they passed (by_night.toml)"
+    )
 
 
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(config, items) -> None:
     """Leaves out what nothing can have broken, unless it is asked for by name.  Groups with slow
     tests come first: a long one that starts last is waited for.
     """
     asked = {arg.partition("::")[0] for arg in config.args}
-    out = by_night.left_out() - asked
-    gone = [item for item in items if item.nodeid.partition("::")[0] in out]
+    out = {name for name in config.stash[LEFT_OUT] if name.partition(" ")[0] not in asked}
+    slow = {item.nodeid for item in items if item.get_closest_marker("slow")}
+    gone = {i: None for i in items if by_night.is_left_out(i.nodeid, i.nodeid in slow, out)}
     if gone:
-        config.hook.pytest_deselected(items=gone)
-        items[:] = [item for item in items if item.nodeid.partition("::")[0] not in out]
+        config.hook.pytest_deselected(items=list(gone))
+        items[:] = [item for item in items if item not in gone]
     if hasattr(config, "workerinput"):
-        slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
-        items.sort(key=lambda item: group_of(item.nodeid) not in slow)
-
-
-def group_of(nodeid: str) -> str:
-    """The file, and the lab of which the test is."""
-    file, _, test = nodeid.partition("::")
-    lab = re.search(r"\[(lab\d\d_\w+)", test)
-    return f"{file} {lab[1]}" if lab else file
+        long = set(map(by_night.group_of, slow))
+        items.sort(key=lambda item: by_night.group_of(item.nodeid) not in long)

@@ -14,7 +14,8 @@ from autograder.bundle.project import FILES, pins, pyproject
 from autograder.bundle.withheld import Hidden, owners, stand_in, still_withheld
 from autograder.errors import UsageError
 from autograder.labs.manifest import LabSpec, load_lab
-from autograder.labs.suites import lab_names
+from autograder.labs.material import material
+from autograder.labs.suites import all_suites, lab_names
 
 NEEDS = ("LICENSE", "constraints.txt", "pyproject.toml", "course")  # of the course's folder
 CHAPTERS = ("chapters/*.md", "glossary.md", "syllabus.md", "questions.md")  # of course/
@@ -70,18 +71,19 @@ def efflib_dir() -> Path:
 
 def chosen_labs(course_root: Path, names: Iterable[str], released: Iterable[str]) -> list[LabSpec]:
     """The labs of these names (default: all). Raises LabError, UsageError for unknown ones."""
-    known = lab_names(course_root)
+    known = all_suites(course_root)
     unknown = sorted(set(released) - set(known))
     if unknown:
         raise UsageError(f"--with: there is no lab {unknown[0]!r} (found: {', '.join(known)})")
-    return [load_lab(name, course_root) for name in names or known]
+    return [load_lab(name, course_root) for name in names or lab_names(course_root)]
 
 
 def write_tree(course_root: Path, labs: list[LabSpec], hidden: Hidden, out: Path) -> None:
     """Writes everything below `out`. Raises UsageError where the course lacks a file."""
+    course_root = material(course_root)
     missing = [name for name in NEEDS if not (course_root / name).exists()]
     if missing:
-        raise UsageError(f"a bundle is made from the course's repository: {missing[0]} is missing")
+        raise UsageError(f"a bundle needs {course_root / missing[0]}, which is missing")
     shutil.copyfile(course_root / "LICENSE", out / "LICENSE")
     (out / "constraints.txt").write_text("\n".join(pins(course_root)) + "\n", encoding="utf-8")
     shutil.copyfile(FILES / "course.py", out / "course.py")

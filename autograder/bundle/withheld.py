@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autograder.bundle.parts import ALL, Sources, part_text
 from autograder.labs.manifest import LabError, Manifest, read_toml
-from autograder.labs.suites import lab_names, suites_root
+from autograder.labs.suites import all_suites
 
 Owners = dict[str, tuple[str, ...]]  # {module: labs that it belongs to}
 
@@ -21,16 +21,20 @@ STUB = '''"""{what}
 {why}.
 """
 
+from efflib import given_out as _given_out
+
 _WHY = {why!r}
 
 
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
+    if _given_out.take(globals()) and name in globals():  # it came after this was imported
+        return globals()[name]
     raise ImportError(f"{{__name__}}.{{name}} is not in what you have: {{_WHY}}")
 
 
-if __name__ == "__main__":
+if not _given_out.take(globals()) and __name__ == "__main__":
     raise SystemExit(f"not in what you have: {{_WHY}}")
 '''
 
@@ -49,11 +53,14 @@ class Hidden:
 
 
 def owners(course_root: Path, sources: Sources) -> Owners:
-    """All modules that some lab withholds. Raises LabError for a name that efflib does not have."""
+    """All modules that some lab withholds, also one that this course does not teach.
+
+    Raises LabError for a name that efflib does not have.
+    """
     builders: dict[str, list[str]] = {}
     withholders: dict[str, list[str]] = {}
-    for lab in lab_names(course_root):
-        path = suites_root(course_root) / lab / "manifest.toml"
+    for lab, suite in all_suites(course_root).items():
+        path = suite / "manifest.toml"
         manifest = read_toml(path, Manifest)
         lent = modules_below(manifest.lent, sources, path)
         hidden = modules_below(manifest.withhold, sources, path) - lent

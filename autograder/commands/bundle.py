@@ -11,6 +11,7 @@ from autograder.bundle.parts import ALL
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
 from autograder.bundle.withheld import Hidden
 from autograder.errors import files_told
+from autograder.labs.material import material
 
 NAME = f"efficient-llm-course-{efflib.__version__}"
 
@@ -28,7 +29,7 @@ def bundle_labs(
     Raises LabError, UsageError, StorageError.
     """
     out = out or root / "build" / "bundle"
-    date = last_commit(root)
+    date = last_commit(material(root))
     labs = chosen_labs(root, names, released)
     hidden = hidden_parts(root, released)
     notebooks = [] if colab is None else write_colab(labs, colab, out / "colab")

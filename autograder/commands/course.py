@@ -1,4 +1,4 @@
-"""`autograder course ...`: dates, and what goes back to a course system."""
+"""`autograder course ...`: the folder, dates, and what goes back to a course system."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from autograder.commands.options import (
     CourseOption,
+    LabsArgument,
     MapOption,
     RosterOption,
     SuitesOption,
@@ -14,7 +15,7 @@ from autograder.commands.options import (
 )
 
 app = typer.Typer(
-    help="Due dates, extensions and penalties; grades and feedback for a course system.",
+    help="A course folder of your own; due dates; grades and feedback for a course system.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,6 +23,42 @@ app = typer.Typer(
 TimeArgument = Annotated[
     str, typer.Argument(help="For example '2026-10-01 23:59 Europe/Berlin', or none.")
 ]
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(help="New folder; its name becomes the course's id.")],
+    more: LabsArgument = None,
+    labs: Annotated[
+        list[str] | None,
+        typer.Option("--labs", metavar="LAB...", help="Numbers or names (default: all labs)."),
+    ] = None,
+) -> None:
+    """Make a course folder of your own: its labs, suites and settings."""
+    from autograder.own.new import new_course
+
+    for line in new_course(folder.absolute(), [*(labs or []), *(more or [])]):
+        typer.echo(line)
+
+
+@app.command()
+def check(course: CourseOption = None) -> None:
+    """Say what the installed version would change in the labs of this folder."""
+    from autograder.own.compare import compared
+
+    for line in compared(course_folder(course)):
+        typer.echo(line)
+
+
+@app.command()
+def update(
+    labs: Annotated[list[str], typer.Argument(metavar="LAB...")], course: CourseOption = None
+) -> None:
+    """Put the installed version of these labs in place of the folder's."""
+    from autograder.own.new import update_course
+
+    for line in update_course(course_folder(course), labs):
+        typer.echo(line)
 
 
 @app.command()
@@ -80,13 +117,14 @@ def grades(
     column: Annotated[
         str | None, typer.Option(help="Heading of the assignment in Canvas's gradebook.")
     ] = None,
+    roster: RosterOption = None,
     course: CourseOption = None,
     suites: SuitesOption = None,
 ) -> None:
     """Fill the grades of a lab into the columns of a course system."""
     from autograder.commands.send_back import write_grades
 
-    for line in write_grades(course_folder(course), lab, export, out, column):
+    for line in write_grades(course_folder(course), lab, export, out, column, roster):
         typer.echo(line)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from autograder.commands.options import roster_of
 from autograder.commands.people import about_roster, without_roster
 from autograder.commands.tables import (
     APART,
@@ -48,7 +49,7 @@ def grade_class(
     older: bool = False,
 ) -> list[Result]:
     """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
-    lab = load_lab(lab_name, root)
+    lab, roster = load_lab(lab_name, root), roster_of(root, roster)
     submissions, cache = class_rows(root, path, lab, roster, mapping), cache_dir(root, lab)
     before = previous_results(cache, submissions)
     with executor_of(scheduler) as executor:

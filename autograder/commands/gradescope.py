@@ -7,6 +7,7 @@ from pathlib import Path
 from autograder.errors import UsageError, files_told
 from autograder.labs.hashing import NOT_SOURCE
 from autograder.labs.manifest import load_lab
+from autograder.labs.material import material
 
 PACKAGES = Path(__file__).parents[2]  # where autograder and efflib are
 FILES = PACKAGES / "autograder" / "lms" / "gradescope_files"
@@ -22,8 +23,6 @@ def write_autograder(root: Path, name: str, out: Path) -> str:
     lab = load_lab(name, root)
     if out.exists():
         raise UsageError(f"{out} exists already")
-    if not (root / "constraints.txt").is_file():
-        raise UsageError(f"there is no constraints.txt in {root}: give --course DIR")
     trees = {
         "autograder": PACKAGES / "autograder",
         "efflib": Path(importlib.import_module("efflib").__file__).parent,
@@ -39,7 +38,7 @@ def write_autograder(root: Path, name: str, out: Path) -> str:
                     add(archive, f"{where}/{inside.as_posix()}", path.read_bytes())
         for path in sorted(FILES.iterdir()):
             add(archive, path.name, path.read_bytes(), executable=True)
-        add(archive, "constraints.txt", pins(root).encode())
+        add(archive, "constraints.txt", pins(material(root)).encode())
         add(archive, "requirements.txt", ("\n".join(REQUIRED) + "\n").encode())
         add(archive, "lab", name.encode())
     return f"{out}: {out.stat().st_size / 1e6:.1f} MB, {lab.max_score:g} points by tests"

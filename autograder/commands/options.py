@@ -8,12 +8,14 @@ import typer
 
 from autograder.errors import UsageError
 from autograder.labs.suites import VARIABLE
+from autograder.own.which import configured_root, course_upwards, two_courses
 
 CourseOption = Annotated[
     Path | None, typer.Option("--course", help="Folder of the course (default: found upwards).")
 ]
 RosterOption = Annotated[
-    Path | None, typer.Option("--roster", help="CSV of the class: id, and name, email, login, ...")
+    Path | None,
+    typer.Option("--roster", help="CSV of the class (default: roster.csv of the course, if any)."),
 ]
 MapOption = Annotated[
     Path | None, typer.Option("--map", help="CSV of folder,id for names that nobody can assign.")
@@ -51,13 +53,21 @@ LabsArgument = Annotated[list[str] | None, typer.Argument(metavar="[LAB]...")]
 
 
 def course_folder(given: Path | None) -> Path:
-    """--course, else the first folder upwards with labs or solutions in it, else this one."""
+    """--course, else the first course folder upwards, else nbgrader's, else this folder.
+
+    Raises UsageError where nbgrader would act on another one than that.
+    """
     if given is not None:
         if not given.is_dir():
             raise UsageError(f"--course: there is no folder {given}")
         return given.resolve()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "nbgrader_config.py").is_file() or (folder / "solutions").is_dir():
-            return folder
-    return here
+    here, elsewhere = course_upwards(Path.cwd()), configured_root()
+    if here and elsewhere and here != elsewhere:
+        raise UsageError(f"{two_courses(here, elsewhere)}: say with --course which one you mean")
+    return here or elsewhere or Path.cwd()
+
+
+def roster_of(course: Path, given: Path | None) -> Path | None:
+    """--roster, else roster.csv of the course folder, if there is one."""
+    own = course / "roster.csv"
+    return given or (own if own.is_file() else None)

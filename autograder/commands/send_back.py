@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from autograder.commands.options import roster_of
+from autograder.errors import UsageError
 from autograder.intake.discover import IntakeError, found_at
 from autograder.intake.layout import of_this_lab
 from autograder.intake.lms import Parcel, parcels_of
@@ -20,13 +22,25 @@ MAX_NAMES = 10  # of students in one sentence
 
 
 def write_grades(
-    root: Path, lab_name: str, export: Path, out: Path, column: str | None
+    root: Path,
+    lab_name: str,
+    export: Path,
+    out: Path,
+    column: str | None,
+    roster: Path | None = None,
 ) -> list[str]:
     """Writes the file; sentences on what is in it, and on who is not. Raises UsageError, ..."""
+    given = roster_of(root, roster)
+    people = read_roster(given) if given else {}
     lab, coursedir = load_lab(lab_name, root), course_directory(root)
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         scores = read_scores(gradebook, lab)
-    sheet = read_sheet(export, scores.names, scores.by_student)
+    sheet = read_sheet(export, scores.names, scores.by_student, people)
+    if not set(sheet.students.values()) & scores.by_student.keys():
+        raise UsageError(
+            f"{export}: none of its {counted(sheet.lines, 'line')} is a student who is graded here "
+            f"({some(sorted(scores.by_student))}): give the --roster with which they were graded"
+        )
     filled = fill_in(sheet, scores, (lab.name, lab.title), column)
     write_sheet(out, sheet, filled.rows, filled.heading)
     listed = set(sheet.students.values())
@@ -49,7 +63,8 @@ def write_feedback(
 ) -> list[str]:
     """Writes the zip; sentences on what is in it, and on who is not. Raises UsageError, ..."""
     lab, coursedir = load_lab(lab_name, root), course_directory(root)
-    people = read_roster(roster) if roster else None
+    given = roster_of(root, roster)
+    people = read_roster(given) if given else None
     mapped = read_map(mapping, people) if mapping else {}
     entries, _ = of_this_lab(found_at(path, people, mapped, lab), lab)
     owned, unclear = owned_by([(p, owners_of(p, people, mapped)) for p in parcels_of(entries)])

@@ -173,7 +173,7 @@ def checked_id(student: str, where: str) -> str:
 
 def person(student: str, row: dict[str, str]) -> Person:
     whole = " ".join(filter(None, (row.get("first"), row.get("last"))))
-    handles = {student, *(row[name] for name in IDENTIFYING if name in row)}
+    handles = {student, *(row[name] for name in IDENTIFYING if name in row)} - {""}
     moodle = re.search(r"\d+", row.get("moodle", ""))  # "Participant 123456"
     numbers = {"Canvas": row.get("canvas", ""), "Moodle": moodle[0] if moodle else ""}
     return Person(

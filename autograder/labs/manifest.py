@@ -137,6 +137,11 @@ def load_lab(name: str, course_root: Path) -> LabSpec:
     manifest = read_toml(suite_dir / "manifest.toml", Manifest)
     notebook = release_dir / f"{manifest.notebook}.ipynb"
     if not notebook.is_file():
+        if not (course_root / "solutions" / name).is_dir():
+            raise LabError(
+                f"{course_root} is no course folder with {name}: go to one, give --course DIR, or "
+                "make one with `autograder course new FOLDER`"
+            )
         raise LabError(f"{notebook} is missing: run `autograder release {name}`")
     title, exercises = read_exercises(release_dir / "exercises.toml")
     lab = LabSpec(

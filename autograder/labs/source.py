@@ -35,6 +35,7 @@ from autograder.labs.manifest import (
     read_toml,
     suites_root,
 )
+from autograder.labs.material import file_of
 
 MAX_CELLS = 60
 EXERCISES = "exercises.toml"
@@ -125,9 +126,10 @@ def carry_pictures(nb: NotebookNode, course_root: Path, folder: Path) -> None:
     """
     for cell in nb.cells:
         for link, figure in PICTURE.findall(cell.source) if cell.cell_type == "markdown" else ():
-            if not (course_root / figure).is_file():
-                raise ReleaseError(f"{course_root / figure}, which the text shows, is missing")
-            shutil.copyfile(course_root / figure, folder / Path(figure).name)
+            path = file_of(course_root, figure)
+            if not path.is_file():
+                raise ReleaseError(f"{path}, which the text shows, is missing")
+            shutil.copyfile(path, folder / path.name)
             cell.source = cell.source.replace(link, f"]({Path(figure).name})")
 
 

@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+from autograder.labs.material import SUITES
+
 VARIABLE = "AUTOGRADER_SUITES"  # --suites sets it; set it yourself for nbgrader and formgrader
 
 
 def suites_root(course_root: Path) -> Path:
-    """The folder of --suites, else the course's autograder/suites, else the package's own.
+    """The folder of --suites, else the course's suites or autograder/suites, else the package's.
 
     It is one of them and never a mixture: a lab that private suites lack is not graded by public
     ones.
@@ -15,10 +17,18 @@ def suites_root(course_root: Path) -> Path:
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen).resolve()
-    own = course_root / "autograder" / "suites"
-    return own if own.is_dir() else Path(__file__).parents[1] / "suites"
+    own = (course_root / "suites", course_root / "autograder" / "suites")
+    return next((folder for folder in own if folder.is_dir()), SUITES)
 
 
 def lab_names(course_root: Path) -> list[str]:
     """Labs that have a hidden suite."""
     return sorted(path.parent.name for path in suites_root(course_root).glob("*/manifest.toml"))
+
+
+def all_suites(course_root: Path) -> dict[str, Path]:
+    """Lab -> its suite, of this course's labs and of all others that are installed, by name."""
+    found = {}
+    for root in (SUITES, suites_root(course_root)):
+        found |= {path.parent.name: path.parent for path in root.glob("*/manifest.toml")}
+    return dict(sorted(found.items()))

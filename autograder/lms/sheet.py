@@ -3,18 +3,20 @@
 import csv
 import io
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from autograder.errors import UsageError, files_told
-from autograder.intake.names import canonical, inert, safe_id
+from autograder.intake.names import canonical, exact_key, inert, safe_id
 from autograder.intake.roster import (
     COLUMNS,
     IDENTIFYING,
+    Person,
     csv_rows,
     csv_text,
     no_student,
+    person,
     plain_heading,
 )
 
@@ -33,8 +35,13 @@ class Sheet(NamedTuple):
         return self.heading.index(heading) if heading in self.heading else None
 
 
-def read_sheet(path: Path, known: Iterable[str], graded: Container[str] = ()) -> Sheet:
-    """known: ids in the gradebook; graded: those with a submission.
+def read_sheet(
+    path: Path,
+    known: Iterable[str],
+    graded: Container[str] = (),
+    people: Mapping[str, Person] | None = None,
+) -> Sheet:
+    """known: ids in the gradebook; graded: those with a submission; people: the class.
 
     Raises UsageError: no CSV, no heading, or a line that may be two students'.
     """
@@ -48,22 +55,30 @@ def read_sheet(path: Path, known: Iterable[str], graded: Container[str] = ()) ->
     (_, heading), *rest = lines
     width = len(heading)
     filled = [(line, (row + [""] * width)[:width]) for line, row in rest]
-    return Sheet(path, delimiter, heading, filled, whose(path, about, list(known), graded))
+    students = whose(path, about, list(known), graded, people or {})
+    return Sheet(path, delimiter, heading, filled, students)
 
 
 def whose(
-    path: Path, about: dict[int, dict[str, str]], known: list[str], graded: Container[str]
+    path: Path,
+    about: dict[int, dict[str, str]],
+    known: list[str],
+    graded: Container[str],
+    people: Mapping[str, Person],
 ) -> dict[int, str]:
     """The student of each line whose id, login, address or name is one of the gradebook's ids.
 
-    Who stands there by two ids is the one with a submission.
+    Or whom the roster knows by one of these, by Canvas's or Moodle's number, or by a name that it
+    has once.  Who stands there by two ids is the one with a submission.
     """
     by_key = {canonical(student): student for student in known}
+    of_class = [one for one in people.values() if one.id in set(known)]
     students, taken = {}, {}
     for line, row in about.items():
         if no_student(row):
             continue
         fitting = {by_key[key] for key in keys(row) if key in by_key}
+        fitting = fitting or on_roster(person("", row), of_class)
         if not fitting and row.get("canvas"):  # ids made of Canvas's names of files end in it
             ending = re.compile(rf".+_{re.escape(row['canvas'])}(-[0-9a-f]{{10}})?")
             fitting = {student for student in known if ending.fullmatch(student)}
@@ -81,6 +96,22 @@ def whose(
                 raise UsageError(f"{path}, lines {first} and {line} are both {student}'s")
             students[line], taken[student] = student, line
     return students
+
+
+def on_roster(own: Person, people: list[Person]) -> set[str]:
+    """Whom the roster knows by a number, a handle or, as the only one, the name of this line."""
+    same_name = [one for one in people if own.name and exact_key(one.name) == exact_key(own.name)]
+    rules = (
+        [one for one in people if one.numbers.items() & own.numbers.items()],
+        [one for one in people if one.handles & own.handles],
+        same_name if len(same_name) == 1 and not differ(own, same_name[0]) else [],
+    )
+    return next(({one.id for one in found} for found in rules if found), set())
+
+
+def differ(own: Person, other: Person) -> bool:
+    """Whether Canvas's numbers say that they are two people (Moodle's are new each time)."""
+    return len({one.numbers["Canvas"] for one in (own, other) if "Canvas" in one.numbers}) > 1
 
 
 def keys(row: dict[str, str]) -> set[str]:

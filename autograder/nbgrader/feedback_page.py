@@ -10,7 +10,8 @@ PAGE = """<!DOCTYPE html>
 <title>{{ about.title }}: feedback</title>
 <style>
 {{ style }}body { max-width: 50em }
-.points { float: right; font-weight: normal }
+h2 { display: flex; flex-wrap: wrap; gap: 0 1em; overflow-wrap: anywhere }
+.points { margin-left: auto; font-weight: normal; white-space: nowrap }
 </style>
 </head>
 <body>

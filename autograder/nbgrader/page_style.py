@@ -26,6 +26,12 @@ pre { background: var(--panel); padding: .6em; overflow-x: auto; font-size: 14px
 .formula { font-style: italic; font-family: serif; font-size: 1.05em }
 .formula.block { display: block; margin: .5em 1.5em }
 sub, sup { line-height: 0 }
+.answer table, .question table, .comment table { display: block; overflow-x: auto }
+img { max-width: 100%; height: auto }
+@media (max-width: 30em) {
+  body { margin: 1em auto }
+  td, th { padding-right: .8em }
+}
 """
 
 

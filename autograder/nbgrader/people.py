@@ -2,10 +2,16 @@
 
 from pathlib import Path
 
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.engine import make_url
 
+from autograder.intake.roster import Roster, read_roster
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import database_told, open_gradebook
+
+ROSTER = "roster.csv"  # in the course folder
+MARKUP = '<>&"`'
 
 
 def known_people(course_root: Path) -> dict[str, str]:
@@ -17,3 +23,40 @@ def known_people(course_root: Path) -> dict[str, str]:
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         people = [(one.id, one.first_name, one.last_name) for one in gradebook.students]
     return {student: " ".join(filter(None, (first, last))) for student, first, last in people}
+
+
+def class_of(course_root: Path) -> Roster:
+    """roster.csv of the course folder; nobody, if there is none. Raises UsageError."""
+    path = Path(course_root) / ROSTER
+    return read_roster(path) if path.is_file() else Roster()
+
+
+def enrol(coursedir: CourseDirectory, people: Roster) -> None:
+    """Puts names into the gradebook before anything is graded: formgrader shows them.
+
+    Raises StorageError.
+    """
+    if people:
+        with open_gradebook(coursedir) as gradebook, database_told(coursedir):
+            for student, person in people.items():
+                record_name(gradebook, student, person.name)
+
+
+def record_name(gradebook: Gradebook, student: str, name: str) -> None:
+    """The person's name, "First Last" or "Last, First"; one that stands there already stays.
+
+    It may come from the name of a folder, so nothing in it becomes markup on formgrader's pages.
+    """
+    name = "".join(c for c in name if c.isprintable() and c not in MARKUP).strip()
+    if not name:
+        return
+    try:
+        known = gradebook.find_student(student)
+    except MissingEntry:
+        known = None
+    if known is not None and (known.first_name or known.last_name):
+        return
+    last, comma, first = (part.strip() for part in name.partition(","))
+    if not comma:
+        first, _, last = name.rpartition(" ")
+    gradebook.update_or_create_student(student, first_name=first, last_name=last)

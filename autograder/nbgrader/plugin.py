@@ -9,26 +9,40 @@ which nbgrader itself runs student code.
 """
 
 import fnmatch
+import sys
 from pathlib import Path
 
 from nbgrader.converters import Autograde, NbGraderException
 from traitlets.config import Config
 
-from autograder.errors import StorageError
+from autograder.errors import StorageError, UsageError
 from autograder.grading.batch import cache_dir, grade_many
 from autograder.intake.discover import IntakeError, discover
 from autograder.labs.manifest import LabError, load_lab
 from autograder.nbgrader.config import settings
+from autograder.nbgrader.people import class_of, enrol
 from autograder.nbgrader.recording import record
+from autograder.own.which import configured_root, course_upwards, two_courses
 from autograder.sandbox.launch import SandboxUnavailable
+
+told: set[Path] = set()  # courses of which it was said that another one is acted on
 
 
 def configure(config: Config) -> None:
     """Sets everything of nbgrader's that this course does differently."""
     settings(config)
+    tell_of_two_courses()
     config.Autograde.sanitize_preprocessors = []
     config.Autograde.autograde_preprocessors = []
     Autograde.start = grade_in_sandbox
+
+
+def tell_of_two_courses() -> None:
+    """Says once, on stderr, that nbgrader acts on another course than the one it was called in."""
+    here, elsewhere = course_upwards(Path.cwd()), configured_root()
+    if here and elsewhere and here != elsewhere and here not in told:
+        told.add(here)
+        print(f"autograder: {two_courses(here, elsewhere)}: not on this one", file=sys.stderr)
 
 
 def grade_in_sandbox(converter: Autograde) -> None:
@@ -43,6 +57,7 @@ def grade_in_sandbox(converter: Autograde) -> None:
 
     try:
         lab = load_lab(coursedir.assignment_id, root)
+        enrol(coursedir, class_of(root))
         rows = chosen_rows(coursedir, lab)
         results = grade_many(lab, rows, cache=cache_dir(root, lab), regrade=converter.force)
         options = {"db_url": coursedir.db_url, "feedback": False, "older": True}
@@ -52,7 +67,7 @@ def grade_in_sandbox(converter: Autograde) -> None:
             converter.log.info("%s: %s, %s", result.student, result.status, said)
             if result.status == "fault" or trouble:
                 faults.append(f"{result.student}: {trouble or result.reason}")
-    except (LabError, IntakeError, SandboxUnavailable, StorageError) as error:
+    except (LabError, IntakeError, SandboxUnavailable, StorageError, UsageError) as error:
         converter.log.error("%s", error)
         raise NbGraderException(str(error)) from error
     if faults:

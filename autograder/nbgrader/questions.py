@@ -38,10 +38,12 @@ def cut_out(text: str, number: str) -> str:
 
 def model_answers(source: Path) -> dict[str, str]:
     """grade_id -> model answer, of the lab's source notebook; empty if there is none."""
-    if not source.is_file():
-        return {}
+    return model_answers_of(nbformat.read(source, as_version=4)) if source.is_file() else {}
+
+
+def model_answers_of(nb: NotebookNode) -> dict[str, str]:
     found = {}
-    for cell in nbformat.read(source, as_version=4).cells:
+    for cell in nb.cells:
         graded = cell.metadata.get("nbgrader", {})
         if cell.cell_type == "markdown" and graded.get("solution"):
             found[graded["grade_id"]] = SOLUTION.sub("", cell.source).strip()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 
 from autograder.errors import StorageError, file_trouble, files_told
@@ -22,8 +22,7 @@ from autograder.nbgrader.gradebook import ensure_assignment, write_lateness, wri
 from autograder.nbgrader.marking import write_marking_pages
 from autograder.nbgrader.newest import recorded_before, time_of, what_it_replaces, why_it_stays
 from autograder.nbgrader.pages import write_page
-
-MARKUP = '<>&"`'
+from autograder.nbgrader.people import record_name
 
 
 class Recorded(NamedTuple):
@@ -67,26 +66,6 @@ def record(
                 yield Recorded(result)
         with files_told(), database_told(coursedir):
             write_marking_pages(coursedir, gradebook, lab)
-
-
-def record_name(gradebook: Gradebook, student: str, name: str) -> None:
-    """The person's name, "First Last" or "Last, First"; one that stands there already stays.
-
-    It may come from the name of a folder, so nothing in it becomes markup on formgrader's pages.
-    """
-    name = "".join(c for c in name if c.isprintable() and c not in MARKUP).strip()
-    if not name:
-        return
-    try:
-        known = gradebook.find_student(student)
-    except MissingEntry:
-        known = None
-    if known is not None and (known.first_name or known.last_name):
-        return
-    last, comma, first = (part.strip() for part in name.partition(","))
-    if not comma:
-        first, _, last = name.rpartition(" ")
-    gradebook.update_or_create_student(student, first_name=first, last_name=last)
 
 
 def record_one(

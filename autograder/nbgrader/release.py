@@ -7,34 +7,53 @@ generates (check_released).
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from nbgrader.converters import GenerateAssignment
 from nbgrader.utils import capture_log
 
+from autograder.bundle.given_out import given_out
 from autograder.labs.source import ReleaseError, build_source, lab_sources
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import open_gradebook
+from autograder.nbgrader.people import class_of, enrol
 
 MAX_BYTES = 300_000
 NOT_RELEASED = {".ipynb_checkpoints", "__pycache__"}
 
 
-def release(course_root: Path, labs: Iterable[str] | None = None) -> list[Path]:
-    """Generates labs/<lab>/ of the given labs (default: all); returns the notebooks."""
+def release(
+    course_root: Path, labs: Iterable[str] | None = None, over: Collection[str] = ()
+) -> list[Path]:
+    """Generates labs/<lab>/ of the given labs (default: all); returns the notebooks.
+
+    over: labs whose modules of efflib come along, because they are over.
+    """
     names = lab_sources(course_root) if labs is None else list(labs)
+    people = class_of(course_root)
+    given = {name: given_out(course_root, name, over) for name in names}
     for name in names:
         keep_work(course_root / "labs" / name, course_root / "build" / "replaced")
-    return [generate(course_root, name, course_root) for name in names]
+    paths = [generate(course_root, name, course_root, given[name]) for name in names]
+    enrol(course_directory(course_root), people)  # what students hand in has a name in formgrader
+    return paths
 
 
-def generate(course_root: Path, lab: str, out_root: Path) -> Path:
+def generate(
+    course_root: Path, lab: str, out_root: Path, given: Mapping[str, str] | None = None
+) -> Path:
     """The release of one lab below out_root, by nbgrader; returns its notebook.
+
+    given: {file that comes along: its text}.
 
     Raises ReleaseError; StorageError: of the gradebook below out_root.
     """
     source = build_source(course_root, lab, out_root)
+    for name, text in (given or {}).items():  # nbgrader copies what stands beside a notebook
+        path = source.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     coursedir = course_directory(out_root)
     coursedir.assignment_id = lab
     with open_gradebook(coursedir):  # made if there is none: nbgrader needs 3 s for that

@@ -59,6 +59,20 @@ details { margin: 1rem 0 }
 summary { cursor: pointer }
 .key span { display: inline-block; width: 1rem; height: .8rem; margin: 0 .3rem 0 1rem;
   background: var(--passed) }
+@media (min-width: 41rem) { .wide:has(.heat) { overflow: visible } }
+@media (max-width: 40.99rem) {
+  body { padding: .5rem .8rem 3rem }
+  .heat, .heat.named { min-width: calc(var(--least) + 6.25rem) }
+  .heat.named col.who { width: 5.5rem }
+  .heat thead { position: static }
+  .heat tbody th { position: sticky; left: 0; background: var(--page) }
+  .items thead { display: none }
+  .items tr { display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .5rem 0;
+    border-bottom: 1px solid var(--line) }
+  .items td { border: 0; padding: 0 }
+  .items .name { flex: 1 1 80% }
+  .items [data-of]::before { content: attr(data-of) " "; color: var(--quiet) }
+}
 @media print { .heat thead { position: static } }
 """
 )

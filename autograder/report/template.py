@@ -1,6 +1,6 @@
 """The page of the report: one file, without scripts and without anything from elsewhere."""
 
-ITEMS = """{% macro table(some) %}<div class="wide"><table class="list">
+ITEMS = """{% macro table(some) %}<div class="wide"><table class="list items">
 <thead><tr><th>Test</th><th></th>
 <th class="n">points</th><th class="n">difficulty</th><th></th><th class="n">not attempted</th>
 <th class="n">discrimination</th>
@@ -10,11 +10,12 @@ ITEMS = """{% macro table(some) %}<div class="wide"><table class="list">
 <td class="name">{{ item.test.exercise }}, {{ item.test.kind }}: {{ item.test.title }}
 {%- if item.remark %}<br><span class="{{ "warn" if item.wrong_way else "quiet" }}">
 {{- item.remark }}</span>{% endif %}</td>
-<td class="n">{{ number(item.test.max_points) }}</td><td class="n">{{ share(item.difficulty) }}</td>
-<td><span class="share"><i style="width:{{ share(item.difficulty) }}"></i></span></td>
-<td class="n">{{ item.not_attempted }}</td>
-<td class="n">{{ correlation(item.discrimination) }}</td>
-<td class="n">{{ "%.2f" | format(item.lost) }}</td></tr>
+<td class="n" data-of="points">{{ number(item.test.max_points) }}</td>
+<td class="n" data-of="difficulty">{{ share(item.difficulty) }}</td>
+<td class="bar"><span class="share"><i style="width:{{ share(item.difficulty) }}"></i></span></td>
+<td class="n" data-of="not attempted">{{ item.not_attempted }}</td>
+<td class="n" data-of="discrimination">{{ correlation(item.discrimination) }}</td>
+<td class="n" data-of="lost">{{ "%.2f" | format(item.lost) }}</td></tr>
 {% endfor %}</tbody></table></div>{% endmacro %}
 """  # tests with their figures
 
@@ -50,14 +51,15 @@ a place in the order of points.{% endif %}</p>
 {% if rows %}{{ histogram }}
 <p>Mean {{ one(mean) }}, standard deviation {{ one(spread) }}; quartiles {{ one(quartiles[0]) }},
 {{ one(quartiles[1]) }} (median), {{ one(quartiles[2]) }}.</p>
-<table class="list"><thead><tr><th>Exercise</th><th class="n">mean points</th><th class="n">of</th>
+<div class="wide"><table class="list"><thead><tr><th>Exercise</th>
+<th class="n">mean points</th><th class="n">of</th>
 <th class="n">all points</th><th class="n">none</th><th class="n">not attempted</th></tr></thead>
 <tbody>
 {% for part in exercises %}<tr><td>{{ part.name }}: {{ part.title }}</td>
 <td class="n">{{ one(part.mean) }}</td><td class="n">{{ number(part.top) }}</td>
 <td class="n">{{ part.full }}</td><td class="n">{{ part.none }}</td>
 <td class="n">{{ part.open }}</td></tr>
-{% endfor %}</tbody></table>
+{% endfor %}</tbody></table></div>
 {% else %}<p>Nothing was graded.</p>{% endif %}
 
 <h2 id="heat">Students and tests</h2>
@@ -65,8 +67,8 @@ a place in the order of points.{% endif %}</p>
 that is not passed says what it is when you point at it.</p>
 <p class="key"><span></span>passed<span class="f"></span>failed<span class="o"></span>not
 attempted<span class="v"></span>not verified here</p>
-<table class="heat{{ " many" if rows | length > many }}{{ " named" if named }}
-{{- " narrow" if items | length > narrow }}">
+<div class="wide"><table class="heat{{ " many" if rows | length > many }}{{ " named" if named }}
+{{- " narrow" if items | length > narrow }}" style="--least: {{ items | length * 15 }}px">
 <colgroup><col class="who"><col class="sum">{% for item in items %}<col>{% endfor %}</colgroup>
 <thead><tr><th></th><th></th>{% for name, count in groups %}<th class="group"
 colspan="{{ count }}">{{ name }}</th>{% endfor %}</tr>
@@ -79,7 +81,7 @@ title="{{ item.number }}, {{ item.test.exercise }}: {{ item.test.title }}">
 {% for row in rows %}<tr><th>{{ row.label }}</th><td class="s">{{ one(row.result.score) }}</td>
 {%- for mark, told in cells(row) %}<td{% if mark %} class={{ mark }} title="{{ told }}"{% endif %}>
 {%- endfor %}
-{% endfor %}</tbody></table>
+{% endfor %}</tbody></table></div>
 {% endif %}
 
 <h2 id="items">Item analysis</h2>
@@ -114,13 +116,13 @@ Messages are of public tests and of two students at least; # stands for numbers.
 <p>Cells that took a second of processor time or more in some submission, or that the time limit
 stopped. Grading of one submission took {{ one(grading[0]) }} s (median), {{ one(grading[1]) }} s at
 most.</p>
-{% if slow %}<table class="list"><thead><tr><th>Cell</th><th class="n">runs</th>
+{% if slow %}<div class="wide"><table class="list"><thead><tr><th>Cell</th><th class="n">runs</th>
 <th class="n">median, s</th><th class="n">longest, s</th><th class="n">stopped</th></tr></thead>
 <tbody>
 {% for cell in slow %}<tr><td>{{ cell.cell }}</td><td class="n">{{ cell.runs }}</td>
 <td class="n">{{ one(cell.median) }}</td><td class="n">{{ one(cell.longest) }}</td>
 <td class="n">{{ cell.stopped }}</td></tr>
-{% endfor %}</tbody></table>{% else %}<p>No cell was slow.</p>{% endif %}
+{% endfor %}</tbody></table></div>{% else %}<p>No cell was slow.</p>{% endif %}
 
 <h2 id="people">Missing and late</h2>
 {% for name, people in apart if people %}<p>{{ name }}: {{ people | length }}{% if named %}</p>
@@ -135,7 +137,10 @@ most.</p>
 {% else %}<p>Nothing is known to be late: the lab has no due date, all came in time, or nothing says
 when it was handed in.</p>{% endif %}
 {% if marked %}<p>Marked as late by the course system, and nothing is taken off here:
-{{ marked | map(attribute="label") | join(", ") }}.</p>{% endif %}
+{{ marked | length }}{% if named %}</p>
+<ul>{% for row in marked %}<li>{{ row.label }}</li>{% endfor %}</ul>{% else %}
+(in the order of points: {{ marked | map(attribute="label") | join(", ") }}).</p>{% endif %}
+{% endif %}
 
 <h2 id="similar">Similar submissions</h2>
 <p>This page compares no code, and no other command does.

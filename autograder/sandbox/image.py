@@ -42,6 +42,7 @@ REQUIRED = ("torch", "numpy", "safetensors", "msgpack")
 OPTIONAL = ("matplotlib", "ipython", "ipywidgets", "tokenizers", "triton", "einops")
 # Requirements that nothing in a sandbox uses: installers, network clients, notebook front ends.
 LEFT_OUT = {"setuptools", "pip", "huggingface-hub", "widgetsnbextension", "jupyterlab-widgets"}
+WRITABLE = ("/tmp", "/dev/shm", "/w")  # a sandbox has its own, empty at first
 PACKAGE_DIRS = ("site-packages", "dist-packages")
 NOT_COPIED = {"__pycache__", ".ipynb_checkpoints"}
 UNUSED_DAYS = 14  # an image that no grading touched for so long is deleted
@@ -227,6 +228,12 @@ def binds(withhold: tuple[str, ...]) -> tuple[list[tuple[Path, str]], list[Path]
     Raises SandboxUnavailable where one of them would show the grader's own files.
     """
     system = system_dirs()
+    for path in (*system, interpreter()):
+        if any(path.is_relative_to(folder) for folder in WRITABLE):
+            raise SandboxUnavailable(
+                f"Python lies in {path}, and a sandbox has an empty folder of its own in place of "
+                f"{' and '.join(WRITABLE)}: use a Python that is installed elsewhere"
+            )
     masks = masked_dirs(system)
     pairs = [(path, str(path)) for path in (*system, interpreter())]
     pairs += [(source, f"{SITE}/{entry}") for entry, source in package_entries().items()]

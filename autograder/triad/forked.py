@@ -4,27 +4,26 @@ For the course's own files only.  A server imports torch, runs the cells of the 
 collects the tests once, and forks a worker for each batch; each run is then a child of a worker,
 which runs the cells of its variant and its tests, and ends.  So a run costs some 30 ms and the time
 of its tests, leaves nothing behind, and may loop, eat memory or crash.
+
+`at_hand` does without a server: whoever has imported torch already forks the children himself.
 """
 
-import contextlib
 import functools
-import io
-import linecache
-import signal
+import gc
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from autograder.grading.pool import cores, run_jobs
 from autograder.labs.manifest import Budget, LabSpec
 from autograder.triad.child import in_child, set_limits
+from autograder.triad.timed import TimedStudent, run_cell
 from efflib.lab.plugin import ExercisePlugin, declared, name_of
 from efflib.lab.runner import TestFileError, run_session
-from efflib.lab.student import LocalStudent
 
-REPEAT_SECONDS = 0.5  # for code that catches the time limit's exception and goes on
 BATCH_SECONDS = 3600.0
 TOUCHED = "__touched__"  # variables of the namespace by which a variant's cells tell something:
 RECORDED = "__recorded__"  # how often they acted, and what they saw
@@ -61,10 +60,6 @@ class Outcome(msgspec.Struct, frozen=True):
         return tuple(saw.test for saw in self.saw if not saw.passed)
 
 
-class Timeout(BaseException):
-    """The time limit of a call; `except Exception` does not catch it."""
-
-
 # ---- in the coordinator -------------------------------------------------------------------------
 
 
@@ -78,6 +73,9 @@ def in_workers(
 ):
     """Yields (batch, job(lab, cells, batch)) for batches of items. Raises what a worker raised."""
     batches = [tuple(items[i : i + size]) for i in range(0, len(items), size)]
+    if (lab.name, cells) in _waiting:
+        yield from ((batch, job(lab, cells, batch)) for batch in batches)
+        return
     workers = max(1, min(jobs or cores(), len(batches)))
     ready = partial(ready_to_run, lab, cells)
     for batch, answer in run_jobs(partial(job, lab, cells), batches, workers, BATCH_SECONDS, ready):
@@ -103,6 +101,31 @@ def ready_to_run(lab: LabSpec, cells: tuple[str, ...], serve: Callable[[], None]
         collected(lab, cells, wait)
     except TestFileError:  # the first batch will say so
         serve()
+
+
+def at_hand(lab: LabSpec, cells: tuple[str, ...], work: Callable[[], Any]) -> Any:
+    """work(), during which all runs on these cells are children of this process.
+
+    Raises what work raises, and TestFileError.
+    """
+    done, faults = [], []
+
+    def wait(plugin: "Forking") -> None:
+        _waiting[lab.name, cells] = plugin
+        gc.collect()
+        gc.freeze()  # counting references would copy the memory that children share
+        try:
+            done.append(work())
+        except Exception as fault:  # pytest, which runs around this, would keep it to itself
+            faults.append(fault)
+        finally:
+            gc.unfreeze()
+            del _waiting[lab.name, cells]
+
+    collected(lab, cells, wait)
+    if faults:
+        raise faults[0]
+    return done[0]
 
 
 def collected(lab: LabSpec, cells: tuple[str, ...], work: Callable[["Forking"], None]) -> None:
@@ -133,56 +156,6 @@ def solved_namespace(cells: tuple[str, ...]) -> dict:
     for cell in cells:
         run_cell(cell, namespace, Budget().notebook_seconds)
     return namespace
-
-
-def run_cell(source: str, namespace: dict, seconds: float) -> None:
-    """Runs a cell; what it raises stays here, as in grading: the tests will see what is missing."""
-    name = f"<cell {len(linecache.cache)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        try:
-            limited(seconds, lambda: exec(compile(source, name, "exec"), namespace))
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            pass
-
-
-def limited(seconds: float, work: Callable):
-    """work(), which is stopped after that many seconds of CPU time, however busy the machine is."""
-
-    def stop(*_):
-        raise Timeout(f"stopped after {seconds:g} s")
-
-    signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds, REPEAT_SECONDS)
-    try:
-        return work()
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-class TimedStudent(LocalStudent):
-    """The functions of a namespace, each call within a time limit."""
-
-    def __init__(self, namespace: dict, seconds: float) -> None:
-        super().__init__(namespace)
-        self._seconds = seconds
-
-    def limited_to(self, seconds: float) -> "TimedStudent":
-        return TimedStudent(self._namespace, seconds)
-
-    def _call(self, name: str, args: tuple, kwargs: dict):
-        call = super()._call
-        return limited(self._seconds, lambda: call(name, args, kwargs))
-
-    def _drive(self, source: str, name: str, args: tuple, kwargs: dict):
-        drive = super()._drive
-        return limited(self._seconds, lambda: drive(source, name, args, kwargs))
-
-    def _apart(self, place: str, source: str, name: str, args: tuple):
-        apart = super()._apart
-        return limited(self._seconds, lambda: apart(place, source, name, args))
 
 
 class Forking(ExercisePlugin):

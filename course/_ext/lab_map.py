@@ -110,14 +110,15 @@ def drawing() -> str:
 
 
 def listed(all_labs: dict[str, Lab]) -> str:
-    """The same as a list."""
+    """The same as a list: what is here, and behind it what is planned."""
     lines = []
-    for number, lab in all_labs.items():
+    for number, lab in sorted(all_labs.items(), key=lambda pair: not pair[1].available):
         name = f"{number} {escape(lab.title)}"
+        kind = "" if lab.available else ' class="lab-planned"'
         if lab.available:
             name = f'<a href="chapters/{lab.name}.html">{name}</a>'
         builds = f", builds on {', '.join(lab.builds_on)}" if lab.builds_on else ""
-        lines.append(f"<li>{name}<span>{escape(said(lab))}{builds}</span></li>")
+        lines.append(f"<li{kind}>{name}<span>{escape(said(lab))}{builds}</span></li>")
     return f'<ul class="lab-list">{"".join(lines)}</ul>'
 
 

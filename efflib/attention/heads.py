@@ -17,6 +17,7 @@ paper makes by their order; nothing says that neighbours are alike.
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -24,7 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_whole
-from efflib.models.llama import Llama
+from efflib.models.config import LlamaConfig
+from efflib.models.hub import Rows, describe
 
 How = Literal["mean", "first"]
 
@@ -68,36 +70,55 @@ def repeat_heads(weight: Tensor, heads: int, times: int) -> Tensor:
     return by_head.repeat_interleave(times, dim=0).flatten(0, 1)
 
 
-def with_kv_heads(model: Llama, kv_heads: int, how: How = "mean") -> Llama:
+def with_kv_heads(model: nn.Module, kv_heads: int, how: How = "mean") -> nn.Module:
     """A copy of the model with so many key and value heads: pooled if fewer, repeated if more.
 
     Queries and the output projection are as they were.  More heads are the same function.
+    model: a family of `hub.describe` whose config has `num_key_value_heads`.
     Raises ValueError unless kv_heads divides the number of query heads, and one of kv_heads and the
     present number of key heads divides the other.
     """
-    c = model.config
-    have = c.num_key_value_heads
-    expect_whole(1, kv_heads=kv_heads)
-    if c.num_attention_heads % kv_heads or (have % kv_heads and kv_heads % have):
+    decoder = describe(model)
+    have, heads = decoder.key_heads, decoder.query_heads
+    if not hasattr(model.config, "num_key_value_heads"):
         raise ValueError(
-            f"kv_heads={kv_heads} must divide the {c.num_attention_heads} query heads, and divide "
+            f"{type(model).__name__}: a {decoder.model_type} has a key head for each query head, "
+            "and its config no num_key_value_heads"
+        )
+    expect_whole(1, kv_heads=kv_heads)
+    if heads % kv_heads or (have % kv_heads and kv_heads % have):
+        raise ValueError(
+            f"kv_heads={kv_heads} must divide the {heads} query heads, and divide "
             f"or be a multiple of the {have} key heads"
         )
     model = copy.deepcopy(model)
-    model.config = replace(c, num_key_value_heads=kv_heads)
 
-    def changed(rows: nn.Parameter) -> nn.Parameter:
-        fewer = kv_heads <= have
-        new = pool_heads(rows.detach(), have, kv_heads, how) if fewer else (
-            repeat_heads(rows.detach(), have, kv_heads // have)
-        )  # fmt: skip
-        return nn.Parameter(new, requires_grad=rows.requires_grad)
+    def changed(rows: Tensor) -> Tensor:
+        if kv_heads <= have:
+            return pool_heads(rows, have, kv_heads, how)
+        return repeat_heads(rows, have, kv_heads // have)
 
-    for layer in model.model.layers:
-        layer.self_attn.config = model.config
-        for linear in (layer.self_attn.k_proj, layer.self_attn.v_proj):
-            linear.weight = changed(linear.weight)
-            if linear.bias is not None:
-                linear.bias = changed(linear.bias)
-            linear.out_features = kv_heads * c.head_dim
+    if isinstance(model.config, LlamaConfig):
+        model.config = replace(model.config, num_key_value_heads=kv_heads)
+    else:
+        model.config.num_key_value_heads = kv_heads
+    for block in decoder.blocks:
+        attention = model.get_submodule(block.attention)
+        attention.config = model.config
+        for name, count in (
+            ("num_key_value_heads", kv_heads), ("num_key_value_groups", heads // kv_heads)
+        ):  # fmt: skip
+            if hasattr(attention, name):  # of transformers
+                setattr(attention, name, count)
+        for rows in (block.value, block.key):  # from behind, as both may be in one linear
+            _replace_rows(model.get_submodule(rows.linear), rows, changed)
     return model
+
+
+def _replace_rows(linear: nn.Linear, rows: Rows, change: Callable[[Tensor], Tensor]) -> None:
+    """change() of these rows of the linear's weight and bias; there may be more or fewer then."""
+    for name, old in list(linear.named_parameters()):
+        before, now, after = old.detach().tensor_split((rows.start, rows.stop))
+        new = torch.cat([before, change(now), after])
+        setattr(linear, name, nn.Parameter(new, requires_grad=old.requires_grad))
+    linear.out_features = len(linear.weight)

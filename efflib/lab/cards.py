@@ -24,15 +24,19 @@ EXPECTED = ", expected "  # how the expectations of a test file put what was rig
 @dataclass(frozen=True)
 class Summary:
     """What stands around the cards. head: what was checked; points: what it gave; first: what to
-    mend before anything else; footer: what comes later."""
+    mend before anything else; footer: what comes later; untried: what is said where a function is
+    still as it was given out."""
 
     head: str
     points: str = ""
     first: str = ""
     footer: str = ""
+    untried: str = NOT_ATTEMPTED
 
 
-def rows(report: TestReport, show_observed: bool = True) -> list[tuple[str, str]]:
+def rows(
+    report: TestReport, show_observed: bool = True, untried: str = NOT_ATTEMPTED
+) -> list[tuple[str, str]]:
     """(label, text): what was observed and expected, the rule, the usual cause."""
     if report.outcome == "passed":
         return [("rule", report.invariant)]
@@ -40,7 +44,7 @@ def rows(report: TestReport, show_observed: bool = True) -> list[tuple[str, str]
     if report.outcome == "not verified":
         return [*said, ("so", NOT_VERIFIED)]
     if report.kind == "NotImplementedError":
-        return [("next", NOT_ATTEMPTED)]
+        return [("next" if untried == NOT_ATTEMPTED else "so", untried)]
     if report.kind == "Undefined":
         return [*said, ("next", UNDEFINED)]
     if report.kind == "ChangedArgument":
@@ -59,9 +63,9 @@ def text_card(report: TestReport, show_observed: bool = True) -> str:
     return "\n".join([f"{SYMBOLS[report.outcome]} {report.title}", *lines])
 
 
-def html_card(report: TestReport, show_observed: bool = True) -> str:
+def html_card(report: TestReport, show_observed: bool = True, untried: str = NOT_ATTEMPTED) -> str:
     title = f"{SYMBOLS[report.outcome]} {report.title}"
-    return look.labelled(title, rows(report, show_observed))
+    return look.labelled(title, rows(report, show_observed, untried))
 
 
 def in_order(reports: Sequence[TestReport]) -> list[TestReport]:
@@ -116,9 +120,9 @@ def html_cards(about: Summary, reports: Sequence[TestReport], show_observed: boo
     parts = [look.element("eff-first", about.first)] if about.first else []
     parts.append(look.bar(SYMBOLS[now], about.head, share, about.points))
     if now == "open":
-        parts.append(look.element("eff-note", NOT_ATTEMPTED))
+        parts.append(look.element("eff-note", about.untried))
     else:
-        parts += [html_card(report, show_observed) for report in to_mend(reports)]
+        parts += [html_card(report, show_observed, about.untried) for report in to_mend(reports)]
     if passed:
         folded = "".join(html_card(report) for report in passed)
         parts.append(f"<details><summary>✓ {len(passed)} passed</summary>{folded}</details>")

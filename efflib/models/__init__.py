@@ -7,6 +7,9 @@
     paged_cache the same in blocks, which sequences may share
     pages       the same with somebody else's tables and slots
     checkpoint  Hugging Face's folders, read and written
+    hub         what is inside the decoders of transformers, by model_type
+    gains       the gains of norms, taken into what reads them
+    experts     Mixtral's experts as linears, and back
     groups      which linears read the output of which norm
     cost        FLOPs and bytes of a pass, part by part, from a config
     scaling     parameters and tokens of a training budget (Chinchilla)

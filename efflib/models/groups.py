@@ -1,36 +1,24 @@
-"""Which linears read the output of which norm, found by the parameter names of Hugging Face.
+"""Which linears read the output of which norm, and how a factor is moved from one to the other.
 
 Techniques that move a factor or an offset from activations into weights (SmoothQuant, AWQ, the
 outlier emulation of the zoo) need to know every linear that shares one norm: what is done to the
-norm's output must be undone in all of them.
+norm's output must be undone in all of them.  The names are those of `hub.describe`.
 
 GPT-2 has no nn.Linear in its layers but Conv1D of transformers, whose weight is [in, out]. What
 works on weights [out, in] would read it the wrong way round, silently where it is square. So
 `norm_groups` refuses such a layer, and `with_linears` gives a copy of the model, with the same
-function, that has an nn.Linear in place of every Conv1D.
+function, that has an nn.Linear in place of every Conv1D, and of every expert that is a slice of a
+tensor.
 """
 
 import copy
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-# norm -> the linears that read it, relative to one layer of the model
-LAYOUTS = {
-    "Llama, Mistral, Qwen2": {
-        "input_layernorm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        "post_attention_layernorm": ("mlp.gate_proj", "mlp.up_proj"),
-    },
-    "OPT": {
-        "self_attn_layer_norm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        "final_layer_norm": ("fc1",),
-    },
-    "GPT-2 (after with_linears)": {
-        "ln_1": ("attn.c_attn",),
-        "ln_2": ("mlp.c_fc",),
-    },
-}
+from efflib.models.experts import linear_experts
+from efflib.models.hub import describe
 
 
 class NormGroup(NamedTuple):
@@ -39,27 +27,37 @@ class NormGroup(NamedTuple):
     name: str
     norm: nn.Module
     linears: dict[str, nn.Linear]
+    routers: dict[str, nn.Module] = {}  # they read it too, and have a weight [E, D] of their own
+    one_plus: bool = False  # the norm multiplies by 1 + weight
+
+    @property
+    def readers(self) -> dict[str, nn.Module]:
+        """All that a change of the norm's output has to be undone in."""
+        return {**self.linears, **self.routers}
+
+    def gain(self) -> Tensor:
+        """What the norm multiplies with. [D]"""
+        return 1 + self.norm.weight if self.one_plus else self.norm.weight
 
 
 def norm_groups(model: nn.Module) -> list[NormGroup]:
     """Every norm of the model's layers with its linears, in the order of the layers.
 
-    Raises ValueError, naming the layouts that are known, if the model has none of them, and for a
-    reader that is no nn.Linear.
+    Raises ValueError as `hub.describe`, for a reader that is no nn.Linear, and for a family whose
+    norms nothing can be folded into.
     """
+    decoder = describe(model)
+    if decoder.no_folds:
+        raise ValueError(f"{type(model).__name__}: {decoder.no_folds}")
     modules = dict(model.named_modules())
     found = []
-    for name, module in modules.items():
-        for layout in LAYOUTS.values():
-            prefix, _, last = name.rpartition(".")
-            readers = {f"{prefix}.{reader}" for reader in layout.get(last, ())}
-            if readers and readers <= modules.keys():
-                linears = {reader: modules[reader] for reader in sorted(readers)}
-                _expect_linears(linears)
-                found.append(NormGroup(name, module, linears))
-    if not found:
-        known = "; ".join(f"{kind}: {', '.join(layout)}" for kind, layout in LAYOUTS.items())
-        raise ValueError(f"{type(model).__name__} has no norm of a known layout ({known})")
+    for block in decoder.blocks:
+        for name, readers in block.norms.items():
+            linears = {reader: modules[reader] for reader in sorted(readers)}
+            _expect_linears(linears)
+            routers = {router: modules[router] for router in block.routers.get(name, ())}
+            one_plus = decoder.family.one_plus
+            found.append(NormGroup(name, modules[name], linears, routers, one_plus))
     return found
 
 
@@ -71,12 +69,40 @@ def _expect_linears(readers: dict[str, nn.Module]) -> None:
             raise ValueError(f"{name} is a {kind}, not an nn.Linear{hint}")
 
 
-def with_linears(model: nn.Module) -> nn.Module:
-    """A copy of the model with an nn.Linear [out, in] for every Conv1D [in, out] of transformers.
+@torch.no_grad()
+def move_factor(group: NormGroup, s: Tensor) -> None:
+    """Divide what the norm puts out by s [D], and multiply what reads it, in place.
 
-    The function is the same; the names of layers and parameters stay, weights are transposed.
+    A weight w that stands for the gain 1 + w becomes (1 + w) / s - 1, which 16 bits round coarsely
+    where s is large.  The readers are multiplied by the factor that the norm really took, so that
+    the function stays.
+    """
+    norm = group.norm
+    if group.one_plus:
+        before = 1 + norm.weight.double()
+        step = torch.finfo(norm.weight.dtype).eps  # beside -1: a gain must not become 0
+        least = torch.where(before > 0, step / 2, -step)
+        norm.weight.copy_(before / s - 1)
+        lost = (norm.weight == -1) & (before != 0)
+        norm.weight.copy_(torch.where(lost, least - 1, norm.weight.double()))
+        s = torch.where(before == 0, s, before / (1 + norm.weight.double()))
+    else:
+        norm.weight.div_(s)
+        if getattr(norm, "bias", None) is not None:
+            norm.bias.div_(s)
+    for reader in group.readers.values():
+        reader.weight.mul_(s)
+
+
+def with_linears(model: nn.Module) -> nn.Module:
+    """A copy of the model with an nn.Linear [out, in] for every Conv1D [in, out] of transformers,
+    and for every slice of Mixtral's experts.
+
+    The function is the same; the names of layers and parameters stay, but of experts
+    (`experts.linear_experts`), weights of Conv1D are transposed.
     """
     model = copy.deepcopy(model)
+    linear_experts(model)
     for name, module in list(model.named_modules()):
         if type(module).__name__ != "Conv1D":
             continue

@@ -13,13 +13,15 @@ def add_offsets(model: nn.Module, offsets: Mapping[str, Tensor]) -> nn.Module:
 
     Every norm must have a `bias` (None or a parameter), as ours and LayerNorm have; linears get a
     bias where they have none. The function differs by rounding: terms of size |W c| cancel.
-    Raises ValueError for a norm without a bias, and as `norm_groups`.
+    Raises ValueError for a norm without a bias, a router that reads one, and as `norm_groups`.
     """
     model = copy.deepcopy(model)
     for group in norm_groups(model):
         if not hasattr(group.norm, "bias"):
             kind = type(group.norm).__name__
             raise ValueError(f"{group.name}: {kind} has no bias to hold an offset")
+        if group.routers:
+            raise ValueError(f"{group.name}: {next(iter(group.routers))} has no bias")
         c = offsets[group.name].to(group.norm.weight)
         _add_to_bias(group.norm, c)
         for linear in group.linears.values():

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from efflib.checks import expect_names, is_named
+from efflib.models.hub import FAMILIES, describe, model_type
 
 SKIP = ("lm_head",)
 
@@ -29,14 +30,24 @@ class Calibration(NamedTuple):
     blocks: dict[str, Call]  # of the modules that hold linears: attention and MLP
 
 
+def without_cache(args: tuple, kwargs: dict) -> Call:
+    """The call without transformers' cache: it would hold these tokens at the next call."""
+
+    def kept(x: object) -> object:
+        return None if hasattr(x, "get_seq_length") else x
+
+    return Call(tuple(map(kept, args)), {name: kept(x) for name, x in kwargs.items()})
+
+
 def _keep(calls: dict[str, Call], name: str, module: nn.Module, args: tuple, kwargs: dict) -> None:
-    calls[name] = Call(args, kwargs)
+    calls[name] = without_cache(args, kwargs)
 
 
 def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calibration:
     """Run the model once on ids [B, T] and keep the inputs of linears and of their parents.
 
     skip: linears whose names contain an entry as whole components are left out.
+    Raises ValueError if a linear sees no token, as an expert may.
     """
     expect_names(model, skip=skip, optional=SKIP)
     modules = dict(model.named_modules())
@@ -45,7 +56,10 @@ def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calib
         for name, module in modules.items()
         if isinstance(module, nn.Linear) and not is_named(name, skip)
     ]
-    parents = {name.rpartition(".")[0] for name in linears}
+    parents = {name.rpartition(".")[0] for name in linears} - {""}
+    if model_type(model) in FAMILIES:
+        found = describe(model).blocks
+        parents |= {name for block in found for name in (block.attention, block.mlp) if name}
     calls: dict[str, Call] = {}
     with ExitStack() as undo, torch.no_grad():
         for name in [*linears, *parents]:
@@ -53,4 +67,6 @@ def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calib
             handle = modules[name].register_forward_pre_hook(note, with_kwargs=True)
             undo.callback(handle.remove)
         model(ids)
+    if unseen := [name for name in linears if name not in calls]:
+        raise ValueError(f"no token of ids {tuple(ids.shape)} reached {', '.join(unseen)}")
     return Calibration({name: calls.pop(name).args[0] for name in linears}, calls)

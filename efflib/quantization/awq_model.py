@@ -19,6 +19,9 @@ With grouped-query attention one row of v_proj feeds several inputs of o_proj, w
 factors: there o_proj is not scaled, as in the authors' code.
 Searches see the float model's activations, not those after rounding earlier layers, again as there.
 
+Which linears these are in a family of models is said by `efflib.models.hub`: relu lets fc2's factor
+through to fc1, gelu does not; where one linear holds q, k and v, v is a part of its rows.
+
 W_q and W_k are not clipped: their outputs meet in a product before the softmax, and an error there
 is not what the clipping search measures.
 """
@@ -31,52 +34,59 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from efflib.checks import expect_keys
-from efflib.models.groups import norm_groups
+from efflib.models.groups import move_factor, norm_groups
+from efflib.models.hub import Rows, describe
 from efflib.models.recorded import Calibration, record
 from efflib.quantization.awq import ScaleSearch, clip_weight, search_clip, search_scales
 from efflib.quantization.linear import QuantizedWeight, dequantize_weight, quantize_weight
 from efflib.quantization.size import SKIP, quantizable_linears
 
-# linear -> the linear before it whose rows can take the factor, as last parts of their names
-ROW_PAIRS = {"self_attn.o_proj": "self_attn.v_proj", "mlp.down_proj": "mlp.up_proj"}
-NOT_CLIPPED = ("q_proj", "k_proj")
 
-
-def _parent(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def row_pairs(model: nn.Module, skip: tuple[str, ...] = SKIP) -> dict[str, str]:
-    """{linear: the linear before it whose row i makes its input i}, full names."""
+def row_pairs(model: nn.Module, skip: tuple[str, ...] = SKIP) -> dict[str, Rows]:
+    """{linear: the rows of the linear before it of which row i makes its input i}, full names."""
     linears = quantizable_linears(model, skip)
-    pairs = {}
-    for name in linears:
-        for last, before in ROW_PAIRS.items():
-            if f".{name}".endswith(f".{last}"):
-                source = name.removesuffix(last) + before
-                fits = source in linears
-                if fits and linears[source].out_features == linears[name].in_features:
-                    pairs[name] = source
-    return pairs
+    return {
+        name: rows
+        for block in describe(model).blocks
+        for name, rows in block.before.items()
+        if name in linears and rows.linear in linears
+    }
+
+
+def not_clipped(model: nn.Module) -> set[str]:
+    """The linears that make queries and keys, alone or with values."""
+    blocks = describe(model).blocks
+    return {rows.linear for block in blocks for rows in (block.query, block.key)}
 
 
 def _search_group(
-    model: nn.Module, names: list[str], calibration: Calibration, bits: int, group_size: int
+    model: nn.Module,
+    names: list[str],
+    block_name: str | None,
+    calibration: Calibration,
+    bits: int,
+    group_size: int,
 ) -> ScaleSearch:
-    """Search the scales of linears that share an input, by the output of the block they are in."""
-    parent = _parent(names[0])
-    block, call = model.get_submodule(parent), calibration.blocks[parent]
+    """Search the scales of linears that share an input, by the output of the block they are in.
+
+    The input is the block's, since experts see a part of it each.  block_name None: there is no
+    module around one linear, which is judged by itself.
+    """
+    weights = [model.get_submodule(name).weight for name in names]
+    if block_name is None:
+        return search_scales(calibration.inputs[names[0]], weights, bits, group_size)
+    block, call = model.get_submodule(block_name), calibration.blocks[block_name]
 
     def output(weights) -> Tensor:
         swapped = {
-            f"{name.removeprefix(parent + '.')}.weight": w
+            f"{name.removeprefix(block_name + '.')}.weight": w
             for name, w in zip(names, weights, strict=True)
         }
         out = functional_call(block, swapped, call.args, call.kwargs)
         return out if isinstance(out, Tensor) else out[0]
 
-    weights = [model.get_submodule(name).weight for name in names]
-    return search_scales(calibration.inputs[names[0]], weights, bits, group_size, output)
+    x = call.args[0] if call.args else call.kwargs["hidden_states"]
+    return search_scales(x, weights, bits, group_size, output)
 
 
 def search_model(
@@ -93,21 +103,28 @@ def search_model(
     Raises ValueError as `norm_groups` and `search_scales`.
     """
     searches = {}
+    around = {
+        norm: module
+        for block in describe(model).blocks
+        for norm, module in zip(block.norms, (block.attention, block.mlp), strict=True)
+    }
     for group in norm_groups(model):
         names = list(group.linears)
         if all(name in calibration.inputs for name in names):
-            searches[group.name] = _search_group(model, names, calibration, bits, group_size)
+            searches[group.name] = _search_group(
+                model, names, around[group.name], calibration, bits, group_size
+            )
     for name in row_pairs(model, skip):
         weight = model.get_submodule(name).weight
         searches[name] = search_scales(calibration.inputs[name], [weight], bits, group_size)
     return searches
 
 
-def _divide_rows(module: nn.Module, s: Tensor) -> None:
-    """Divide what a norm or a linear puts out by s, in its weight and bias."""
-    module.weight.div_(s if module.weight.dim() == 1 else s[:, None])
-    if getattr(module, "bias", None) is not None:
-        module.bias.div_(s)
+def _divide_rows(module: nn.Linear, rows: Rows, s: Tensor) -> None:
+    """Divide what these rows of a linear put out by s, in its weight and bias."""
+    module.weight[rows.start : rows.stop].div_(s[:, None])
+    if module.bias is not None:
+        module.bias[rows.start : rows.stop].div_(s)
 
 
 def input_scales(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> dict[str, Tensor]:
@@ -115,7 +132,7 @@ def input_scales(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> dict[
     scales = {name: searches[name].scales for name in row_pairs(model, ()) if name in searches}
     for group in norm_groups(model):
         if group.name in searches:
-            scales |= dict.fromkeys(group.linears, searches[group.name].scales)
+            scales |= dict.fromkeys(group.readers, searches[group.name].scales)
     return scales
 
 
@@ -123,12 +140,14 @@ def fold(model: nn.Module, searches: Mapping[str, ScaleSearch]) -> nn.Module:
     """A copy of the model with the same function, W diag(s) for W, and 1 / s put in before it."""
     folded = copy.deepcopy(model)
     expect_keys(dict(folded.named_modules()), searches=searches)
-    before = row_pairs(folded, ())
+    for group in norm_groups(folded):
+        if group.name in searches:
+            move_factor(group, searches[group.name].scales)
     with torch.no_grad():
-        for name, s in input_scales(folded, searches).items():
-            folded.get_submodule(name).weight.mul_(s)
-        for name, search in searches.items():
-            _divide_rows(folded.get_submodule(before.get(name, name)), search.scales)
+        for name, rows in row_pairs(folded, ()).items():
+            if name in searches:
+                folded.get_submodule(name).weight.mul_(searches[name].scales)
+                _divide_rows(folded.get_submodule(rows.linear), rows, searches[name].scales)
     return folded
 
 
@@ -148,10 +167,10 @@ def quantized_weights(
     linears = quantizable_linears(folded, skip)
     expect_keys(calibration.inputs, **{"inputs of the calibration": linears})
     scales = input_scales(folded, searches)
-    codes = {}
+    codes, kept = {}, not_clipped(folded)
     for name, linear in linears.items():
         w = linear.weight
-        if clip and not name.endswith(NOT_CLIPPED):
+        if clip and name not in kept:
             x = calibration.inputs[name]
             x = x / scales[name] if name in scales else x
             w = clip_weight(w, search_clip(x, w, bits, group_size), group_size)

@@ -15,7 +15,9 @@ and rounds U W V^T instead of W, for random orthogonal U and V, where mu is abou
 
 A whole Llama is rotated without any cost when it runs: RMSNorm with gain 1 commutes with Q, so
 once the gains are absorbed by what reads the norms, all writers of the residual stream (embedding,
-o_proj, down_proj) write x Q and all readers (q, k, v, gate, up, head) read it.
+o_proj, down_proj) write x Q and all readers (q, k, v, gate, up, head) read it.  LayerNorm, which
+takes off the mean, commutes with a Q that keeps the vector of ones.  Where a norm stands between a
+writer and the stream (Gemma 2 and 3), nothing can be folded.
 
 What is left out
 - QuIP's two-bit lattice codes (QuIP#, Tseng et al. 2024, arXiv:2402.04396): codes here are those of
@@ -28,16 +30,14 @@ What is left out
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_finite, expect_whole
-from efflib.models.groups import norm_groups
-from efflib.models.llama import Llama, RMSNorm
-from efflib.quantization.size import quantizable_linears
-from efflib.zoo.outliers import with_unit_gains
+from efflib.models.gains import all_norms, with_unit_gains
+from efflib.models.hub import Decoder, describe
 
 PALEY = {12: 11, 20: 19}  # order -> its prime q, 3 modulo 4
 FLOOR = torch.finfo(torch.float64).tiny  # 0 / 0 would be NaN
@@ -122,54 +122,90 @@ def hessian_incoherence(h: Tensor) -> float:
     return math.sqrt(len(h)) * torch.linalg.eigh(h.double())[1].abs().max().item()
 
 
-def rotate(model: Llama, q: Tensor, heads: Tensor | None = None) -> Llama:
+def rotate(model: nn.Module, q: Tensor, heads: Tensor | None = None) -> nn.Module:
     """A copy of the model, the same function to rounding, whose residual stream is x Q.
 
     q [D, D] orthogonal; heads [d, d] orthogonal: turn values within each head too, between v_proj
     and o_proj.  Norms lose their gains to what reads them.  A head tied to the embedding gets a
     weight of its own, V D parameters more, since it absorbs the last norm's gain and the embedding
     does not.
-    Raises ValueError if the model is no `Llama`, a norm has a bias or q or heads do not fit.
+    Raises ValueError as `hub.describe` and `gains.with_unit_gains`, for norms that do not commute
+    with q, and if q or heads do not fit.
     """
-    _expect(model, q, heads)
+    decoder = describe(model)
+    _expect(model, decoder, q, heads)
     model = with_unit_gains(model)
-    c = model.config
-    q = q.double()
-
-    def turned(weight: Tensor, left: Tensor | None, right: Tensor | None) -> None:
-        new = weight.double()
-        new = new if right is None else new @ right
-        weight.copy_((new if left is None else left.T @ new).to(weight))
-
+    q, module = q.double(), model.get_submodule
     with torch.no_grad():
-        turned(model.model.embed_tokens.weight, None, q)  # rows are x: x Q
-        turned(model.lm_head.weight, None, q)
-        for name, linear in quantizable_linears(model).items():
-            writes = name.endswith(("o_proj", "down_proj"))
-            turned(linear.weight, q if writes else None, None if writes else q)
-            if writes and linear.bias is not None:
-                linear.bias.copy_((linear.bias.double() @ q).to(linear.bias))
-        for layer in model.model.layers if heads is not None else ():
-            kept, blocks = layer.self_attn, heads.double()
-            turned(kept.v_proj.weight, torch.block_diag(*[blocks] * c.num_key_value_heads), None)
-            turned(kept.o_proj.weight, None, torch.block_diag(*[blocks] * c.num_attention_heads))
-            if (bias := kept.v_proj.bias) is not None:
-                bias.copy_((bias.double().view(-1, c.head_dim) @ blocks).flatten().to(bias))
+        for name in decoder.family.embeddings:
+            _turn(module(name), right=q)  # rows are x: x Q
+        for group in all_norms(model):
+            for reader in group.readers.values():
+                _turn(reader, right=q)
+            if getattr(group.norm, "bias", None) is not None:
+                group.norm.bias.copy_(group.norm.bias.double() @ q)
+        for block in decoder.blocks:
+            for name in (block.out, *block.downs):
+                _turn(module(name), left=q)
+            if heads is not None:
+                by, (name, *rows) = heads.double(), block.value
+                _turn(module(name), left=torch.block_diag(*[by] * decoder.key_heads), rows=rows)
+                _turn(module(block.out), right=torch.block_diag(*[by] * decoder.query_heads))
     return model
 
 
-def _expect(model: Llama, q: Tensor, heads: Tensor | None) -> None:
-    if not isinstance(model, Llama):
-        raise ValueError(f"rotate needs an efflib Llama, got {type(model).__name__}")
-    for group in norm_groups(model):
-        if not isinstance(group.norm, RMSNorm) or group.norm.bias is not None:
+def _turn(
+    module: nn.Module,
+    left: Tensor | None = None,
+    right: Tensor | None = None,
+    rows: Sequence[int] = (0, None),
+) -> None:
+    """In place: W R of a weight W, or L^T W and b L of these rows of W and of the bias b."""
+    part = slice(*rows)
+    weight, bias = module.weight[part], getattr(module, "bias", None)
+    if right is not None:
+        weight.copy_(weight.double() @ right)
+    if left is not None:
+        weight.copy_(left.T @ weight.double())
+        if bias is not None:
+            bias[part].copy_(bias[part].double() @ left)
+
+
+def _expect(model: nn.Module, decoder: Decoder, q: Tensor, heads: Tensor | None) -> None:
+    kind = type(model).__name__
+    if decoder.no_folds:
+        raise ValueError(f"{kind}: {decoder.no_folds}")
+    if closing := decoder.family.closing:
+        raise ValueError(
+            f"{kind}: {' and '.join(closing)} stand between linears and the residual stream, and "
+            "their gains do not commute with a rotation"
+        )
+    expect_orthogonal(model.config.hidden_size, q=q)
+    if heads is not None:
+        expect_orthogonal(decoder.head_dim, heads=heads)
+    for group in all_norms(model):
+        if isinstance(group.norm, nn.LayerNorm):
+            if (q.double().sum(1) - 1).abs().max() > ORTHOGONAL * len(q):
+                raise ValueError(
+                    f"{kind}: {group.name} takes off the mean over channels, which commutes with q "
+                    "only if q keeps the vector of ones (rotation.keeping_ones)"
+                )
+        elif getattr(group.norm, "bias", None) is not None:
             raise ValueError(f"{group.name} must be an RMSNorm without bias: only that commutes")
-    if model.model.norm.bias is not None:
-        raise ValueError("model.norm must be an RMSNorm without bias: only that commutes")
-    sizes = {"q": (q, model.config.hidden_size), "heads": (heads, model.config.head_dim)}
-    for name, (matrix, n) in sizes.items():
-        if matrix is not None:
-            expect_orthogonal(n, **{name: matrix})
+
+
+def keeping_ones(q: Tensor) -> Tensor:
+    """The rotation [n, n] that keeps the vector of ones and does q [n - 1, n - 1] in the rest.
+
+    B^T diag(1, Q) B,   B orthogonal with the first row 1 / sqrt(n): I - 2 v v^T
+    """
+    n = len(q) + 1
+    expect_orthogonal(n - 1, q=q)
+    v = torch.full((n,), -1 / math.sqrt(n), dtype=torch.float64)
+    v[0] += 1  # e_0 - 1 / sqrt(n), which the reflection swaps
+    v = v / v.norm()
+    b = torch.eye(n, dtype=torch.float64) - 2 * torch.outer(v, v)
+    return b @ torch.block_diag(torch.ones(1, 1, dtype=torch.float64), q.double()) @ b
 
 
 def expect_orthogonal(n: int, **matrices: Tensor) -> None:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_finite, expect_integers, expect_keys
-from efflib.models.groups import norm_groups
+from efflib.models.groups import NormGroup, move_factor, norm_groups
 from efflib.quantization.linear import affine_parameters, dequantize, quantize
 from efflib.quantization.size import SKIP, quantizable_linears
 
@@ -93,16 +93,26 @@ def smooth(model: nn.Module, maxima: dict[str, Tensor], alpha: float) -> nn.Modu
     """
     model = copy.deepcopy(model)
     for group in norm_groups(model):
-        expect_keys(maxima, maxima=group.linears)
-        x_max = maxima[next(iter(group.linears))]  # one input, so one maximum for all of them
-        s = smoothing_scales(x_max, [m.weight for m in group.linears.values()], alpha)
-        with torch.no_grad():
-            group.norm.weight.div_(s)
-            if getattr(group.norm, "bias", None) is not None:
-                group.norm.bias.div_(s)
-            for linear in group.linears.values():
-                linear.weight.mul_(s)
+        x_max = _maximum(group, maxima)
+        move_factor(
+            group, smoothing_scales(x_max, [m.weight for m in group.linears.values()], alpha)
+        )
     return model
+
+
+def _maximum(group: NormGroup, maxima: dict[str, Tensor]) -> Tensor:
+    """max|X_j| of what the norm puts out. [K]
+
+    Its readers have one input, so one maximum is that of all; experts see different tokens of it,
+    and one that saw none has no maximum.
+    """
+    if not group.routers:
+        expect_keys(maxima, maxima=group.linears)
+        return maxima[next(iter(group.linears))]
+    seen = [maxima[name] for name in group.linears if name in maxima]
+    if not seen:
+        raise ValueError(f"maxima: no reader of {group.name} has one")
+    return torch.stack(seen).amax(0)
 
 
 def fake_quantize_rows(x: Tensor, x_max: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
     cache of a token    2 L Hkv d  values        L layers, Hkv key heads of size d; keys and values
     with a latent       L (r + p)  values        DeepSeek: one vector and one key for all heads
+    T tokens            T of them, in a layer with a window w min(T, w)
     in b bits           values (b + metadata / G) / 8 bytes, a group of G sharing its scale
     sequences that fit  floor( (memory (1 - reserve) - parameters) / (tokens x cache of a token) )
 
@@ -79,21 +80,23 @@ def gpu_memory(name: str) -> int:
 # ---- what is stored --------------------------------------------------------------------------
 
 
+def layer_values(m: Decoder) -> int:
+    """Numbers that one token adds to the cache of one layer."""
+    return 2 * m.kv_heads * m.head_dim if m.latent is None else m.latent.rank + m.latent.rope
+
+
 def kv_values(m: Decoder) -> int:
     """Numbers that one token adds to the cache, in all layers."""
-    if m.latent is not None:
-        return m.layers * (m.latent.rank + m.latent.rope)
-    return 2 * m.layers * m.kv_heads * m.head_dim
+    return m.layers * layer_values(m)
 
 
 def kv_bytes(m: Decoder, tokens: int = 1, batch: int = 1, cache: Format = FP16) -> Fraction:
     """Bytes of the cache of `batch` sequences of so many tokens.
 
-    A model with a window keeps no more than that.  Raises ValueError for negative numbers.
+    A layer with a window keeps no more than that.  Raises ValueError for negative numbers.
     """
     expect_whole(tokens=tokens, batch=batch)
-    kept = tokens if m.window is None else min(tokens, m.window)
-    return batch * kept * kv_values(m) * cache.per_value / 8
+    return batch * m.kept(tokens) * layer_values(m) * cache.per_value / 8
 
 
 def weight_bytes(m: Decoder, weights: Format = FP16) -> Fraction:
@@ -101,17 +104,8 @@ def weight_bytes(m: Decoder, weights: Format = FP16) -> Fraction:
 
     The others are norms, biases, the token table and lm_head, as in `quantization.size`.
     """
-    others = m.parameters() - matrices(m)
-    return (matrices(m) * weights.per_value + 16 * others) / 8
-
-
-def matrices(m: Decoder, active: bool = False) -> int:
-    """Parameters of the layers' linears; active: of those that a token uses."""
-    vectors = 2 * m.hidden + m.bias * (m.heads + 2 * m.kv_heads) * m.head_dim
-    vectors += m.out_bias * m.hidden + m.head_norms * 2 * m.head_dim
-    if m.latent is not None:
-        vectors = 2 * m.hidden + m.latent.rank + (m.latent.query_rank or 0)
-    return m.in_layers(active) - m.layers * vectors
+    quantized = m.matrices()
+    return (quantized * weights.per_value + 16 * (m.parameters() - quantized)) / 8
 
 
 def activation_bytes(m: Decoder, tokens: int, logits: int = 1, bits: int = 16) -> Fraction:
@@ -190,9 +184,29 @@ def longest_context(
     """Tokens that each of `batch` sequences may have: a whole number, or inf behind a window."""
     expect_whole(1, memory=memory, batch=batch)
     left = memory * (1 - _share(reserve)) - weight_bytes(m, weights)
-    one = batch * kv_values(m) * cache.per_value / 8
-    tokens = max(0, math.floor(left / one))
-    return math.inf if m.window is not None and tokens >= m.window else tokens
+    places = math.floor(left / (batch * layer_values(m) * cache.per_value / 8))  # in all layers
+    tokens = max(0, places // m.layers)
+    if m.window is None or tokens < m.window:
+        return tokens
+    return (places - m.window_layers * m.window) // m.full_layers if m.full_layers else math.inf
+
+
+def devices_needed(
+    m: Decoder,
+    memory: int,
+    context: int,
+    batch: int = 1,
+    weights: Format = FP16,
+    cache: Format = FP16,
+    reserve: Fraction | float = RESERVE,
+) -> int:
+    """Devices of `memory` bytes whose memories together hold weights and cache; 1: it fits.
+
+    A lower bound: some cannot be divided evenly, and what is not divided lies on each.
+    """
+    expect_whole(1, memory=memory, context=context)
+    stored = weight_bytes(m, weights) + kv_bytes(m, context, batch, cache)
+    return max(1, math.ceil(stored / (memory * (1 - _share(reserve)))))
 
 
 def _share(reserve: Fraction | float) -> Fraction:

@@ -3,6 +3,7 @@
     step   = max( (weight bytes + B kv bytes) / bandwidth,   B flops / peak )        [seconds]
     rate   = B / step                                                      [tokens per second]
     ridge  = weight bytes / bandwidth / (flops / peak - kv bytes / bandwidth)       [sequences]
+    woken  = E (1 - (1 - k / E)^tokens)     experts of a layer that so many tokens wake, by lot
 
 One step makes one token for each of B sequences.  Weights are read once for all of them, keys and
 values for each.  At B = 1 a matrix does 2 FLOPs with every weight it reads, and machines can do
@@ -25,6 +26,10 @@ that waits for others, or shares steps with them, takes longer.
 Source of the model: Williams, Waterman, Patterson 2009, "Roofline"; for decoding: Pope et al. 2022
 (arXiv:2211.05102), section 2.  Rates of GPUs: `efflib.meter.roofline.GPUS`.
 
+A mixture reads the experts that its tokens wake, in the mean if each chose k of E by lot: k of
+them at B = 1, all for a crowd or a prompt.  Real texts wake fewer, so for mixtures the time is a
+bound up to that; `efflib.moe.traffic` says more.
+
 Not counted: activations (kilobytes beside gigabytes), the one row of the embedding that a token
 reads, and the time to start kernels, which is what bounds a small model.
 """
@@ -38,18 +43,21 @@ from efflib.checks import expect_whole
 from efflib.models.llama import LlamaConfig
 from efflib.quantization.size import model_bits
 from efflib.serving.decoder import Decoder
-from efflib.serving.memory import FP16, Format, matrices
-from efflib.serving.memory import kv_bytes as cache_bytes
+from efflib.serving.memory import FP16, Format, layer_values
 
 FLOAT_BITS = 16  # of keys and values, and of weights that are not quantized
 
 
 class Step(NamedTuple):
-    """What one decoding step moves and computes."""
+    """What one step moves and computes."""
 
-    weights: float  # bytes read once
+    weights: float  # bytes read once, whatever the batch
     kv: float  # bytes read for each sequence
     flops: float  # for each sequence
+    expert: float = 0.0  # bytes of one routed expert in all layers
+    routed: int = 1  # E
+    used: int = 1  # k
+    tokens: int = 1  # of each sequence, in this step
 
 
 class Machine(NamedTuple):
@@ -92,10 +100,20 @@ def decode_step(
     return Step(stored / 8, kv_bytes(config, tokens), 2 * parameters + attention)
 
 
+def woken(routed: int, used: int, tokens: float) -> float:
+    """Experts of a layer that so many tokens wake in the mean, if each chose `used` by lot."""
+    return routed * (1 - (1 - used / routed) ** tokens)
+
+
+def weights_read(step: Step, batch: float = 1) -> float:
+    """Bytes of weights that a step with `batch` sequences reads."""
+    return step.weights + step.expert * woken(step.routed, step.used, batch * step.tokens)
+
+
 def step_seconds(step: Step, machine: Machine, batch: int = 1) -> float:
     """The least time of a step with `batch` sequences.  Raises ValueError for batch < 1."""
     expect_whole(1, batch=batch)
-    reading = (step.weights + batch * step.kv) / machine.bandwidth
+    reading = (weights_read(step, batch) + batch * step.kv) / machine.bandwidth
     return max(reading, batch * step.flops / machine.peak)
 
 
@@ -105,9 +123,20 @@ def tokens_per_second(step: Step, machine: Machine, batch: int = 1) -> float:
 
 
 def ridge_batch(step: Step, machine: Machine) -> float:
-    """The batch from which on a step is bound by computing; inf if reading always takes longer."""
+    """The batch from which on a step is bound by computing; inf if reading always takes longer.
+
+    With experts: reading minus computing bends down over the batch and begins above 0, so there is
+    one such batch, between the ridge without routed experts and that with all of them awake.
+    """
     lead = step.flops / machine.peak - step.kv / machine.bandwidth  # of one more sequence
-    return step.weights / machine.bandwidth / lead if lead > 0 else math.inf
+    if lead <= 0:
+        return math.inf
+    low = step.weights / machine.bandwidth / lead
+    high = (step.weights + step.expert * step.routed) / machine.bandwidth / lead
+    while step.expert and (middle := (low + high) / 2) not in (low, high):
+        behind = weights_read(step, middle) / machine.bandwidth <= middle * lead
+        low, high = (low, middle) if behind else (middle, high)
+    return high
 
 
 # ---- prefill, and a request from end to end; from shapes alone --------------------------------
@@ -128,24 +157,29 @@ def pair_flops(m: Decoder, decoding: bool) -> int:
     return 2 * m.layers * m.heads * width
 
 
-def _read(m: Decoder, weights: Format) -> float:
-    """Bytes of the weights that a step reads: not the token table; of experts, those of a token."""
-    stored = matrices(m, active=True)
-    vectors = m.in_layers(active=True) - stored + m.hidden
-    return float((stored * weights.per_value + FLOAT_BITS * (vectors + m.embedding)) / 8)
+def _step(m: Decoder, tokens: int, kept: int, weights: Format, cache: Format, flops: int) -> Step:
+    """What a step reads: not the token table; of experts, those that are shared and those woken."""
+    matrices, others = m.matrices(active=True), m.in_layers(active=True) - m.matrices(active=True)
+    one, (routed, used) = 0.0, (1, 1)
+    if (e := m.experts) is not None and m.sparse_layers:
+        routed, used = e.routed, e.used
+        weight, bias = m.sparse_layers * m.expert, m.sparse_layers * m.expert_bias
+        matrices, others = matrices - used * weight, others - used * bias
+        one = float((weight * weights.per_value + FLOAT_BITS * bias) / 8)
+    read = (matrices * weights.per_value + FLOAT_BITS * (others + m.hidden + m.embedding)) / 8
+    moved = float(kept * layer_values(m) * cache.per_value / 8)
+    return Step(float(read), moved, flops, one, routed, used, tokens)
 
 
 def decode(m: Decoder, tokens: int, weights: Format = FP16, cache: Format = FP16) -> Step:
     """A decoding step with so many tokens in the cache.
 
-    The same as `decode_step`, for any decoder.  A mixture of experts reads at least the experts of
-    one token; of a batch, more, which is not counted.
+    The same as `decode_step`, for any decoder.
     """
     expect_whole(tokens=tokens)
-    seen = tokens if m.window is None else min(tokens, m.window)
     flops = 2 * (m.in_layers(active=True) + m.hidden + m.embedding)
-    moved = float(cache_bytes(m, tokens, cache=cache))
-    return Step(_read(m, weights), moved, flops + seen * pair_flops(m, decoding=True))
+    flops += m.seen(tokens) * pair_flops(m, decoding=True) // m.layers
+    return _step(m, 1, m.seen(tokens), weights, cache, flops)
 
 
 def prefill(m: Decoder, tokens: int, weights: Format = FP16, cache: Format = FP16) -> Step:
@@ -155,11 +189,9 @@ def prefill(m: Decoder, tokens: int, weights: Format = FP16, cache: Format = FP1
     kv: the bytes that the prompt's keys and values are written to.
     """
     expect_whole(1, tokens=tokens)
-    w = tokens if m.window is None else min(tokens, m.window)
-    pairs = w * (w + 1) // 2 + (tokens - w) * w
     flops = 2 * (tokens * m.in_layers(active=True) + m.hidden + m.embedding)
-    moved = float(cache_bytes(m, tokens, cache=cache))
-    return Step(_read(m, weights), moved, flops + pairs * pair_flops(m, decoding=False))
+    flops += m.pairs(tokens) * pair_flops(m, decoding=False) // m.layers
+    return _step(m, tokens, m.kept(tokens), weights, cache, flops)
 
 
 class Latency(NamedTuple):

@@ -29,6 +29,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from efflib.models.gains import with_unit_gains
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama
 
@@ -75,21 +76,6 @@ def with_outliers(
     for old, new in zip(model.model.layers, wide.model.layers, strict=True):
         new.self_attn.attention = old.self_attn.attention
     return wide
-
-
-def with_unit_gains(model: Llama) -> Llama:
-    """A copy of the same function whose norms have gain 1: what reads them is multiplied by it."""
-    model = copy.deepcopy(model)
-    head = model.lm_head.weight.detach()
-    model.lm_head = nn.Linear(head.shape[1], head.shape[0], bias=False).to(head)  # untied
-    with torch.no_grad():
-        model.lm_head.weight.copy_(head * model.model.norm.weight)
-        model.model.norm.weight.fill_(1)
-        for group in norm_groups(model):
-            for linear in group.linears.values():
-                linear.weight.mul_(group.norm.weight)
-            group.norm.weight.fill_(1)
-    return model
 
 
 def second_moment(model: Llama, ids: Tensor) -> Tensor:

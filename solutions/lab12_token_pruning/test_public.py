@@ -414,7 +414,8 @@ def expect_largest(student, q, k, page):
     assert index == right, f"key {index} was found, the largest product is that of key {right}"
     assert n == len(asked), f"{n} pages are said to be read, read() was called {len(asked)} times"
     assert len(set(asked)) == n, f"a page was read twice: {asked}"
-    u = torch.maximum(q * low, q * high).double().sum(-1).tolist()
+    q, low, high = q.double(), low.double(), high.double()
+    u = torch.maximum(q * low, q * high).sum(-1).tolist()
     excluded = [i for i in asked if u[i] < top]
     assert not excluded, f"pages {excluded} were read, whose bounds are below the largest product"
 
@@ -429,6 +430,8 @@ def test_find_largest(student, rng):
     k = tensor([[1, 4], [3, 2], [4, 0], [2, 2], [0, 6]])
     expect_largest(student, tensor([1, 0.0]), k, 2)  # pages (3), (4), (0): the second alone
     expect_largest(student, tensor([1, 1.0]), k, 2)  # bounds 7, 6, 6: all, and key 4
+    k = tensor([[1, 1], [1, 1], [2, 0], [0, 2]])  # bounds 2, 4, all products 2: key 0 is the first
+    expect_largest(student, tensor([1, 1.0]), k, 2)
     for _ in range(5):
         q, k = (torch.randint(-8, 9, s, generator=rng).double() / 8 for s in ((4,), (19, 4)))
         expect_largest(student, q, k, 3)
@@ -550,9 +553,9 @@ def test_rough_scores(student, rng):
     cause="e^error for e^(2 error), or a = 1 - top where that is beyond the largest gain",
 )
 def test_worst_shift(student, rng):
-    top, error = tensor([0.9, 0.1, 1.0, 0.5]), tensor([0.5, 0.5, 3.0, 0.0])
+    top, error = tensor([0.9, 0.1, 1.0, 0.5, 1.0]), tensor([0.5, 0.5, 3.0, 0.0, 1e4])
     shift = student.worst_shift(top, error)
-    right = [0.1 * math.e / (0.1 * math.e + 0.9) - 0.1, math.tanh(0.25), 0.0, 0.0]
+    right = [0.1 * math.e / (0.1 * math.e + 0.9) - 0.1, math.tanh(0.25), 0.0, 0.0, 0.0]
     expect_close(shift, tensor(right), what="worst_shift", atol=1e-12)
     for _ in range(20):
         s, e = 3 * draw(rng, 6), float(torch.rand(1, generator=rng)) * 2

@@ -249,9 +249,9 @@ lab.predict(
 # **Deliver** `attend(q, k, v) -> (out, p)`, `mass_of(p, kv_heads, decay) -> mass` and
 # `survivors(score, positions, size, sinks, recent) -> places`.
 #
-# - `attend`: attention of T queries over S ≥ T tokens, of which they are the last T. `p` and all
-#   that leads to it is computed in float32 at least (in float64 if `q` or `k` is that); `out` has
-#   the dtype of `v`, and `p` is not rounded to that before it is multiplied.
+# - `attend`: attention of T queries over S ≥ T tokens, of which they are the last T. `p` is float32
+#   (float64 if `q` or `k` is that), and so is all that leads to it, or wider; `out` has the dtype
+#   of `v`, and `p` is not rounded to that before it is multiplied.
 # - `mass_of`: what each key head's tokens got of the queries of `p`, added up over its query heads.
 #   A query that lies n queries before the last one counts $decay^n$; the last counts whole, also
 #   with `decay` 0. (1 is the sum above.)
@@ -448,7 +448,9 @@ lab.predict(
 # **Controls.** H2O differs from a window in more than one thing: it has old tokens at all, among
 # them the first one, and it chooses by mass. So beside it
 #
-# - *4 sinks + recent*: the first tokens, and no choice;
+# - *4 sinks + recent*: the first tokens, and no choice; *begin + recent*: the begin token alone;
+# - *H2O, none of the first*: by mass, but the first four tokens may not stay: what is left is the
+#   choice;
 # - *random*: half recent, half old tokens drawn at random, once for each token and head;
 # - *TOVA*: no guards, and only the newest row counts (`decay=0`);
 # - *no recent half*: mass only, as the name *heavy hitter* promises;
@@ -473,12 +475,20 @@ def controls(size: int) -> None:
 
 controls(16)
 controls(32)
-lost[16, "no recent half"] = losses(reading(16))
 lab.reveal("sinks", round(perplexity(lost[16, "4 sinks + recent"]), 1))
-print(f"no recent half, 16 tokens: {perplexity(lost[16, 'no recent half']):.0f}")
+
 
 # %% tags=["demo"]
+def none_of_the_first(layer: int, mass: Tensor, at: Tensor) -> Tensor:
+    return mass.masked_fill(at < 4, -1.0)
+
+
 controls(64)
+lost[16, "begin + recent"] = losses(reading(16, sinks=1, recent=15))
+lost[16, "H2O, none of the first"] = losses(reading(16, none_of_the_first, recent=8))
+lost[16, "no recent half"] = losses(reading(16))
+for way in ("begin + recent", "H2O, none of the first", "no recent half"):
+    print(f"16 tokens, {way}: {perplexity(lost[16, way]):.1f}")
 
 
 # %% tags=["demo", "fold"]
@@ -525,7 +535,8 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 
 # %% [markdown]
 # **Then write one sentence:** of what H2O gains on a window at 16 tokens, how much had you got from
-# four sinks without looking at any attention, and what does dividing by the number of queries do?
+# the begin token without looking at any attention, how much from the choice without it, and what
+# does dividing by the number of queries do?
 #
 # *Your sentence:*
 #
@@ -558,7 +569,8 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 #   `ValueError` for N = 1, or unless both have one shape [N, T].
 # - `future_mass`: `p` [B, H, T, T] is the attention when everything is kept.
 #   `future[b, g, t, j]` is what queries t + 1 to t + `horizon` (None: to the end) give key j ≤ t,
-#   added up over query heads of key head g; for j > t it is 0. Query t itself is past.
+#   added up over query heads of key head g; for j > t it is 0. Query t itself is past. `horizon`
+#   may be 0: then all is 0.
 # - `best_mass`: what the best `size` keys of each query get of it, [B, H, T]. **No** cache of
 #   `size` tokens can give a query more of the attention that it wants.
 #
@@ -726,7 +738,8 @@ style.show(
 #   is read that the bounds exclude: read only pages whose bound is not below the largest product.
 #   Products of float64 are exact for the numbers that come.
 #
-# `k` is float32, float64 or bfloat16, and `low`, `high` have its dtype; `u` is at least float32.
+# `k` and `q` are float32, float64 or bfloat16; `low`, `high` have the dtype of `k`, and `u` is
+# float32 or float64.
 # Whole numbers are ints.
 
 
@@ -1188,7 +1201,8 @@ lab.check("ex6")
 #
 # **The usual errors.** Rest at 0, whose error is twice as large. A division that rounds to 0, not
 # down: rest is negative. $e^{e}$ for $e^{2e}$. The bound taken at a = 1 - top when that is beyond
-# the largest gain: a set need not hold everything but the top. Errors of keys that nobody sees.
+# the largest gain: a set need not hold everything but the top; and a top of 1 leaves nothing to
+# gain, also where $e^{-e}$ is 0 in float64. Errors of keys that nobody sees.
 # </details>
 #
 # **Reveal.** All layers with your `progressive`. *Trust* is the control: rough scores throughout,
@@ -1221,8 +1235,9 @@ lab.reveal("bits", round(100 * found["bits"][8, 4, 0.05][1]))
 #
 # <details><summary>Sentences, to compare yours with</summary>
 #
-# **Section 1.** At 16 tokens nearly all that H2O gains on a window four sinks gain as well.
-# Dividing by the number of queries gains more than that again: a sum over time remembers for too
+# **Section 1.** At 16 tokens nearly all that H2O gains on a window the begin token alone gains as
+# well; the choice by mass without the first tokens gains a quarter of it. Dividing by the number of
+# queries gains three times what H2O is better than four sinks: a sum over time remembers for too
 # long who came first.
 #
 # **Section 2.** A query's neighbours want what it wants: the newest row is a good guess of the next

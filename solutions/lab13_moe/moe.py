@@ -649,7 +649,8 @@ print("share of the choices that differs between code and prose:", subject)
 # - `load`: $f$; padding (`real` False; None: no padding) is not counted. Without any token, zeros.
 # - `balancing_loss`: a scalar float32 through which gradients reach the logits.
 # - `moved_bias`: no loss, no gradient (DeepSeek-V3): the bias of an expert with more than the even
-#   share falls by `speed`, with less it rises by `speed`, with exactly the share it stays.
+#   share falls by `speed`, with less it rises by `speed`, with exactly the share, as `load` gives
+#   it, it stays.
 # - `fooled`: **derive it.** $L$ is 1 where all is even. Is that its least value? Give logits
 #   [tokens, 2] of two experts, k = 1, with $L < 0.9$ although at least 70 % of the tokens go to one
 #   of them. No row may be a tie: its two logits differ by 1e-6 at least.

@@ -458,6 +458,9 @@ def test_bias_moves(student, rng):
         right = bias.double() + speed * torch.tensor([-1.0, 0.0, 1.0, 0.0], dtype=F64)
         expect_tensor(seen, "moved_bias", torch.float32, (4,))
         expect_close(seen, right, what="the bias", atol=1e-6)
+    even = student.load(torch.tensor([[0], [1], [2]]), 3)  # exactly the share, in float32
+    seen = student.moved_bias(bias[:3], even, 0.5)
+    expect_close(seen, bias[:3], what="the bias of three even experts", atol=1e-6)
     again = student.load(torch.tensor([[0], [1], [2]]), 3, torch.tensor([True, False, True]))
     expect_same(again, torch.tensor([0.5, 0.0, 0.5]), "load without the padding")
 

@@ -21,23 +21,35 @@ from efflib.quantization.size import codebook_bits, weight_bits
 from efflib.serving import energy, limits, memory, roofline
 from efflib.serving.blocks import OutOfBlocks
 from efflib.serving.decoder import MODELS, Decoder, from_config
+from efflib.serving.families import FAMILIES, LATENT, NESTED
 from efflib.serving.paged import PagedSequences
 from efflib.sparsity.nm import compressed_bits
 
 pytestmark = pytest.mark.browser
 
 SCRIPTS = Path(__file__).parents[2] / "course" / "_static" / "calculators"
-FORMULAS = ("decoder", "memory", "roofline", "limits", "budget", "speculation", "formats")
+FORMULAS = (
+    "decoder",
+    "families",
+    "memory",
+    "roofline",
+    "limits",
+    "budget",
+    "speculation",
+    "formats",
+)
 FORMULAS += ("paged", "tables")
 CASES = 300
 CLOSE = 1e-12  # both sides add the same float64 numbers, in another order
 FORMATS = [memory.Format(), memory.Format(8), memory.W4, memory.Format(2, 32), memory.Format(3, 7)]
 
-FAULT = "raw => { try { calc.decoder.fromConfig(raw); return ''; } catch (e) { return e.message } }"
+FAULT = (
+    "raw => { try { calc.families.fromConfig(raw); return ''; } catch (e) { return e.message } }"
+)
 
 
 LIMITS_FAULT = """raw => {
-    try { calc.limits.layerWeights(calc.decoder.fromConfig(raw)); return ""; }
+    try { calc.limits.layerWeights(calc.families.fromConfig(raw)); return ""; }
     catch (e) { return e.message } }"""
 
 
@@ -58,7 +70,7 @@ def page():
 def config(draw: random.Random) -> dict:
     """A config.json of a random family."""
     kv, group = draw.choice([1, 2, 4, 8]), draw.choice([1, 2, 7, 8])
-    family = draw.choice(["llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "deepseek_v3"])
+    family = draw.choice(FAMILIES)
     raw = {
         "model_type": family,
         "num_hidden_layers": draw.randint(1, 90),
@@ -77,12 +89,37 @@ def config(draw: random.Random) -> dict:
     }
     raw |= {name: value for name, value in optional.items() if draw.random() < 0.5}
     raw |= {"num_local_experts": 8, "num_experts_per_tok": draw.randint(1, 8)}
-    if family == "deepseek_v3":
+    raw |= {"moe_intermediate_size": 512, "intermediate_size_mlp": draw.randint(64, 30000)}
+    layers = raw["num_hidden_layers"]
+    kinds = ["full_attention", "chunked_attention" if "llama4" in family else "sliding_attention"]
+    where = {
+        "layer_types": [draw.choice(kinds) for _ in range(layers)],
+        "max_window_layers": draw.randint(0, layers),
+        "sliding_window_pattern": draw.randint(1, 7),
+        "attention_chunk_size": draw.choice([None, 128, 8192]),
+        "no_rope_layers": [draw.randint(0, 1) for _ in range(layers)],
+        "no_rope_layer_interval": draw.randint(1, 5),
+        "num_experts": draw.choice([0, 16]),
+        "decoder_sparse_step": draw.randint(1, 3),
+        "mlp_only_layers": [draw.randrange(layers) for _ in range(3)],
+        "interleave_moe_layer_step": draw.randint(1, 3),
+        "moe_layers": draw.sample(range(layers), draw.randint(0, min(3, layers))),
+    }
+    raw |= {name: value for name, value in where.items() if draw.random() < 0.5}
+    if family in NESTED:
+        raw = {"text_config": raw, "model_type": family}
+        raw |= {"tie_word_embeddings": True} if draw.random() < 0.5 else {}
+    if family in LATENT:
         raw |= {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 96}
         raw |= {"v_head_dim": 128, "q_lora_rank": draw.choice([None, 1536])}
         raw |= {"n_routed_experts": draw.choice([0, 16]), "n_shared_experts": draw.randint(0, 2)}
-        raw |= {"moe_intermediate_size": 512, "first_k_dense_replace": draw.randint(0, 3)}
+        raw |= {"first_k_dense_replace": draw.randint(0, 3)}
     return raw
+
+
+def plain() -> dict:
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads")
+    return dict.fromkeys((*names, "intermediate_size", "vocab_size"), 64) | {"model_type": "llama"}
 
 
 def shared(f: memory.Format) -> dict:
@@ -121,19 +158,25 @@ def test_memory(page):
         row = [m.parameters(), m.parameters(active=True), memory.weight_bytes(m, w)]
         row += [memory.kv_bytes(m, tokens, batch, c), memory.activation_bytes(m, tokens)]
         row += [memory.plan(m, size, tokens, w, c, share).batch, longest]
+        row += [memory.devices_needed(m, size, tokens, batch, w, c, share)]
+        row += [m.kept(tokens), m.seen(tokens), m.pairs(tokens)]
         wanted.append([float(x) for x in row])
     found = answers(
         page,
         """([raw, tokens, batch, size, w, c, reserve]) => {
-            const [m, M] = [calc.decoder.fromConfig(raw), calc.memory];
+            const [m, M] = [calc.families.fromConfig(raw), calc.memory];
             return [calc.decoder.parameters(m), calc.decoder.parameters(m, true),
                 M.weightBytes(m, w), M.kvBytes(m, tokens, batch, c),
                 M.activationBytes(m, tokens, 1), M.sequences(m, size, tokens, w, c, reserve),
-                M.longestContext(m, size, batch, w, c, reserve)] }""",
+                M.longestContext(m, size, batch, w, c, reserve),
+                M.devicesNeeded(m, size, tokens, batch, w, c, reserve),
+                calc.decoder.kept(m, tokens), calc.decoder.seen(m, tokens),
+                calc.decoder.pairs(m, tokens)] }""",
         asked,
     )
     agree(found, wanted)
-    assert [row[5] for row in found] == [row[5] for row in wanted]  # floors to the last one
+    for column in (5, 6, 7):  # floors and ceilings to the last one
+        assert [row[column] for row in found] == [row[column] for row in wanted]
     assert len({row[5] for row in wanted}) > 20
 
 
@@ -144,17 +187,20 @@ def test_roofline(page):
         machine = roofline.Machine(draw.uniform(1e11, 1e13), draw.uniform(1e13, 3e15))
         prompt, new, batch = draw.randint(1, 9000), draw.randint(1, 20), draw.randint(1, 300)
         asked.append([raw, machine._asdict(), prompt, new, batch, shared(w), shared(c)])
-        step = roofline.decode(m, prompt, w, c)
+        step, first = roofline.decode(m, prompt, w, c), roofline.prefill(m, prompt, w, c)
         row = [*roofline.latency(m, machine, prompt, new, batch, w, c)]
         row += [roofline.tokens_per_second(step, machine, batch)]
+        row += [roofline.weights_read(step, batch), roofline.weights_read(first, batch)]
         wanted.append([*row, roofline.ridge_batch(step, machine)])
     found = answers(
         page,
         """([raw, machine, prompt, fresh, batch, w, c]) => {
-            const [m, R] = [calc.decoder.fromConfig(raw), calc.roofline];
+            const [m, R] = [calc.families.fromConfig(raw), calc.roofline];
             const times = R.latency(m, machine, prompt, fresh, batch, w, c);
             const step = R.decode(m, prompt, w, c);
+            const first = R.prefill(m, prompt, w, c);
             return [times.ttft, times.tpot, times.total, R.tokensPerSecond(step, machine, batch),
+                R.weightsRead(step, batch), R.weightsRead(first, batch),
                 R.ridge(step, machine)] }""",
         asked,
     )
@@ -190,7 +236,7 @@ def test_limits(page):
     found = answers(
         page,
         """([raw, machine, fresh, cached, batch, bits, kvBits, made, prices]) => {
-            const [m, L] = [calc.decoder.fromConfig(raw), calc.limits];
+            const [m, L] = [calc.families.fromConfig(raw), calc.limits];
             const all = L.parts(m, fresh, cached, batch, bits, kvBits);
             const whole = L.total(m, fresh, cached, batch, bits, kvBits);
             return [whole.flops, L.moved(whole), L.intensity(whole), L.seconds(whole, machine),
@@ -344,10 +390,15 @@ def test_tables_are_efflib_s(page):
         ({"num_hidden_layers": 2.5}, "num_hidden_layers"),
         ({"num_key_value_heads": 3}, "multiple of 3"),
         ({"head_dim": "64"}, "head_dim"),
+        ({"mlp_bias": True}, "mlp_bias is not counted"),
+        ({"model_type": "llama4"}, "the config lacks text_config"),
+        ({"model_type": "qwen3_moe"}, "the config lacks num_local_experts"),
+        ({"model_type": "phi3", "layer_types": ["mamba"] * 64}, '"mamba" are not known'),
+        ({"model_type": "phi3", "layer_types": []}, "layer_types names 0 layers of 64"),
     ],
 )
 def test_a_bad_config_is_named(page, change, named):
-    raw = {**config(random.Random(0)), "model_type": "llama", **change}
+    raw = {**plain(), **change}
     assert named in page.evaluate(FAULT, raw)
 
 
@@ -356,7 +407,7 @@ def test_config_needs_its_fields(page):
 
 
 def test_decoders_have_no_field_that_the_page_does_not_know(page):
-    raw = config(random.Random(0))
-    assert len(page.evaluate("raw => calc.decoder.fromConfig(raw)", raw)) == len(
+    raw = plain()
+    assert len(page.evaluate("raw => calc.families.fromConfig(raw)", raw)) == len(
         asdict(from_config(raw))
     )

@@ -9,7 +9,14 @@ import linecache
 import pytest
 import torch
 
-from efflib.kernel_lab.student_kernel import StudentKernel, remembered
+from efflib.kernel_lab import student_kernel
+from efflib.kernel_lab.student_kernel import (
+    KEPT_IN,
+    RUNS_IN,
+    StudentKernel,
+    remembered,
+    run_once,
+)
 from efflib.lab.student import LocalStudent, StudentError
 
 pytest.importorskip("triton")
@@ -193,14 +200,36 @@ def test_what_does_not_compile_is_said_in_words(first, words):
     assert words in str(told.value), told.value
 
 
-def test_what_the_compiler_said_is_asked_once():
-    asked = []
+def test_what_the_compiler_said_is_asked_once(tmp_path, monkeypatch):
+    monkeypatch.setenv(KEPT_IN, str(tmp_path / "compiled"))
+    answers = iter([{"error": {"kind": "missing"}}, *({"registers": n} for n in (1, 2, 3))])
 
-    def ask():
-        asked.append(1)
-        return {"registers": len(asked)}
+    def asked(block: int) -> dict:
+        request = ("a text", "a name", {"constants": {"BLOCK": block}})
+        return remembered(request, lambda: next(answers))
 
-    request = ("a text", "a name", {"constants": {"BLOCK": 16}})
-    assert [remembered(request, ask) for _ in range(3)] == 3 * [{"registers": 1}]
-    other = ("a text", "a name", {"constants": {"BLOCK": 32}})
-    assert remembered(other, ask) == {"registers": 2}
+    assert asked(16) == {"error": {"kind": "missing"}}, "the next one may find a compiler"
+    assert [asked(16) for _ in range(3)] == 3 * [{"registers": 1}]
+    assert asked(32) == {"registers": 2}
+    monkeypatch.setattr(student_kernel, "asked_by", lambda: ("another Triton", ""))
+    assert asked(32) == {"registers": 3}
+    assert len(list((tmp_path / "compiled").iterdir())) == 3
+
+
+def test_the_same_kernel_runs_once_on_the_same_numbers_where_a_folder_says_so(
+    tmp_path, monkeypatch
+):
+    answers = iter([{"fault": None, "outputs": {"Y": torch.tensor([n + 0.5])}} for n in range(9)])
+
+    def ran(text: str, numbers: torch.Tensor) -> float:
+        launch = {"args": {"X": numbers}, "grid": (1,)}
+        [run] = run_once((text, "kernel", [launch]), lambda: [next(answers)])
+        return run["outputs"]["Y"].item()
+
+    x = torch.arange(4.0)
+    monkeypatch.delenv(RUNS_IN, raising=False)
+    assert [ran("a", x), ran("a", x)] == [0.5, 1.5], "between students nothing is kept"
+    monkeypatch.setenv(RUNS_IN, str(tmp_path))
+    assert [ran("a", x), ran("a", x.clone())] == [2.5, 2.5]
+    assert [ran("b", x), ran("a", x.bfloat16()), ran("a", x.view(2, 2))] == [3.5, 4.5, 5.5]
+    assert ran("a", x) == 2.5

@@ -6,24 +6,44 @@ import shutil
 import by_night
 import pytest
 
-LISTED = by_night.listed()
+from autograder.labs.manifest import lab_names
+
+LAB = "lab05_kv_cache"  # one of those that may be left out
+BY_LAB = by_night.listed_by_lab()
+LISTED = by_night.listed() | BY_LAB
+
+
+def also(file: str) -> tuple[str, ...]:
+    return tuple(place.replace("{lab}", LAB) for place in LISTED[file].get("also", ()))
 
 
 def test_what_is_listed_exists_and_says_why():
+    assert LAB in by_night.labs() == lab_names(by_night.ROOT)[1:]
     for file, entry in LISTED.items():
         assert (by_night.ROOT / file).is_file(), file
         assert len(entry["why"]) > 20
-        assert all((by_night.ROOT / place).exists() for place in entry.get("also", ())), file
+        assert all(list(by_night.ROOT.glob(place)) for place in also(file)), file
 
 
 @pytest.mark.parametrize("file", LISTED)
 def test_it_stands_on_what_it_imports_and_starts(file):
     """Also on modules that it starts as commands, or loads by a name that ends in another's."""
-    found = by_night.stands_on(file, tuple(LISTED[file].get("also", ())))
+    found = by_night.stands_on(file, also(file))
     assert by_night.imported(by_night.ROOT / file) <= found
     for path in [p for p in found if p.parts[-2] != "autograder" and "tests" in p.parts]:
         for name in re.findall(r'"-m", "((?:efflib|autograder)[\w.]*)"', path.read_text()):
             assert set(by_night.modules()[name]) <= found, f"{path.name} starts {name}"
+
+
+@pytest.mark.parametrize("file", BY_LAB)
+def test_a_lab_stands_on_all_that_is_its_own(file):
+    """And on what its cells and tests import; not on what is another lab's."""
+    found = by_night.stands_on(file, also(file))
+    places = [by_night.ROOT / place / LAB for place in ("solutions", "labs")]
+    own = {path for place in places for path in by_night.texts(place)}
+    assert own <= found and by_night.ROOT / "efflib/models/llama.py" in found
+    strange = [path for path in found if "lab06" in str(path) and path.name != "manifest.toml"]
+    assert not strange
 
 
 def copy_of_the_house(tmp_path, monkeypatch):
@@ -39,8 +59,8 @@ def copy_of_the_house(tmp_path, monkeypatch):
 
 
 def forget():
-    by_night.modules.cache_clear()
-    by_night.imported.cache_clear()
+    for cached in (by_night.modules, by_night.imported, by_night.reached_from, by_night.content):
+        cached.cache_clear()
 
 
 def test_a_change_of_what_it_stands_on_brings_it_back(tmp_path, monkeypatch):
@@ -86,3 +106,44 @@ def test_digests_are_recorded(tmp_path, monkeypatch):
     assert by_night.listed()[file]["passed"] == ""
     by_night.record([])
     assert by_night.listed() == {file: {"why": "x" * 30, "passed": by_night.digest(file)}}
+
+
+def test_a_change_of_one_lab_brings_back_its_own(tmp_path, monkeypatch):
+    file = "tests/labs/test_notebooks.py"
+    (tmp_path / "table.toml").write_text("[files]\n")
+    monkeypatch.setattr(by_night, "TABLE", tmp_path / "table.toml")
+    monkeypatch.setattr(by_night, "LABS_TABLE", tmp_path / "labs.toml")
+    monkeypatch.setattr(by_night, "listed_by_lab", lambda: {file: BY_LAB[file]})
+    monkeypatch.delenv("BY_NIGHT", raising=False)
+    assert by_night.left_out() == set(), "none has passed yet"
+    by_night.record([])
+    everything = {f"{file} {lab}" for lab in by_night.labs()}
+    assert by_night.left_out() == everything
+    content = by_night.content
+
+    def change(place: str) -> None:
+        path = by_night.ROOT / place
+        monkeypatch.setattr(by_night, "content", lambda p: content(p) + b"x" * (p == path))
+
+    change(f"solutions/{LAB}/exercises.toml")
+    assert by_night.left_out() == everything - {f"{file} {LAB}"}
+    by_night.record([f"{file} {LAB}"])
+    assert by_night.left_out() == everything
+    change("efflib/lab/student.py")
+    assert by_night.left_out() == set()
+
+
+def test_of_a_lab_only_slow_tests_are_left_out():
+    out = {"tests/a.py", "tests/b.py lab05_x"}
+    left = [
+        ("tests/a.py::test", False),
+        ("tests/a.py::test[lab05_x]", True),
+        ("tests/b.py::test[lab05_x]", True),
+    ]
+    run = [
+        ("tests/b.py::test[lab05_x]", False),
+        ("tests/b.py::test[lab06_x]", True),
+        ("tests/b.py::test", True),
+    ]
+    assert all(by_night.is_left_out(*test, out) for test in left)
+    assert not any(by_night.is_left_out(*test, out) for test in run)

@@ -179,6 +179,37 @@ def test_a_window_bounds_the_cache():
     assert 0 < mem.longest_context(m, 15 * GiB) < 4096
 
 
+MIXED = st.builds(
+    lambda layers, full, window: Decoder(
+        layers, 16, 2, 2, 8, 64, 100, window=window, full_layers=full % layers
+    ),
+    st.integers(1, 5),
+    st.integers(0, 4),
+    st.integers(1, 60),
+)
+
+
+@given(MIXED, st.integers(1, 2**20), st.integers(1, 3), formats)
+def test_the_longest_context_of_layers_that_differ(m, room, batch, cache):
+    longest = mem.longest_context(m, room, batch, cache=cache)
+    left = room * Fraction(9, 10) - mem.weight_bytes(m)
+    if longest == math.inf:
+        assert not m.full_layers and mem.kv_bytes(m, 10**9, batch, cache) <= left
+    elif left >= 0:
+        over = mem.kv_bytes(m, longest + 1, batch, cache)
+        assert mem.kv_bytes(m, longest, batch, cache) <= left < over
+    else:
+        assert longest == 0
+
+
+@given(decoders, st.integers(1, 2**22), st.integers(1, 300), st.integers(0, 4), formats)
+def test_devices_that_hold_a_model(m, room, context, batch, weights):
+    n = mem.devices_needed(m, room, context, batch, weights)
+    stored = mem.weight_bytes(m, weights) + mem.kv_bytes(m, context, batch)
+    usable = room * Fraction(9, 10)
+    assert n * usable >= stored and (n == 1 or (n - 1) * usable < stored)
+
+
 def test_bits_with_metadata():
     assert FP16.per_value == 16 and Format(2, 32, 32).per_value == 3
     assert mem.W4.per_value == Fraction(4) + Fraction(20, 128)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from efflib import zoo
 from efflib.meter.roofline import GPUS
 from efflib.models.llama import Llama, LlamaConfig
+from efflib.moe import traffic
 from efflib.quantization.awq import rtn
 from efflib.quantization.linear import quantize_weight
 from efflib.quantization.packing import W4A16Linear, stored_bytes
@@ -19,14 +20,31 @@ from efflib.serving.memory import W4, Format
 
 positive = st.floats(1e-3, 1e12)
 machines = st.builds(r.Machine, positive, positive)
-steps = st.builds(r.Step, positive, st.just(0.0) | positive, positive)
+tokens = st.integers(1, 1000)
+dense = st.builds(
+    r.Step,
+    positive,
+    st.just(0.0) | positive,
+    positive,
+    st.just(0.0),
+    st.just(1),
+    st.just(1),
+    tokens,
+)
+mixtures = st.builds(
+    lambda routed, share, *rest: r.Step(*rest[:4], routed, math.ceil(share * routed), rest[4]),
+    st.integers(1, 300),
+    st.floats(1e-3, 1),
+    *(positive, st.just(0.0) | positive, positive, positive, tokens),
+)
+steps = dense | mixtures
 
 
 @given(steps, machines, st.integers(1, 10_000))
 def test_the_rate_is_below_both_bounds_and_meets_one(step, machine, batch):
     rate = r.tokens_per_second(step, machine, batch)
     by_compute = machine.peak / step.flops
-    by_memory = batch * machine.bandwidth / (step.weights + batch * step.kv)
+    by_memory = batch * machine.bandwidth / (r.weights_read(step, batch) + batch * step.kv)
     assert rate == pytest.approx(min(by_compute, by_memory), rel=1e-12)
 
 
@@ -43,11 +61,11 @@ def test_at_the_ridge_reading_and_computing_take_the_same_time(step, machine):
     if lead <= 0:
         assert b == math.inf
         for batch in (1, 10**6):
-            reading = (step.weights + batch * step.kv) / machine.bandwidth
+            reading = (r.weights_read(step, batch) + batch * step.kv) / machine.bandwidth
             # a lead of 0 may be a rounding: then both times are equal but for one
             assert r.step_seconds(step, machine, batch) == pytest.approx(reading, rel=1e-12)
     elif lead > 1e-6 * step.flops / machine.peak:  # else the difference has lost its digits
-        reading = (step.weights + b * step.kv) / machine.bandwidth
+        reading = (r.weights_read(step, b) + b * step.kv) / machine.bandwidth
         assert reading == pytest.approx(b * step.flops / machine.peak, rel=1e-6)
 
 
@@ -107,6 +125,49 @@ def test_weights_are_the_bytes_that_packed_linears_store():
     rest = sum(p.numel() for p in model.parameters()) - sum(m.weight.numel() for m in linears)
     layers = [W4A16Linear(quantize_weight(rtn(m.weight, 4, 32), 4, 32)) for m in linears]
     assert r.decode_step(model, 4, 32).weights == 2 * rest + sum(map(stored_bytes, layers))
+
+
+# ---- mixtures of experts ------------------------------------------------------------------------
+
+
+def test_batches_wake_experts():
+    """Mixtral in 4 bits: 16 tokens wake 7.9 of 8 experts a layer, which one token's step hid."""
+    m = MODELS["mixtral-8x7b"]
+    step = r.decode(m, 512, W4)
+    per_layer = 3 * 4096 * 14336 * W4.per_value / 8
+    assert step.expert == 32 * per_layer and (step.routed, step.used) == (8, 2)
+    active = m.matrices(active=True) * W4.per_value / 8
+    rest = 2 * (65 * 4096 + m.embedding)  # norms and lm_head in 16 bits
+    assert r.weights_read(step, 1) == pytest.approx(float(active + rest))
+    assert r.woken(8, 2, 16) == pytest.approx(7.92, abs=0.005)
+    whole = float(m.matrices() * W4.per_value / 8 + rest)
+    assert 0.98 < r.weights_read(step, 16) / whole < 1
+    assert r.weights_read(step, 1000) == pytest.approx(whole)
+    assert r.weights_read(r.prefill(m, 512, W4)) == pytest.approx(whole)  # a prompt wakes all
+
+
+def test_woken_is_what_lab_13_counts():
+    for count, k in ((8, 2), (256, 8), (4, 4), (1, 1)):
+        for batch in (0, 1, 2, 16, 1000):
+            assert r.woken(count, k, batch) == pytest.approx(traffic.woken(count, k, batch))
+
+
+def test_biases_of_experts_wake_with_them():
+    """gpt-oss: all experts awake, every parameter but the token table is read, in 16 bits."""
+    m = MODELS["gpt-oss-20b"]
+    step = r.decode(m, 1)
+    assert r.weights_read(step, 10_000) == pytest.approx(2 * (m.parameters() - m.embedding))
+    assert r.weights_read(step, 1) == pytest.approx(
+        2 * (m.parameters(active=True) - m.embedding), rel=1e-12
+    )
+
+
+def test_layers_that_differ_read_their_own_windows():
+    m = MODELS["gemma-3-27b"]
+    assert r.decode(m, 10_000).kv == (52 * 1024 + 10 * 10_000) * 2 * 16 * 128 * 2
+    scout = MODELS["llama-4-scout"]  # a new chunk begins at token 8193
+    grown = [r.decode(scout, t).kv for t in (8192, 8193)]
+    assert grown == [48 * 8192 * 4096, (12 * 8193 + 36) * 4096]
 
 
 # ---- prefill and requests, from shapes alone ---------------------------------------------------

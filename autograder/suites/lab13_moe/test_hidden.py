@@ -194,6 +194,10 @@ def test_biases_of_any_size(student, rng):
             bias = 3.0 * torch.arange(count)
         value = student.route(logits, k, "deepseek", bias)
         expect_routing(value, logits, k, "deepseek", bias, f"biases of {size}")
+    for size in (10.0, -10.0):  # sigmoids near 1, and near 0 where a small number added tells
+        logits = size * torch.linspace(0.6, 1, 5)[torch.rand(3, 5, generator=rng).argsort(1)]
+        value = student.route(logits, 3, "deepseek")
+        expect_routing(value, logits, 3, "deepseek", None, f"logits up to {size}")
     logits = distinct(rng, 4, 5)
     value = student.route(logits, 2, "deepseek", None)
     expect_routing(value, logits, 2, "deepseek", None, "no bias")
@@ -307,7 +311,14 @@ def near_whole(tokens, count, k, factor):
     cause="rounding down or to nearest, a least number of places, or k left out",
 )
 def test_capacities(student, rng):
-    cases = [(1, 64, 1, 1.0), (0, 3, 2, 1.5), (10**6, 64, 6, 1.25), (8, 8, 2, 0.0), (5, 1, 1, 2.0)]
+    cases = [
+        (1, 64, 1, 1.0),
+        (0, 3, 2, 1.5),
+        (10**6, 64, 6, 1.25),
+        (999983, 7, 8, 2.75),
+        (8, 8, 2, 0.0),
+        (5, 1, 1, 2.0),
+    ]
     for _ in range(30):
         tokens, count, k = (int(torch.randint(1, n, (), generator=rng)) for n in (5000, 65, 9))
         cases.append((tokens, count, k, 0.25 * int(torch.randint(1, 12, (), generator=rng))))
@@ -349,6 +360,7 @@ def test_queues(student, rng):
         (25, 6, 6, 4),
         (60, 3, 1, 25),
         (200, 256, 4, 3),
+        (3000, 3, 2, 1500),
         (9, 4, 2, 0),
         (9, 4, 2, 100),
         (1, 1, 1, 1),
@@ -487,11 +499,13 @@ def unit(dtype):
 
 
 def drive_views(student, x, experts, gates, kept, sizes):
-    """Runs beside the student's code: x is a transposed view; experts multiply by a power of 2."""
-    view = x.T.contiguous().T
-    return student.dispatch_combine(
-        view, experts, gates, kept, lambda e, rows: rows * float(sizes[int(e)])
-    )
+    """Runs beside the student's code: transposed views; experts multiply by a power of 2."""
+    x.requires_grad_()
+    views = (t.T.contiguous().T for t in (x, experts, gates, kept))
+    y = student.dispatch_combine(*views, lambda e, rows: rows * float(sizes[int(e)]))
+    if y.requires_grad:
+        y.sum().backward()
+    return y.detach(), x.grad if x.grad is not None else 0 * x.detach()
 
 
 @exercise(
@@ -508,7 +522,8 @@ def test_dtypes_and_views(student, rng):
             experts, gates = choices(rng, tokens, count, k), torch.rand(tokens, k, generator=rng)
             kept = torch.rand(tokens, k, generator=rng) < 0.8
             sizes = 2.0 ** torch.arange(-2, count - 2)
-            y = student.drive(drive_views, x, experts, gates, kept, sizes)
+            value = student.drive(drive_views, x, experts, gates, kept, sizes)
+            y, grad = expect_tuple(value, (torch.Tensor,) * 2, "dispatch_combine")
             expect_tensor(y, f"y of {dtype}", dtype, tuple(x.shape))
             parts = gates.double() * kept * sizes.double()[experts]  # [T, k]
             right = parts.sum(1, keepdim=True) * x.double()
@@ -517,6 +532,9 @@ def test_dtypes_and_views(student, rng):
             expect_at_most(
                 (y.double() - right).abs(), bound, f"the error of y, {dtype}, size {size}"
             )
+            slope = parts.sum(1, keepdim=True).expand(x.shape)
+            what = f"the gradient of x, {dtype}"
+            expect_close(grad, slope, what=what, rtol=(k + 4) * 2 * unit(dtype), atol=0.0)
 
 
 @exercise(
@@ -554,11 +572,16 @@ def loss_of(logits, experts):
 def drive_loss(student, logits, experts):
     """Runs beside the student's code: the loss of a view of logits, and its gradient."""
     logits = logits.repeat_interleave(2, 1)[:, ::2].requires_grad_()
-    loss = student.balancing_loss(logits, experts)
+    loss = student.balancing_loss(logits, experts.T.contiguous().T)
     if loss.requires_grad:
         loss.backward()
     grad = logits.grad if logits.grad is not None else logits.detach() * 0
     return loss.detach(), grad.float()
+
+
+def drive_load(student, experts, count, real):
+    """Runs beside the student's code: the load of experts that are a transposed view."""
+    return student.load(experts.T.contiguous().T, count, real)
 
 
 @exercise(
@@ -582,9 +605,13 @@ def test_loads(student, rng):
             rows = experts if mask is None else experts[mask]
             counts = [(rows == e).sum().item() for e in range(count)]
             right = torch.tensor([c / max(1, rows.numel()) for c in counts])
-            seen = student.load(experts, count, mask)
-            expect_tensor(seen, "load", torch.float32, (count,))
-            expect_close(seen, right, what=f"load, {tokens} tokens, {share:.0%} real", atol=1e-6)
+            for seen in (
+                student.load(experts, count, mask),
+                student.drive(drive_load, experts, count, mask),
+            ):
+                expect_tensor(seen, "load", torch.float32, (count,))
+                what = f"load, {tokens} tokens, {share:.0%} real"
+                expect_close(seen, right, what=what, atol=1e-6)
 
 
 @exercise(
@@ -638,6 +665,10 @@ def test_biases_move(student, rng):
         expect_tensor(seen, "moved_bias", torch.float32, (count,))
         right = bias.double() - speed * away.double()
         expect_close(seen, right, what=f"the bias, speed {speed}", atol=2e-7 * max(1.0, speed))
+    for count in (3, 6, 7):  # even shares that are no binary fractions, as `load` gives them
+        bias = torch.randn(count, generator=rng)
+        share = torch.full((count,), 2.0) / (2 * count)
+        expect_same(student.moved_bias(bias, share, 0.5), bias, f"the bias of {count} even shares")
 
 
 @exercise(
@@ -705,8 +736,20 @@ def test_bytes_of_steps(student, rng):
     for tokens, count, k, each in ((20, 64, 2, 10**9), (3, 8, 8, 1), (1, 1, 1, 7), (0, 4, 2, 5)):
         experts = choices(rng, tokens, count, k)
         right = len({int(e) for row in experts for e in row}) * each
-        seen = expect_number(student.step_bytes(experts, each), "step_bytes")
-        assert seen == right, f"{tokens} tokens, {k} of {count}: {seen} bytes, expected {right}"
+        for call in (student.step_bytes, lambda *a: student.drive(drive_bytes, *a)):
+            seen = expect_number(call(experts, each), "step_bytes")
+            assert seen == right, f"{tokens} tokens, {k} of {count}: {seen} bytes, expected {right}"
+
+
+def drive_bytes(student, experts, each):
+    """Runs beside the student's code: experts that are a transposed view."""
+    return student.step_bytes(experts.T.contiguous().T, each)
+
+
+def drive_sent(student, experts, home, place, devices, row, once):
+    """Runs beside the student's code: experts, home and place that are views."""
+    views = experts.T.contiguous().T, *(t.repeat_interleave(2)[::2] for t in (home, place))
+    return student.sent(*views, devices, row, once)
 
 
 @exercise(
@@ -724,6 +767,7 @@ def test_traffic(student, rng):
         (7, 6, 2, 1, 8),
         (1, 1, 1, 3, 8),
         (0, 4, 2, 3, 8),
+        (60, 8, 2, 2, 999_999_937),
         (30, 8, 2, 5, 14336),
         (30, 8, 2, 5, 14336),  # other choices of the same sizes
     ):
@@ -737,8 +781,9 @@ def test_traffic(student, rng):
                 for q in set(to) if once else to:
                     if q != int(home[t]):
                         right[int(home[t]), q] += row
-            seen = student.sent(experts, home, place, devices, row, once)
-            expect_same(seen, right, f"sent, {devices} devices, once={once}")
+            given = experts, home, place, devices, row, once
+            for seen in (student.sent(*given), student.drive(drive_sent, *given)):
+                expect_same(seen, right, f"sent, {devices} devices, once={once}")
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -778,6 +823,7 @@ def test_losses_of_predictors(student, rng):
         (5, 6, 1.0, 1.0),
         (1, 1, 3.0, 1.0),
         (10, 8, 50.0, 0.8),
+        (5000, 3, 1.0, 0.3),
     ):
         scores = size * torch.randn(tokens, neurons, generator=rng)
         active = torch.rand(tokens, neurons, generator=rng) < share
@@ -838,6 +884,15 @@ def drive_turned(student, x, gate, up, down, chosen):
     return student.skipping_mlp(*views)
 
 
+def drive_flops(student, x, gate, up, down, chosen):
+    """Runs beside the student's code: y, and the FLOPs of the matrix products that made it."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        y = student.skipping_mlp(x, gate, up, down, chosen)
+    return y, counter.get_total_flops()
+
+
 @exercise(
     "ex6",
     points=5,
@@ -875,3 +930,13 @@ def test_mlps_that_skip(student, rng):
             what = f"{tokens} tokens, {share:.0%} of {neurons} neurons"
             expect_tensor(y, f"y, {what}", torch.float32, (tokens, width))
             expect_close(y, right, what=f"y, {what}", atol=2e-5 * max(size**2, most))
+    tokens, width, neurons, used = 8, 16, 256, 16  # a sixteenth is read: NaN made 0 is still read
+    shapes = ((tokens, width), (neurons, width), (neurons, width), (width, neurons))
+    x, gate, up, down = (torch.randn(s, generator=rng) for s in shapes)
+    chosen = torch.zeros(tokens, neurons, dtype=torch.bool)
+    chosen[:, torch.randperm(neurons, generator=rng)[:used]] = True
+    y, flops = student.drive(drive_flops, x, gate, up, down, chosen)
+    right = neuron_by_neuron(x, gate, up, down, chosen)
+    expect_close(y, right, what="y of a sixteenth", atol=2e-5 * right.abs().max().item())
+    whole = 6 * tokens * width * neurons
+    expect_at_most(flops, whole / 4, "FLOPs where a sixteenth of the neurons is chosen")

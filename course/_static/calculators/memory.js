@@ -2,6 +2,7 @@
 
    cache of a token    2 L Hkv d  values        L layers, Hkv key heads of size d
    with a latent       L (r + p)  values        one vector and one key for all heads
+   T tokens            T of them, in a layer with a window w min(T, w)
    in b bits           values (b + metadata / G) / 8 bytes, a group of G sharing its scale
    sequences that fit  floor( (memory (1 - reserve) - parameters) / (tokens x cache of a token) )
 
@@ -11,22 +12,17 @@
 "use strict";
 
 calc.memory = (() => {
-  const { matrices, parameters } = calc.decoder;
+  const { matrices, parameters, kept, windowLayers } = calc.decoder;
   const GiB = 2 ** 30;
 
   const perValue = (format) => format.bits + format.metadata / format.group;
 
-  /* Numbers that one token adds to the cache, in all layers. */
-  function kvValues(m) {
-    if (m.latent) return m.layers * (m.latent.rank + m.latent.rope);
-    return 2 * m.layers * m.kvHeads * m.headDim;
-  }
-
-  /* A model with a window keeps no more tokens than that. */
-  const kept = (m, tokens) => (m.window === null ? tokens : Math.min(tokens, m.window));
+  /* Numbers that one token adds to the cache of one layer. */
+  const layerValues = (m) =>
+    m.latent ? m.latent.rank + m.latent.rope : 2 * m.kvHeads * m.headDim;
 
   const kvBytes = (m, tokens, batch, cache) =>
-    (batch * kept(m, tokens) * kvValues(m) * perValue(cache)) / 8;
+    (batch * kept(m, tokens) * layerValues(m) * perValue(cache)) / 8;
 
   /* Matrices of the layers in `weights`, all others (norms, token table, lm_head) in 16 bits. */
   function weightBytes(m, weights) {
@@ -43,7 +39,8 @@ calc.memory = (() => {
     return (Math.max(inside, tokens * m.hidden + logits * m.vocab) * 16) / 8;
   }
 
-  /* Whole numbers in one unit, 1 / (800 Gw Gc) byte: what is usable, the weights, one token. */
+  /* Whole numbers in one unit, 1 / (800 Gw Gc) byte: what is usable, the weights, one token in one
+     layer. */
   function counted(m, bytes, weights, cache, reservePercent) {
     const [gw, gc] = [BigInt(weights.group), BigInt(cache.group)];
     const coded = (format) => BigInt(format.bits) * BigInt(format.group) + BigInt(format.metadata);
@@ -52,7 +49,7 @@ calc.memory = (() => {
     return {
       usable: 8n * BigInt(bytes) * BigInt(100 - reservePercent) * gw * gc,
       stored: 100n * gc * (quantized * coded(weights) + 16n * others * gw),
-      token: 100n * gw * BigInt(kvValues(m)) * coded(cache),
+      token: 100n * gw * BigInt(layerValues(m)) * coded(cache),
     };
   }
 
@@ -66,10 +63,20 @@ calc.memory = (() => {
   /* Tokens that each of `batch` sequences may have; Infinity behind a window. */
   function longestContext(m, bytes, batch, weights, cache, reservePercent) {
     const { usable, stored, token } = counted(m, bytes, weights, cache, reservePercent);
-    const tokens = usable <= stored ? 0 : Number((usable - stored) / (BigInt(batch) * token));
-    return m.window !== null && tokens >= m.window ? Infinity : tokens;
+    const places = usable <= stored ? 0 : Number((usable - stored) / (BigInt(batch) * token));
+    const tokens = Math.floor(places / m.layers);
+    if (m.window === null || tokens < m.window) return tokens;
+    if (!m.fullLayers) return Infinity;
+    return Math.floor((places - windowLayers(m) * m.window) / m.fullLayers);
   }
 
-  return { GiB, perValue, kvValues, kept, kvBytes, weightBytes, activationBytes, sequences,
-           longestContext };
+  /* Devices of so many bytes whose memories together hold weights and cache; 1: it fits. */
+  function devicesNeeded(m, bytes, tokens, batch, weights, cache, reservePercent) {
+    const { usable, stored, token } = counted(m, bytes, weights, cache, reservePercent);
+    const all = stored + BigInt(batch) * BigInt(kept(m, tokens)) * token;
+    return Math.max(1, Number((all + usable - 1n) / usable));
+  }
+
+  return { GiB, perValue, layerValues, kvBytes, weightBytes, activationBytes, sequences,
+           longestContext, devicesNeeded };
 })();

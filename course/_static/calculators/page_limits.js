@@ -10,7 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ({ name, label, value, least, most, whole: false });
   const spelled = (name) => JSON.stringify(MODELS[name], null, 1);
   const plain = Object.keys(MODELS).filter((name) => {
-    const m = calc.decoder.fromConfig(MODELS[name]);
+    const m = calc.families.fromConfig(MODELS[name]);
     return !m.latent && !m.experts && !m.window;
   });
 
@@ -21,7 +21,7 @@ document.addEventListener("DOMContentLoaded", () => {
     } catch (error) {
       throw new calc.Fault(`this is no JSON: ${error.message}`);
     }
-    const m = calc.decoder.fromConfig(raw);
+    const m = calc.families.fromConfig(raw);
     limits.layerWeights(m);
     return m;
   }

@@ -5,6 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const { calculator, table, count, bytes, seconds } = calc.ui;
   const { MODELS, GPUS, FORMATS } = calc.tables;
   const { memory, roofline } = calc;
+  const RESERVE = 10; // % of the memory, for what is not counted
   const spelled = (name) => JSON.stringify(MODELS[name], null, 1);
   const formats = Object.keys(FORMATS);
   const gpu = { name: "gpu", label: "GPU", options: Object.keys(GPUS), value: "RTX 4090",
@@ -20,7 +21,41 @@ document.addEventListener("DOMContentLoaded", () => {
     } catch (error) {
       throw new calc.Fault(`this is no JSON: ${error.message}`);
     }
-    return calc.decoder.fromConfig(raw);
+    const m = calc.families.fromConfig(raw);
+    return { ...m, notes: notes(m, text) };
+  }
+
+  /* What stands first where a model does not fit; nothing where it does. */
+  function warning(v, tokens, batch, reserve) {
+    const bytesOf = v.gpu.memory * memory.GiB;
+    const usable = `${bytes(bytesOf * (1 - reserve / 100))} of ${bytes(bytesOf)} are usable`;
+    const needed = (n) =>
+      memory.devicesNeeded(v.model, bytesOf, tokens, n, v.weights, v.cache, reserve);
+    const all = memory.weightBytes(v.model, v.weights)
+      + memory.kvBytes(v.model, tokens, batch, v.cache);
+    if (needed(batch) === 1) return [];
+    const what = needed(0) > 1
+      ? `the weights alone take ${bytes(memory.weightBytes(v.model, v.weights))}`
+      : `weights and the cache of ${count(batch)} × ${count(tokens)} tokens take ${bytes(all)}`;
+    return [calc.ui.element("p", { class: "calc-warning" },
+      calc.ui.element("strong", {}, "Does not fit on one: "),
+      `${what}, and ${usable}. ${count(needed(batch))} GPUs would hold it, if it divides evenly.`)];
+  }
+
+  /* What the shapes leave out, and which layers differ. */
+  function notes(m, text) {
+    const said = [];
+    if (m.window !== null) {
+      const kind = m.chunked ? "chunks" : "a window";
+      const all = m.fullLayers ? `, ${m.fullLayers} keep everything` : "";
+      said.push(`${m.layers - m.fullLayers} layers keep ${kind} of ${count(m.window)} tokens${all}.`);
+    }
+    const sparse = calc.decoder.sparseLayers(m);
+    if (sparse && sparse < m.layers) said.push(`${sparse} of ${m.layers} layers have experts.`);
+    if (JSON.parse(text).text_config) {
+      said.push("The text model alone: the part that reads pictures is not counted.");
+    }
+    return said.length ? [calc.ui.element("p", { class: "calc-note" }, said.join(" "))] : [];
   }
 
   const shared = [
@@ -57,6 +92,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const most = Math.max(2, v.batch, Math.min(2 * fit, 1e6));
     const at = (n) => [n, (weights + n * one) / memory.GiB];
     return [
+      ...warning(v, v.tokens, v.batch, v.reserve),
+      ...v.model.notes,
       table([
         ["", "memory"],
         [`${count(calc.decoder.parameters(v.model))} parameters`, bytes(weights)],
@@ -101,7 +138,17 @@ document.addEventListener("DOMContentLoaded", () => {
     const rates = (one) => Array.from({ length: 65 }, (_, i) => 1 + (i / 64) * (most - 1))
       .map((batch) => [batch, roofline.tokensPerSecond(one, v.gpu, batch)]);
     const here = roofline.tokensPerSecond(step, v.gpu, v.batch);
+    const awake = (one) => `${count(roofline.woken(step.routed, step.used, v.batch * one.tokens))}`
+      + ` of ${count(step.routed)}`;
+    const experts = v.model.experts ? [
+      ["experts of a layer that a step wakes", awake(step)],
+      ["those that the prompt wakes", awake(first)],
+    ] : [];
+    const unfit = warning(v, v.prompt + v.fresh, v.batch, RESERVE);
+    if (unfit.length) unfit[0].append(" The times are those of one GPU with the memory for it.");
     return [
+      ...unfit,
+      ...v.model.notes,
       table([
         ["least time", "", "bound by"],
         ["to the first token (TTFT)", seconds(times.ttft), bound(first)],
@@ -112,6 +159,8 @@ document.addEventListener("DOMContentLoaded", () => {
         ["right behind the prompt", ""],
         ["tokens per second, all together", count(here)],
         ["computing decides from", Number.isFinite(ridge) ? `${count(ridge)} sequences` : "never"],
+        ["weights that a step reads", bytes(roofline.weightsRead(step, v.batch))],
+        ...experts,
       ]),
       calc.chart.lines([
         { name: "as chosen", points: rates(step) },

@@ -14,6 +14,14 @@ calc.tables = (() => {
     ...more,
   });
 
+  const oss = (layers, experts) => llama(layers, 2880, 64, 8, 2880, 201088, {
+    model_type: "gpt_oss",
+    head_dim: 64,
+    sliding_window: 128,
+    num_local_experts: experts,
+    num_experts_per_tok: 4,
+  });
+
   const MODELS = {
     "llama-2-7b": llama(32, 4096, 32, 32, 11008, 32000),
     "llama-2-13b": llama(40, 5120, 40, 40, 13824, 32000),
@@ -44,6 +52,28 @@ calc.tables = (() => {
       n_shared_experts: 1,
       moe_intermediate_size: 2048,
       first_k_dense_replace: 3,
+    }),
+    "qwen3-30b-a3b": llama(48, 2048, 32, 4, 6144, 151936, {
+      model_type: "qwen3_moe",
+      head_dim: 128,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+      moe_intermediate_size: 768,
+    }),
+    "gpt-oss-20b": oss(24, 32),
+    "gpt-oss-120b": oss(36, 128),
+    "gemma-3-27b": llama(62, 5376, 32, 16, 21504, 262208, {
+      model_type: "gemma3_text",
+      head_dim: 128,
+      sliding_window: 1024,
+    }),
+    "phi-4": llama(40, 5120, 40, 10, 17920, 100352, { model_type: "phi3" }),
+    "llama-4-scout": llama(48, 5120, 40, 8, 8192, 202048, {
+      model_type: "llama4_text",
+      intermediate_size_mlp: 16384,
+      attention_chunk_size: 8192,
+      num_local_experts: 16,
+      num_experts_per_tok: 1,
     }),
   };
 

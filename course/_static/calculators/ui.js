@@ -29,10 +29,22 @@ calc.ui = (() => {
     return made;
   }
 
+  /* Thousands may stand apart, as tables here write them: 4,096 and 4 096 and 4_096, but not 0,8. */
+  const APART = /^\d{1,3}(?:([,_'’\s])\d{3})(?:\1\d{3})*(?:\.\d+)?$/;
+
+  /* The number in a text, NaN where there is none. */
+  function numeral(text) {
+    const bare = text.trim();
+    if (APART.test(bare)) return Number(bare.replace(/[,_'’\s]/g, ""));
+    return bare === "" ? NaN : Number(bare);
+  }
+
   /* What a field holds. Throws calc.Fault for a text that is no number, or not in its range. */
   function read(field, text) {
     if (field.options || field.rows) return text;
-    const number = text.trim() === "" ? NaN : Number(text);
+    const number = numeral(text);
+    const short = /^\s*([\d.]+)\s*[kKmM]\s*$/.test(text);
+    if (short) throw new calc.Fault(`${text.trim()}: written out, please; k is 1,000 or 1,024`);
     const fits = field.whole === false ? Number.isFinite(number) : Number.isSafeInteger(number);
     if (!fits || number < field.least || number > field.most) {
       const kind = field.whole === false ? "number" : "whole number";
@@ -123,5 +135,5 @@ calc.ui = (() => {
     return x >= 1e-3 ? `${count(x * 1e3)} ms` : `${count(x * 1e6)} µs`;
   }
 
-  return { element, calculator, table, count, bytes, seconds };
+  return { element, calculator, table, count, bytes, seconds, numeral };
 })();

@@ -1,4 +1,5 @@
-/* Starts a deck: formulas first, then reveal.js; a slide that is too full gets smaller letters. */
+/* Starts a deck: formulas first, then reveal.js; a slide that is too full gets smaller letters. On a
+   screen that stands upright a slide has its shape, so that it is not a strip in the middle. */
 "use strict";
 
 const SMALLEST = 0.6; // of a slide's letters; what is too large then does not fit
@@ -22,6 +23,19 @@ function keepTogether(formula) {
   whole.append(formula, sign);
 }
 
+const WIDE = [1280, 720];
+const UPRIGHT = 560; // the width of an upright slide, in its own pixels: letters of a phone's size
+
+function shape() {
+  const [wide, high] = [window.innerWidth, window.innerHeight];
+  const upright = high > wide && wide < 900;
+  document.documentElement.classList.toggle("upright", upright);
+  const [width, height] = upright ? [UPRIGHT, Math.round((UPRIGHT * high) / wide)] : WIDE;
+  document.documentElement.style.setProperty("--slide-width", `${width}px`);
+  document.documentElement.style.setProperty("--slide-height", `${height}px`);
+  return { width, height };
+}
+
 function fits(slide) {
   return [slide, ...slide.querySelectorAll(".pictures, .pictures > *, figure")].every(
     (box) => box.scrollHeight <= box.clientHeight + 1 && box.scrollWidth <= box.clientWidth + 1,
@@ -40,7 +54,7 @@ function fit(slide) {
   slide.style.removeProperty("--letters");
   slide.querySelectorAll(".pictures > .math").forEach(narrow);
   for (let size = 1; !fits(slide) && size > SMALLEST; ) {
-    size = Math.max(SMALLEST, size - STEP);
+    size = Math.max(SMALLEST, Math.round(100 * (size - STEP)) / 100);
     slide.style.setProperty("--letters", size);
   }
 }
@@ -55,8 +69,7 @@ window.MathJax = {
       document.querySelectorAll(".notes mjx-assistive-mml").forEach((twin) => twin.remove());
       document.querySelectorAll(".reveal span.math").forEach(keepTogether);
       const deck = new Reveal(document.querySelector(".reveal"), {
-        width: 1280,
-        height: 720,
+        ...shape(),
         margin: 0,
         center: false,
         display: "flex",
@@ -70,6 +83,10 @@ window.MathJax = {
       deck.on("slidechanged", (event) => fit(event.currentSlide));
       await deck.initialize();
       window.deck = deck;
+      window.addEventListener("resize", () => {
+        deck.configure(shape());
+        fit(deck.getCurrentSlide());
+      });
     },
   },
 };

@@ -107,13 +107,16 @@ def test_nothing_that_students_write_is_a_formula(course):
     assert one[1] == "'＝1+1" and one[3:] == ["+49", "90", "-", '\'=HYPERLINK("http://x")']
     assert other[3:] == ["'@SUM(1)", "-5.5", "-", "'\n'-1+1"]
     (course / "out.csv").unlink()
-    _, lines = filled(course, "First Name,Last Name,SID,Email\nE,E,=cmd(),e@u.edu\n")
+    _, lines = filled(course, "First Name,Last Name,SID,Email\nE,E,=cmd(),e@u.edu\nA,M,s01,\n")
     assert lines[1][2] == "'=cmd()"
+
+
+EVE = '"\x1b[2JEve",7,s77,A,12\nMüller,8,s01,A,\n'
 
 
 def test_a_name_sends_nothing_to_the_terminal(course, capsys):
     text = "Student,ID,SIS User ID,Section,Toy lab (55)\n    Points Possible,,,,100\n"
-    code, _ = filled(course, text + '"\x1b[2JEve",7,s77,A,12\n', "--column", "Toy lab")
+    code, _ = filled(course, text + EVE, "--column", "Toy lab")
     out = capsys.readouterr().out
     assert code == 0 and "?[2JEve" in out and "\x1b" not in out
 

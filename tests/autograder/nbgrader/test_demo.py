@@ -1,4 +1,8 @@
-"""The demonstration class gets what it is meant to get, and the hostile ones get nothing more."""
+"""The demonstration class gets what it is meant to get, and the hostile ones get nothing more.
+
+With it is graded what else of a lab's triad goes through the sandbox by day: functions that return
+None, their argument or 0, and what forges the machinery.
+"""
 
 import dataclasses
 import os
@@ -15,20 +19,26 @@ from autograder.demo.hostile import READ_ON, READER
 from autograder.demo.make_class import STUDENTS, expected_failures, make_class, surprises
 from autograder.grading.batch import grade_many
 from autograder.intake.discover import discover
+from autograder.intake.notebook import parse_notebook
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.nbgrader.release import generate
+from autograder.triad.judge import judge_variant
+from autograder.triad.run import a_few, handed_in
+from autograder.triad.variants import STUBS, collect_variants
 
 pytestmark = pytest.mark.slow
 MIN_SECRET = 40  # shorter lines of the hidden tests stand in anybody's code
 LABS = lab_names(nbcourse.ROOT)
 # their files are strange and their work is right, or they attack what grades every lab alike: what
 # becomes of them does not hang on the lab
-ONCE = {"helpers", "messy", "zipped", "hostile_reader", "hostile_forger", "forged_driver"}
+ONCE = {"helpers", "messy", "zipped", "not_a_notebook"}
+ONCE |= {"hostile_reader", "hostile_forger", "forged_driver"}
 
 
 @pytest.fixture(scope="module", params=LABS)
-def graded(request, tmp_path_factory):
-    """(course, lab, results by student) of the class, with gradebook and feedback.
+def everything(request, tmp_path_factory):
+    """(course, lab, results by student) of the class, with gradebook and feedback; rows of a few
+    of the triad's variants.
 
     ONCE are in the class of the first lab only.
     """
@@ -39,9 +49,25 @@ def graded(request, tmp_path_factory):
     rows = [row for row in discover(course / "submitted", lab) if row.student in expected(lab)]
     endless = [row for row in rows if row.student == "endless_loop"]
     others = [row for row in rows if row.student != "endless_loop"]
+    few = {variant.student: variant for variant in a_few(variants_of(course, lab))}
+    others += [handed_in(lab, variant) for variant in few.values()]
     results = [*grade_many(lab, others, jobs=2), *grade_many(hasty(lab), endless, jobs=1)]
+    judged = [judge_variant(lab, few[r.student], r) for r in results if r.student in few]
+    results = [result for result in results if result.student not in few]
     nbcourse.record(course, lab, results, rows)
-    return course, lab, {result.student: result for result in results}
+    return course, lab, {result.student: result for result in results}, judged
+
+
+@pytest.fixture(scope="module")
+def graded(everything):
+    """(course, lab, results by student) of the class."""
+    return everything[:3]
+
+
+def variants_of(course, lab):
+    """The triad's variants; make_class has built the solved notebook."""
+    solved = course / "build" / "source" / lab.name / f"{lab.notebook}.ipynb"
+    return collect_variants(lab, parse_notebook(solved.read_bytes()))
 
 
 def expected(lab):
@@ -67,6 +93,12 @@ def hasty(lab):
 def test_everyone_gets_what_the_class_is_made_for(graded):
     _, lab, results = graded
     assert surprising(lab, results.values()) == []
+
+
+def test_work_that_is_none_gets_nothing_and_forgers_no_more(everything):
+    *_, judged = everything
+    assert len(judged) >= len(STUBS)
+    assert not [f"{row.variant.student}: {row.problem}" for row in judged if row.problem]
 
 
 def test_points_lost_are_those_of_the_tests_that_failed(graded):
@@ -98,7 +130,7 @@ def test_surprises_are_found(graded):
     swapped = dict(results)
     swapped["right"] = nbcourse.changed(results["partly_right"], student="right")
     swapped["partly_right"] = nbcourse.changed(results["right"], student="partly_right")
-    swapped["empty"] = nbcourse.changed(results["not_a_notebook"], student="empty")
+    swapped["empty"] = nbcourse.rejected(lab, "empty", "no notebook")[1]
     del swapped["all_nan"]
     found = "\n".join(surprising(lab, swapped.values()))
     for text in (
@@ -110,7 +142,7 @@ def test_surprises_are_found(graded):
         assert text in found
 
 
-@pytest.mark.parametrize("graded", LABS[:1], indirect=True)
+@pytest.mark.parametrize("everything", LABS[:1], indirect=True)
 def test_the_reader_found_nothing(graded):
     _, _, results = graded
     for part in results["hostile_reader"].exercises[1:]:
@@ -174,7 +206,7 @@ def test_every_student_has_a_page_and_a_notebook_for_formgrader(graded):
         assert "<script" not in page and "<img" not in page
 
 
-@pytest.mark.parametrize("graded", LABS[:1], indirect=True)
+@pytest.mark.parametrize("everything", LABS[:1], indirect=True)
 def test_the_readers_page_shows_its_scripts_as_text(graded):
     course, lab, _ = graded
     reader = (
