@@ -154,9 +154,9 @@ def rounded_weight(w):
     cause="one grid for the whole batch, 128 in place of 127, or NaN for a token of zeros",
 )
 def test_tokens_by_hand(student, rng):
-    x = torch.tensor([[127.0, 1.4, -3.6], [0.0, 0.0, 0.0], [1.27, 0.014, -0.5]])
+    x = torch.tensor([[127.0, 1.4, -3.6], [0.0, 0.0, 0.0], [-1.27, 0.014, 0.5]])
     seen = student.round_tokens(x)
-    right = torch.tensor([[127.0, 1.0, -4.0], [0.0, 0.0, 0.0], [1.27, 0.01, -0.5]])
+    right = torch.tensor([[127.0, 1.0, -4.0], [0.0, 0.0, 0.0], [-1.27, 0.01, 0.5]])
     expect_tensor(seen, "round_tokens", torch.float32, (3, 3))
     expect_close(seen, right, what="a rounded token", rtol=8 * FLOAT32, atol=8 * FLOAT32)
     expect_same(student.round_tokens(x[2]), seen[2], "the last token alone")
