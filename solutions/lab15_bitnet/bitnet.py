@@ -255,7 +255,7 @@ for way, change in ways.items():
 print(f"an even guess among 2048 tokens: {math.log(2048):.2f}")
 
 # %% [markdown]
-# **Then write one sentence:** the codes with the least error have a quarter less of it than those of
+# **Then write one sentence:** the codes of least error have a quarter less of it than those of
 # absmean, and the model gains next to nothing. What has squared error not seen?
 #
 # *Your sentence:*
