@@ -10,7 +10,8 @@ for the same steps (`engine.bills`).
 
 load: forty requests on the draft, with that machine's clock, at several rates; first tokens (TTFT)
 and further ones (TPOT) at the median and the 99th percentile, and requests a second that kept both
-limits.  Beside it lab 14's simulator with the same scheduler, arrivals and lengths.
+limits.  Beside it lab 14's simulator with the same scheduler, arrivals and lengths.  In the last
+column the share of proposals that held; drawn: the same requests at temperature 1, not greedy.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 from engine import trace as requests_of
 
 from efflib import zoo
+from efflib.decoding.sampling import Sampling
 from efflib.engine.bills import MACHINES, bill, serve, step_bill
 from efflib.engine.engine import Engine, Sizes, run
 from efflib.engine.proposals import Lookup
@@ -67,7 +69,8 @@ def load() -> None:
     model, machine = zoo.load("draft"), MACHINES["as_is"]
     asked, sizes = requests_of(40, seed=1), Sizes(blocks=128, block=16, budget=256, most=16)
     print(
-        f"{'':<22}{'rate':>6}{'TTFT 50':>9}{'99, ms':>9}{'TPOT 50':>9}{'99, ms':>9}{'goodput':>9}"
+        f"{'':<22}{'rate':>6}{'TTFT 50':>9}{'99, ms':>9}{'TPOT 50':>9}{'99, ms':>9}"
+        f"{'goodput':>9}{'held':>9}"
     )
     for rate in RATES:
         gaps, now, arrivals = Random(0), 0.0, []
@@ -78,10 +81,14 @@ def load() -> None:
         limits = Limits(sizes.budget, sizes.most, sizes.block, sizes.blocks)
         run_ = simulate(pairs, preempting, clock(machine), limits, line_after=line_after)
         print(row("simulator", rate, [Served(at, tuple(when)) for at, when in run_.log]))
-        for name, proposer in (("engine", None), ("engine, proposals", Lookup())):
+        drawn = [(at, r._replace(sampling=Sampling(), seed=i)) for i, (at, r) in enumerate(served)]
+        ways = {"engine": (served, None), "engine, proposals": (served, Lookup())}
+        ways["the same, drawn"] = drawn, Lookup()
+        for name, (some, proposer) in ways.items():
             engine = Engine(model, sizes, proposer=proposer)
-            log = serve(engine, served, lambda did: step_bill(machine, did).seconds)
-            print(row(name, rate, log))
+            log = serve(engine, some, lambda did: step_bill(machine, did).seconds)
+            held = f"{engine.accepted / engine.proposed:>9.0%}" if proposer else ""
+            print(row(name, rate, log) + held, flush=True)
 
 
 def main() -> None:

@@ -165,6 +165,20 @@ def over_load() -> None:
     picture("goodput.svg", pictures.knees(rates, shares, knees, 0.9, title))
 
 
+def batches() -> None:
+    """Is it the size of a batch, or its timeout?  Other sizes, and none waits for company."""
+    rates, pairs = (10, 30), draw_lengths(1000)
+    rows = [["TTFT p50", *(f"static, {r}/s" for r in rates), *(f"timeout 0, {r}/s" for r in rates)]]
+    for size in (16, 64, 256):
+        row = [f"batches of {size}"]
+        for gate in (static(size), dynamic(size, 0.0)):
+            for rate in rates:
+                run = serve(prefill_first, poisson(rate, pairs), gate, most=size)
+                row.append(f"{style.number(load.tails(run.log)['ttft'][0])} s")
+        rows.append(row)
+    write("lab14_batches.md", rows)
+
+
 def knee_of(name, come=poisson, limits=LIMITS, seed=0, seconds=None, rates=None, count=1000):
     pairs = draw_lengths(count, seed=seed)
     runs = [
@@ -372,6 +386,7 @@ def roof() -> None:
 
 PARTS = {
     "opening": opening, "chart": chart, "roof": roof, "offline": offline, "load": over_load,
+    "batches": batches,
     "sceptic": sceptic, "repairs": repairs, "sizes": sizes, "memory": memory, "ends": ends,
     "pools": two_pools, "live": live,
 }  # fmt: skip

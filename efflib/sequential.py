@@ -69,20 +69,20 @@ def change_sequentially(
     expect_integers(ids=ids)
     changed = copy.deepcopy(model)
     _, blocks = find_blocks(changed)
-    inputs, calls = _inputs_of(changed, blocks, ids)
+    inputs, calls = inputs_of(changed, blocks, ids)
     for block, call, linears in zip(blocks, calls, block_linears(changed), strict=True):
-        sums, before = _measured(block, call, linears, inputs, statistic)
+        sums, before = measured(block, call, linears, inputs, statistic)
         for name, linear in linears.items():
             linear.weight.copy_(change(linear.weight.detach().clone(), sums[name]))
-        inputs = [_run(block, x, call) for x in inputs] if sequential else before
+        inputs = [run_block(block, x, call) for x in inputs] if sequential else before
     return changed
 
 
 class _Reached(Exception):
-    """The first block has its input: the rest of the forward pass is not needed."""
+    """What was looked for is found: the rest of the forward pass is not needed."""
 
 
-def _inputs_of(
+def inputs_of(
     model: nn.Module, blocks: nn.ModuleList, ids: Tensor
 ) -> tuple[list[Tensor], list[Call]]:
     """(the first block's hidden states [1, T, D] of each text, the call of each block).
@@ -95,6 +95,8 @@ def _inputs_of(
     def pass_on(*args, **kwargs) -> Tensor:
         hidden = args[0] if args else kwargs.pop("hidden_states")
         calls.append(without_cache(args[1:], kwargs))
+        if len(calls) == len(blocks):
+            raise _Reached
         return hidden
 
     def remember(module: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -105,6 +107,8 @@ def _inputs_of(
         block.forward = pass_on
     try:
         model(ids[:1])
+    except _Reached:
+        pass
     finally:
         for block in blocks:
             del block.forward
@@ -120,13 +124,13 @@ def _inputs_of(
     return inputs, calls
 
 
-def _run(block: nn.Module, hidden: Tensor, call: Call) -> Tensor:
+def run_block(block: nn.Module, hidden: Tensor, call: Call) -> Tensor:
     """The hidden states [1, T, D] after the block; some of Hugging Face's return a tuple."""
     out = block(hidden, *call.args, **call.kwargs)
     return out[0] if isinstance(out, tuple) else out
 
 
-def _measured(
+def measured(
     block: nn.Module,
     call: Call,
     linears: dict[str, nn.Linear],
@@ -144,7 +148,7 @@ def _measured(
 
         hooks.append(linear.register_forward_pre_hook(add))
     try:
-        outputs = [_run(block, x, call) for x in inputs]
+        outputs = [run_block(block, x, call) for x in inputs]
     finally:
         for hook in hooks:
             hook.remove()

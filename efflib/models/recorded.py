@@ -3,6 +3,7 @@
 For calibration: one run of the float model on a little text, everything kept.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -49,6 +50,13 @@ def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calib
     skip: linears whose names contain an entry as whole components are left out.
     Raises ValueError if a linear sees no token, as an expert may.
     """
+    return record_run(model, lambda: model(ids), skip)
+
+
+def record_run(
+    model: nn.Module, run: Callable[[], object], skip: tuple[str, ...] = SKIP
+) -> Calibration:
+    """The same of what run() does with modules of the model."""
     expect_names(model, skip=skip, optional=SKIP)
     modules = dict(model.named_modules())
     linears = [
@@ -66,7 +74,7 @@ def record(model: nn.Module, ids: Tensor, skip: tuple[str, ...] = SKIP) -> Calib
             note = partial(_keep, calls, name)
             handle = modules[name].register_forward_pre_hook(note, with_kwargs=True)
             undo.callback(handle.remove)
-        model(ids)
+        run()
     if unseen := [name for name in linears if name not in calls]:
-        raise ValueError(f"no token of ids {tuple(ids.shape)} reached {', '.join(unseen)}")
+        raise ValueError(f"no token of the text reached {', '.join(unseen)}")
     return Calibration({name: calls.pop(name).args[0] for name in linears}, calls)

@@ -13,7 +13,6 @@ from efflib.plots import style
 from efflib.plots.style import AMBER, BLUE, COLOURS, GREY, MARKERS, ORANGE, figure
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Drawn = tuple["Figure", str]
@@ -111,12 +110,6 @@ def batch(run, step: int, most: int, budget: int) -> Drawn:
     return fig, text + "."
 
 
-def _axes(ax: Axes, label: str, log: bool) -> None:
-    ax.set(xlabel="requests per second", ylabel=label)
-    if log:
-        ax.set_yscale("log")
-
-
 def _pair(tails: tuple, factor: float) -> str:
     return " and ".join(style.number(factor * value) for value in tails)
 
@@ -136,7 +129,7 @@ def over_load(
                     marker=MARKERS[i], markerfacecolor=fill, linestyle=LINES[place],
                     label=f"{name}, {('p50', 'p99')[place]}", linewidth=1.2,
                 )  # fmt: skip
-        _axes(ax, unit, True)
+        ax.set(xlabel="requests per second", ylabel=unit, yscale="log")
         style.plain_ticks(ax)
     handles, labels = axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside lower center")

@@ -448,7 +448,7 @@ def expect_places(value, sizes, n, call="draw"):
     "ex4",
     points=2,
     invariant="just n places, all different, ascending in each layer; the same seed, the same "
-    "places",
+    "places; small layers as densely as large ones",
     cause="randint, which draws some twice, as many from every layer, or places that do not "
     "start at 0 in each layer",
 )
@@ -464,6 +464,9 @@ def test_places(student, rng):
     )
     for n in (-1, 801):
         expect_error(ValueError, lambda n=n: student.draw(sizes, n, 0), f"n = {n} of 800")
+    sizes = [2000, 6000]  # a fifth of all is 400 of the first, with a deviation of 15.5
+    count = len(expect_places(student.draw(sizes, 1600, 5), sizes, 1600)[0])
+    assert abs(count - 400) <= 112, f"a fifth of all: {count} of the first 2000, expected about 400"
 
 
 def drive_sparse(student, w, b, places, delta, x, dy):

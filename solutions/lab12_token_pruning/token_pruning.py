@@ -988,7 +988,7 @@ lab.check("ex5")
 # </details>
 #
 # **Reveal.** 192 tokens of prompt are pruned layer by layer, the last 64 of the text look at what
-# is left and are scored. Behind the first layer fewer stay, behind the fifth a quarter.
+# is left and are scored. Behind each layer fewer stay, behind the fifth a half, or an eighth.
 # (`schedule`.) Controls keep as many: the most recent ones, sinks and recent, random ones, *anew*,
 # where each layer chooses among all tokens by its own attention, and *a mean*, as in section 1.
 
@@ -1074,7 +1074,7 @@ others = [
 # %% tags=["demo"]
 print(f"nothing pruned: {end(None):.2f}")
 pruned = {}
-for last in (0.5, 0.25, 0.125):
+for last in (0.5, 0.125):
     pruned[last] = {n: end(cascade(schedule(last), rule)) for n, rule in RULES.items()}
     print(
         f"down to {schedule(last)[-1]:2d}:",

@@ -553,7 +553,7 @@ for count in (1, 2):  # control: nothing is trained, examples stand before the t
         shots = examples(task, "training", count, 7).ids[:, 1:].flatten()
         seen = score(Prompted(embed(shots)), held_out[task])
         found["examples", count, task] = seen.loss
-        print(f"control, untrained, examples before the text: {count}; {task} loss {seen.loss:.2f}")
+        print(f"control: untrained, {count} before the text: {task} loss {seen.loss:.2f}")
 
 # %% [markdown]
 # ### Exercise 3 · Prefixes: trained keys and values

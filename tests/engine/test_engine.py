@@ -52,7 +52,7 @@ def test_who_is_put_back_goes_on_as_if_nothing_had_been(model, alone, policy):
     sizes = Sizes(blocks=24, block=4, budget=96, most=8)
     engine = Engine(model, sizes, proposer=Lookup(), **({"policy": policy} if policy else {}))
     assert run(engine, asked) == [alone(model, r.prompt, r.max_tokens) for r in asked]
-    assert engine.put_back > 3
+    assert engine.put_back, "nobody was put back: nothing was tried"
     assert engine.cache.free == 24
 
 

@@ -204,12 +204,17 @@ def test_odd_numbers_are_served_or_refused_and_break_no_step(address, more, stat
 
 def test_half_a_surrogate_is_refused_or_served_but_no_fault(address):
     body = b'{"model": "small", "prompt": "\\ud800"}'
-    assert httpx.post(f"{address}/v1/completions", content=body).status_code in (200, 400)
+    assert httpx.post(f"{address}/v1/completions", content=body, timeout=WAIT).status_code in (
+        200,
+        400,
+    )
 
 
 def test_other_methods_and_long_bodies_are_refused(address):
     assert httpx.get(f"{address}/v1/completions", timeout=WAIT).json()["error"]["message"]
-    long = httpx.post(f"{address}/v1/completions", json={**PROMPT, "prompt": "a" * 5000})
+    long = httpx.post(
+        f"{address}/v1/completions", json={**PROMPT, "prompt": "a" * 5000}, timeout=WAIT
+    )
     assert long.status_code == 413 and long.json()["error"]["type"] == "invalid_request_error"
 
 
@@ -220,7 +225,7 @@ def test_openai_raises_what_it_should(client):
 
 
 def test_the_page_is_served(address):
-    page = httpx.get(address)
+    page = httpx.get(address, timeout=WAIT)
     assert page.headers["content-type"].startswith("text/html") and "/v1/models" in page.text
 
 

@@ -3,6 +3,7 @@
     python -m efflib.zoo.phenomena                    the table, and the chapters' figures
     python -m efflib.zoo.phenomena awq sinks          some stories only
     python -m efflib.zoo.phenomena --quick            the reduced setting that the tests run
+    python -m efflib.zoo.phenomena awq --model FOLDER --text FILE      on a model of one's own
 
 Everything is measured under three seeds, which differ in slices of text and, where there are any,
 in the places of outliers. A claim holds if it holds under every seed; one that does not is printed
@@ -18,7 +19,7 @@ from pathlib import Path
 import torch
 
 from efflib.plots import style
-from efflib.zoo.phenomena import STORIES, module
+from efflib.zoo.phenomena import STORIES, module, on_a_model
 from efflib.zoo.phenomena.story import FULL, QUICK, Mean
 from efflib.zoo.phenomena.table import Judged, alt, section
 
@@ -68,7 +69,10 @@ def main() -> None:
     parser.add_argument("stories", nargs="*", metavar="STORY", help=", ".join(STORIES))
     parser.add_argument("--quick", action="store_true", help="the reduced setting of the tests")
     parser.add_argument("--seeds", type=int, default=3, help="of text and places of outliers")
+    on_a_model.add_options(parser)
     options = parser.parse_args()
+    if options.model:
+        return own_model(parser, options)
     if unknown := [name for name in options.stories if name not in STORIES]:
         parser.error(f"no story {unknown[0]!r}; there are {', '.join(STORIES)}")
     torch.manual_seed(0)
@@ -82,6 +86,16 @@ def main() -> None:
     sections = [SECTIONS / f"{name}.md" for name in STORIES]
     if not options.quick and all(file.is_file() for file in sections):
         write(TABLE, "\n".join(file.read_text() for file in sections))
+
+
+def own_model(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if not options.stories or options.text is None:
+        parser.error("--model needs a STORY and --text FILE")
+    for name in options.stories:
+        try:
+            on_a_model.run(name, options)
+        except ValueError as error:
+            parser.error(str(error))
 
 
 def write(file: Path, text: str) -> None:

@@ -8,9 +8,9 @@ import time
 import pytest
 from toytriad import SOLVED, toy
 
-from autograder.triad import child
+from autograder.triad import child, forked
 from autograder.triad.child import in_child
-from autograder.triad.forked import Run, run_all
+from autograder.triad.forked import Run, at_hand, run_all
 from autograder.triad.judge import Row, joined
 from autograder.triad.run import run_seeds, solved_cells, with_one_test
 from autograder.triad.variants import NO_WORK, Variant, collect_variants
@@ -89,6 +89,16 @@ def test_what_does_not_hang_on_luck_is_well(rows):
         "lab.right.canonical", "ex1.wrong.always", "ex2.right.other", "ex2.wrong.ends",
         "ex2.wrong.state",
     }  # fmt: skip
+
+
+def test_at_hand_the_verdicts_are_the_same_without_a_server(course, rows):
+    _, lab = course
+    cells = solved_cells(lab, SOLVED)
+    here = at_hand(lab, cells, lambda: list(run_seeds(lab, SOLVED, SEEDS)))
+    assert {row.variant.student: row for row in here} == rows
+    with pytest.raises(ZeroDivisionError):
+        at_hand(lab, cells, lambda: 1 / 0)
+    assert not forked._waiting, "the next run would take it for its own"
 
 
 def test_what_is_right_costs_nothing_elsewhere(course, rows):
