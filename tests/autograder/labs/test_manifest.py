@@ -56,7 +56,7 @@ BROKEN = {
     "not toml": (MANIFEST, "[written]", "[written", "manifest.toml"),
     "negative points": (MANIFEST, "w1 = 10", "w1 = -10", "not negative"),
     "infinite points": (MANIFEST, "w1 = 10", "w1 = inf", "finite"),
-    "no such notebook": (MANIFEST, '"toy"', '"toys"', "autograder release"),
+    "no such notebook": (MANIFEST, '"toy"', '"toys"', "autograder course new"),
 }
 
 
