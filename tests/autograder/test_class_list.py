@@ -21,7 +21,7 @@ s03,Cleo Li,13
 @pytest.fixture
 def course(tmp_path):
     root = make_course(tmp_path)
-    write(root / "roster.csv", ROSTER.encode())
+    write(root / "people.csv", ROSTER.encode())
     return root
 
 
@@ -46,7 +46,7 @@ def test_a_class_with_a_roster(course, capsys):
     write(course / "in/Anna Müller/toy.ipynb", answered(ex1=slow))
     write(course / "in/bergbo_LATE_12_901_toy.ipynb", b"<html>")
     write(course / "in/ghost/toy.ipynb", answered())
-    code, results = grade(course, "in", "--roster", course / "roster.csv")
+    code, results = grade(course, "in", "--roster", course / "people.csv")
     out = capsys.readouterr().out
     assert code == 1, "ghost's work was graded for nobody"
     assert {name: results[name].status for name in ("s01", "s02", "s03")} == {
@@ -66,7 +66,7 @@ def test_a_class_with_a_roster(course, capsys):
     # a later hand-in takes the empty place; what others have is not touched by their absence
     write(course / "map.csv", b"folder,id\nghost,s03\n")
     write(course / "later/ghost/toy.ipynb", answered())
-    options = ("--roster", course / "roster.csv", "--map", course / "map.csv")
+    options = ("--roster", course / "people.csv", "--map", course / "map.csv")
     code, results = grade(course, "later", *options)
     assert code == 0 and results["s03"].status == "graded"
     assert recorded(course) == {"s01": 90, "s02": 0, "s03": 90}
@@ -81,25 +81,25 @@ def test_a_class_with_a_roster(course, capsys):
 def test_an_older_download_changes_neither_grade_nor_json(course, capsys):
     write(course / "new/bergbo_12_901_toy.ipynb", answered())
     write(course / "old/bergbo_12_900_toy.ipynb", answered(ex1="def scale(n, f):\n    return 0"))
-    assert grade(course, "new", "--roster", course / "roster.csv")[1]["s02"].score == 90
+    assert grade(course, "new", "--roster", course / "people.csv")[1]["s02"].score == 90
     capsys.readouterr()
     for _ in range(2):
-        _, results = grade(course, "old", "--roster", course / "roster.csv")
+        _, results = grade(course, "old", "--roster", course / "people.csv")
         out = capsys.readouterr().out
         assert "s02: a newer hand-in is graded (901; this one is 900): its 90 of 90" in out
         assert "->" not in out and results["s02"].score == 90 and recorded(course)["s02"] == 90
     shutil.rmtree(course / "build")
-    _, results = grade(course, "old", "--roster", course / "roster.csv")
+    _, results = grade(course, "old", "--roster", course / "people.csv")
     assert "s02" not in results and recorded(course)["s02"] == 90
     assert "s02: graded before, and without details now" in capsys.readouterr().out
-    _, results = grade(course, "old", "--roster", course / "roster.csv", "--older")
+    _, results = grade(course, "old", "--roster", course / "people.csv", "--older")
     assert results["s02"].score == recorded(course)["s02"] == 40
 
 
 def test_a_name_on_the_roster_sends_nothing_to_the_terminal(course, capsys):
-    write(course / "roster.csv", (ROSTER + "s04,\x1b]0;mine\x07Eve,14\n").encode())
+    write(course / "people.csv", (ROSTER + "s04,\x1b]0;mine\x07Eve,14\n").encode())
     write(course / "in/s01.ipynb", b"{")
-    grade(course, "in", "--roster", course / "roster.csv")
+    grade(course, "in", "--roster", course / "people.csv")
     out = capsys.readouterr().out
     assert "s04 (?]0;mine?Eve)" in out and "\x1b" not in out and "\x07" not in out
 
@@ -158,9 +158,9 @@ def test_a_roster_is_told_with_extensions_of_nobody(course, capsys):
     write(course / "in/s01/toy.ipynb", b"<html>")
     due = datetime(2026, 10, 1)
     write_terms(course, {NAME: Terms(due, 0.0, {"s1": due + timedelta(days=1)})})
-    grade(course, "in", "--roster", course / "roster.csv")
+    grade(course, "in", "--roster", course / "people.csv")
     out = " ".join(capsys.readouterr().out.split())
-    assert "roster.csv: 3 students, whose ids are the column 'id'" in out
+    assert "people.csv: 3 students, whose ids are the column 'id'" in out
     assert f"for nobody on the roster: s1 (autograder course extend {NAME} ID none" in out
 
 

@@ -20,7 +20,7 @@ FIRST, SECOND, SIXTH = "lab01_quantization", "lab02_smoothquant", "lab06_paged_a
 TRY = """
 import sys
 sys.modules["autograder"] = None
-for name in ("efflib.quantization.linear.quantize", "efflib.serving.paged.PagedSequences"):
+for name in ("efflib.quantization.kmeans._midpoints", "efflib.serving.paged.PagedSequences"):
     module, _, what = name.rpartition(".")
     try:
         print(getattr(__import__(module, fromlist=[what]), what).__module__)
@@ -66,13 +66,13 @@ def test_a_wheel_for_one_lab_has_the_efflib_of_a_wheel_for_all(home, tmp_path):
 def test_what_a_lab_built_opens_with_the_files_of_the_next(home, tmp_path):
     closed = python(home, TRY, tmp_path / "labs" / FIRST)
     assert closed[0].startswith(
-        "efflib.quantization.linear.quantize is not in what you have: lab01"
+        "efflib.quantization.kmeans._midpoints is not in what you have: lab01"
     )
     assert "lab06_paged_attention builds it" in closed[1]
     bring(tmp_path / "labs" / SECOND, SECOND, FIRST)
     for lab in (FIRST, SECOND, SIXTH):  # in the folder itself, and in those beside it
         opened = python(home, TRY, tmp_path / "labs" / lab)
-        assert opened == ["efflib.quantization.linear", closed[1]]
+        assert opened == ["efflib.quantization.kmeans", closed[1]]
     bring(tmp_path / "labs" / "lab07", "lab07_attention_sinks", FIRST, SIXTH)
     assert python(home, TRY, tmp_path / "labs" / FIRST)[1] == "efflib.serving.paged"
 
@@ -81,14 +81,14 @@ def test_it_opens_in_a_kernel_that_has_met_the_stub_already(home, tmp_path):
     bring(tmp_path / "far" / "aside", SECOND, FIRST)
     code = """
 import os, shutil
-import efflib.quantization.linear as linear
+import efflib.quantization.kmeans as linear
 try:
-    linear.quantize
+    linear._midpoints
 except ImportError:
     shutil.move("../far/aside/given_out", "given_out")
-print(linear.quantize.__code__.co_filename.startswith(os.getcwd()))
+print(linear._midpoints.__code__.co_filename.startswith(os.getcwd()))
 import inspect
-print("def quantize" in inspect.getsource(linear.quantize), hasattr(linear, "no_such_thing"))
+print("def _midpoints" in inspect.getsource(linear._midpoints), hasattr(linear, "no_such_thing"))
 """
     assert python(home, code, tmp_path / "lab") == ["True", "True False"]
 
