@@ -70,8 +70,8 @@ def write_model(folder: Path) -> int:
 def go_through(folder: str, way: str, blocks: int) -> None:
     """In a process of its own: prints what it took, as JSON."""
     from efflib.models.streamed import StreamedModel
-    from efflib.zoo.any_model import measure
-    from efflib.zoo.ways import by_awq, by_gptq, by_wanda
+    from efflib.zoo.phenomena.any_model import measure
+    from efflib.zoo.phenomena.ways import by_awq, by_gptq, by_wanda
 
     changes = {"AWQ 4 bits": by_awq(4, 128), "GPTQ 4 bits": by_gptq(4, 128)}
     changes["Wanda 50 %"] = by_wanda(0.5)

@@ -15,8 +15,8 @@ from efflib.models.streamed import StreamedModel
 from efflib.quantization.awq_model import awq
 from efflib.quantization.gptq import gptq_model
 from efflib.sparsity.wanda import prune_wanda
-from efflib.zoo.any_model import measure
-from efflib.zoo.ways import by_awq, by_gptq, by_wanda, ways
+from efflib.zoo.phenomena.any_model import measure
+from efflib.zoo.phenomena.ways import by_awq, by_gptq, by_wanda, ways
 
 pytestmark = pytest.mark.oracle
 

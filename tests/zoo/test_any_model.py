@@ -25,10 +25,10 @@ from efflib.quantization.ptq import quantize_model
 from efflib.sparsity.magnitude import prune_magnitude
 from efflib.sparsity.sparsegpt import prune_sparsegpt
 from efflib.sparsity.wanda import prune_wanda
-from efflib.zoo.any_model import measure
 from efflib.zoo.checkpoints import FOLDER, TOKENIZER
 from efflib.zoo.phenomena import on_a_model
-from efflib.zoo.ways import ways
+from efflib.zoo.phenomena.any_model import measure
+from efflib.zoo.phenomena.ways import ways
 
 GROUP = 16
 WHOLE = {

@@ -1,4 +1,4 @@
-"""The command of `efflib.zoo.any_model`: text, sizes that are said before, results as JSON."""
+"""The command of `any_model`: text, sizes that are said before, results as JSON."""
 
 import argparse
 import hashlib
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from efflib.models.streamed import StreamedModel
-from efflib.zoo.any_model import measure
-from efflib.zoo.ways import ways
+from efflib.zoo.phenomena.any_model import measure
+from efflib.zoo.phenomena.ways import ways
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 RESULTS = Path("results")

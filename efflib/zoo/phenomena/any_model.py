@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from efflib.models.recorded import Call
 from efflib.models.streamed import StreamedModel
 from efflib.sequential import inputs_of, run_block
-from efflib.zoo.ways import Here, Way, blocks_of
+from efflib.zoo.phenomena.ways import Here, Way, blocks_of
 
 
 @torch.no_grad()

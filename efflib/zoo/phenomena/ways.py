@@ -1,4 +1,4 @@
-"""Ways to change one block of a model, for `efflib.zoo.any_model`: what each story compares."""
+"""Ways to change one block of a model, for `any_model`: what each story compares."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
