@@ -9,7 +9,7 @@ import pytest
 from alike import LEAST, functions, pieces, share, words
 
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
-from autograder.labs.manifest import lab_names
+from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import read_percent
 
 pytestmark = pytest.mark.slow
@@ -83,6 +83,17 @@ def test_no_solution_is_in_the_bundle_under_any_name(lab, given):
         if share(answer, other) > MOST
     ]
     assert not found, "\n".join(found)
+
+
+def test_what_is_kept_of_withheld_modules_is_no_exercise():
+    """An answer written in another way is one: modules that need it are withheld as well."""
+    labs = [load_lab(name, ROOT) for name in lab_names(ROOT)]
+    asked = {name for lab in labs for one in lab.exercises.values() for name in one.functions}
+    assert len(asked) > len(labs)
+    hidden = hidden_parts(ROOT, ())
+    assert hidden.stubs
+    kept = {f"{module}: {name}" for module, names in hidden.parts.items() for name in names & asked}
+    assert not kept
 
 
 PLAIN = '''
