@@ -198,17 +198,22 @@ def drive_alive(student, name, args, stream, layers):
         for layer in range(layers):
             k, v = (x[:, :, None].clone() for x in pair)
             given = cache.append(layer, k, v)
-    shapes = [list(x.shape) for x in given]
+    shapes = [(list(x.shape), str(x.dtype)) for x in given]
+    newest = given[1][:, :, -1].tolist()
     del given, k, v, pair
     gc.collect()
-    return weight() - before, shapes
+    return weight() - before, shapes, newest
 
 
 def check_alive(student, name, args, size, rng):
     """A long text, and no more than four times `size` tokens a layer; size at most 10."""
     stream, layers = torch.randn(200, 2, 1, 2, 8, generator=rng), 2
-    alive, shapes = student.drive(drive_alive, name, args, stream, layers)
-    assert shapes == [[1, 2, size, 8]] * 2, "another number of tokens is returned"
+    alive, shapes, newest = student.drive(drive_alive, name, args, stream, layers)
+    right = ([1, 2, size, 8], "torch.float32")
+    assert list(map(tuple, shapes)) == [right] * 2, (
+        "another number of tokens, or another dtype"
+    )
+    assert newest == stream[-1, 1].tolist(), "the newest token's values are others"
     expect_at_most(alive, 4 * size * layers * stream[0].numel() * 4, "bytes that are alive")
 
 

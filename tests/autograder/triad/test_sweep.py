@@ -79,3 +79,16 @@ def test_a_function_that_no_test_calls_is_found(tmp_path):
 def test_functions_that_return_text_have_no_number_to_spoil():
     cells = ("def name(x) -> str:\n    return 'x'", "def size(x) -> int:\n    return 1\n\nsize(2)")
     assert text_functions(cells) == {"name"}
+
+
+def test_another_dtype_may_be_right_and_nothing_else_is(tmp_path):
+    _, lab = toy(tmp_path)
+    hidden = lab.test_files["hidden"]
+    hidden.write_text(hidden.read_text() + MORE)
+    judged = lab.suite_dir / "triad" / "equivalent.toml"
+    judged.parent.mkdir(exist_ok=True)
+    judged.write_text('"ex2:clip:float64" = "more exact"\n"ex2:clip:complex" = "no reason helps"\n')
+    assert sweep(lab, (*solved_cells(lab, SOLVED), TENSORS), "ex2") == [
+        "ex2:clip:complex: test_of_tensors passes",
+        "ex2:clip:bfloat16: no test fails",
+    ]
