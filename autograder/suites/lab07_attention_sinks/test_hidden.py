@@ -210,9 +210,7 @@ def check_alive(student, name, args, size, rng):
     stream, layers = torch.randn(200, 2, 1, 2, 8, generator=rng), 2
     alive, shapes, newest = student.drive(drive_alive, name, args, stream, layers)
     right = ([1, 2, size, 8], "torch.float32")
-    assert list(map(tuple, shapes)) == [right] * 2, (
-        "another number of tokens, or another dtype"
-    )
+    assert list(map(tuple, shapes)) == [right] * 2, "another number of tokens, or another dtype"
     assert newest == stream[-1, 1].tolist(), "the newest token's values are others"
     expect_at_most(alive, 4 * size * layers * stream[0].numel() * 4, "bytes that are alive")
 
