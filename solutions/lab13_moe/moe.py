@@ -507,9 +507,10 @@ lab.check("ex2")
 # %% tags=["demo"]
 layers = {name: chosen_by(models[name], held_out["code"]) for name in ("moe", "uneven")}
 drops = {(n, o): dropped(e, o) for n, e in layers.items() for o in ("tokens", "choices")}
-lot = torch.randperm(4096, generator=torch.Generator().manual_seed(2))
+tokens = len(layers["moe"][0])
+lot = torch.randperm(tokens, generator=torch.Generator().manual_seed(2))
 drops["moe", "by lot"] = dropped([experts[lot] for experts in layers["moe"]])
-drops["even", "by lot"] = dropped([torch.rand(4096, 8).argsort(1)[:, :2]])
+drops["even", "by lot"] = dropped([torch.rand(tokens, 8).argsort(1)[:, :2]])
 for (name, order), rows in drops.items():
     shown = [placements.plus_minus([r[i] for r in rows], 2) for i in (1, 3, 4)]
     print(f"{name:6s} {order:7s} factors 1, 1.5, 2: {'; '.join(shown)}")
