@@ -748,7 +748,7 @@ def test_lookups(student, rng):
     cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1)]
     wide = [1500 + (37 * i) % 547 for i in range(500)]
     cases += [(wide[:400] + [3, 4] + wide[1:400] + [5, 6] + wide[:400], 400, 400)]
-    cases += [([9, *range(10, 5000), 9], 400, 400)]
+    cases += [([9, *range(10, 600), 9], 400, 400)]  # slices of each n cost n x its length
     cases += [([7, 8] * 20, 400, 50), ([1], 0, 1), ([1, 1], 1, 1), ([1, 1], 0, 1)]
     for text, gamma, longest in cases:
         right = []
