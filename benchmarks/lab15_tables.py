@@ -7,13 +7,16 @@
 The trainings are those of `lab15_runs.py` and `lab15_draft.py`; here their files are read.
 """
 
+import itertools
 import json
+import math
 import sys
 from pathlib import Path
 
 import lab15_draft as drafts
 import lab15_runs as runs
 
+from efflib import zoo
 from efflib.finetuning.bills import apart
 from efflib.finetuning.distillation import forward_kl, reverse_kl
 from efflib.finetuning.gaussians import fit, mixture
@@ -23,6 +26,8 @@ from efflib.plots import placements, style
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab15"
+NAMED = {"float": "float", "tensor": "ternary", "channel": "ternary, a scale a row"}
+FOUR = "float, rounded to 4 bits after training"
 
 
 def write(name: str, text: str) -> None:
@@ -55,7 +60,9 @@ def opening() -> None:
             "ternary", "hard labels, library", "loss"
         ),
     }
-    title = "Rounding to three values ruins the model; a short training through it does not"
+    plain, ruined, back = (placements.mean(v) for v in bars.values())
+    share = (ruined - back) / (ruined - plain)
+    title = f"Three values ruin the model; a short training through them brings {share:.0%} back"
     alt = "; ".join(f"{name} {placements.mean(v):.2f}" for name, v in bars.items())
     save(plots.opening(bars, title), "opening", alt)
 
@@ -128,47 +135,98 @@ def found(way: str) -> dict[int, list[dict]]:
     return done
 
 
-def sizes() -> None:
-    """Loss by size, three ways of counting it; the controls."""
-    counts = {"weights of linears": "linears", "bits of the whole model": "bits"}
-    named = {"float": "float", "tensor": "ternary", "channel": "ternary, a scale a row"}
-    panels = {
-        title: {
-            named[way]: [(r[0][key], [e["loss"] for e in r]) for r in found(way).values()]
-            for way in runs.WAYS
-        }
-        for title, key in counts.items()
-    }
-    inside = {way: found(way) for way in runs.WAYS}
-    panels["bits of linears"] = {
-        named[way]: [
-            ((16 if way == "float" else 1.6) * r[0]["linears"], [e["loss"] for e in r])
-            for r in inside[way].values()
+def points(counted: str) -> dict[str, list[tuple[float, list[float]]]]:
+    """{way: [(count, losses of the seeds)] by width}; counted: "weights", "model" or "linears"."""
+    lines = {}
+    for way, name in NAMED.items():
+        each = {"weights": 1, "linears": 16 if way == "float" else 1.6}.get(counted)
+        lines[name] = [
+            (each * r[0]["linears"] if each else r[0]["bits"], [e["loss"] for e in r])
+            for r in found(way).values()
         ]
-        for way in runs.WAYS
-    }
-    alt = "Three panels of held-out loss against size for float and ternary models."
-    save(plots.sizes(panels, "Float and ternary on equal text"), "sizes", alt)
+    if counted != "weights":
+        lines[FOUR] = [
+            (
+                4 * r[0]["linears"] if counted == "linears" else r[0]["bits of 4"],
+                [e["rounded"]["4 bits, channel"] for e in r],
+            )
+            for r in found("float").values()
+        ]
+    return {name: line for name, line in lines.items() if line}
+
+
+def between(line: list[tuple[float, list[float]]], count: float) -> float | None:
+    """The loss at a count, along the logarithm of counts between two sizes; None outside."""
+    for (a, low), (b, high) in itertools.pairwise(line):
+        if a <= count <= b:
+            share = math.log(count / a) / math.log(b / a)
+            return (1 - share) * placements.mean(low) + share * placements.mean(high)
+    return None
+
+
+def shown(values: list[float]) -> str:
+    """One run as it is, several with their spread."""
+    return placements.plus_minus(values) if len(values) > 1 else f"{values[0]:#.3g}"
+
+
+def sizes() -> None:
+    """Loss by size, three ways of counting it; what is apart by how much."""
+    titles = {"weights": "weights of linears", "model": "bits of the whole model"}
+    titles |= {"linears": "bits of linears"}
+    title = "Ternary: behind at equal weights, ahead of 16 bits at equal bits, not always of 4"
+    alt = "Three panels of held-out loss against size for float, rounded and ternary models."
+    panels = {name: points(counted) for counted, name in titles.items()}
+    save(plots.sizes(panels, title), "sizes", alt)
+    inside = {way: found(way) for way in runs.WAYS}
     lines = [
-        "| width | float | ternary | ternary, a scale a row | apart by |",
+        "| width | float | ternary | ternary, a scale a row | ternary is behind by |",
         "|---|---|---|---|---|",
     ]
     for width in runs.WIDTHS:
-        values = {way: [e["loss"] for e in inside[way][width]] for way in runs.WAYS}
+        values = {way: [e["loss"] for e in inside[way].get(width, [])] for way in runs.WAYS}
         gap = placements.mean(values["tensor"]) - placements.mean(values["float"])
-        cells = " | ".join(placements.plus_minus(v) for v in values.values())
+        cells = " | ".join(shown(v) if v else "not run" for v in values.values())
         lines.append(f"| {width} | {cells} | {gap:.3f} |")
     write("lab15_sizes", "\n".join(lines) + "\n")
-    kinds = list(inside["float"][runs.WIDTHS[0]][0]["rounded"])
-    lines = ["| width | float | " + " | ".join(kinds) + " |", "|---|" + (len(kinds) + 1) * "---|"]
-    for width, entries in inside["float"].items():
-        cells = [f"{placements.mean([e['loss'] for e in entries]):.2f}"]
-        cells += [f"{placements.mean([e['rounded'][k] for e in entries]):.2f}" for k in kinds]
-        lines.append(f"| {width} | " + " | ".join(cells) + " |")
+    lines = [
+        "| counted | ternary, width | bits | its loss | float, 16 bits | float, 4 bits |",
+        "|---|---|---|---|---|---|",
+    ]
+    for counted in ("model", "linears"):
+        ways = points(counted)
+        for width, (bits, own) in zip(runs.WIDTHS, ways["ternary"], strict=True):
+            others = [between(ways[way], bits) for way in ("float", FOUR)]
+            cells = " | ".join("none so small" if v is None else f"{v:.2f}" for v in others)
+            lines.append(
+                f"| {titles[counted]} | {width} | {bits / 1e6:.2f} M | "
+                f"{placements.mean(own):.2f} | {cells} |"
+            )
+    write("lab15_bits", "\n".join(lines) + "\n")
+
+
+def rounded() -> None:
+    """Rounding after training: the models of `lab15_runs.py`, and the zoo's draft."""
+    models = {
+        f"width {width}": (
+            placements.mean([e["loss"] for e in entries]),
+            {k: placements.mean([e["rounded"][k] for e in entries]) for k in entries[0]["rounded"]},
+            placements.mean([e["loss"] for e in found("tensor")[width]]),
+        )
+        for width, entries in found("float").items()
+    }
+    draft = zoo.load("draft")
+    models["the zoo's draft"] = runs.held_out(draft), runs.rounded(draft), None
+    kinds = list(models["the zoo's draft"][1])
+    lines = ["| | float | " + " | ".join(kinds) + " | trained ternary |"]
+    lines += ["|---|---|" + (len(kinds) + 1) * "---|"]
+    for name, (plain, by_kind, trained) in models.items():
+        cells = [f"{v:.2f}" for v in (plain, *by_kind.values())]
+        cells += ["see below" if trained is None else f"{trained:.2f}"]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     write("lab15_rounded", "\n".join(lines) + "\n")
 
 
-PARTS = {f.__name__: f for f in (opening, modes, ternary, draft, sizes)}
+PARTS = {f.__name__: f for f in (opening, modes, ternary, draft, sizes, rounded)}
 
 
 def main() -> None:

@@ -36,20 +36,36 @@ def fits(teacher: Tensor, found: dict[str, Fit], title: str) -> Figure:
 def sizes(
     panels: dict[str, dict[str, Sequence[tuple[float, Sequence[float]]]]], title: str
 ) -> Figure:
-    """Loss against size: {what is counted: {way: [(count, losses of the seeds)]}}."""
+    """Loss against size: {what is counted: {way: [(count, losses of the seeds)]}}.
+
+    A way looks the same in all panels; ticks stand at the counts of the first one.
+    """
+    from matplotlib.ticker import NullFormatter
+
+    names = list(dict.fromkeys(way for ways in panels.values() for way in ways))
     fig, axes = figure(len(panels), width=4.0 * len(panels), height=3.6)
     for ax, (counted, ways) in zip(axes, panels.items(), strict=True):
-        for i, (way, points) in enumerate(ways.items()):
+        for way, points in ways.items():
+            i = names.index(way)
             x, y = [p[0] for p in points], [mean(p[1]) for p in points]
             off = [[m - min(p[1]) for m, p in zip(y, points, strict=True)]]
             off += [[max(p[1]) - m for m, p in zip(y, points, strict=True)]]
             look = {"color": COLOURS[i], "marker": MARKERS[i], "linestyle": LINES[i % len(LINES)]}
             ax.errorbar(x, y, yerr=off, capsize=2, label=way, markersize=5, **look)
         ax.set(xscale="log", xlabel=counted)
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ticks = [count for count, _ in next(iter(ways.values()))]
+        ax.set_xticks(ticks, [short(count) for count in ticks])
     axes[0].set_ylabel("held-out loss, nats a token")
-    axes[0].legend(frameon=False, fontsize=8)
+    most = max(axes, key=lambda ax: len(ax.containers))
+    most.legend(frameon=False, fontsize=7)
     style.title(fig, title)
     return fig
+
+
+def short(count: float) -> str:
+    """'47 k', '1.81 M'."""
+    return f"{count / 1e6:.2f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
 
 
 def opening(bars: dict[str, Sequence[float]], title: str) -> Figure:
