@@ -257,7 +257,8 @@ print(f"an even guess among 2048 tokens: {math.log(2048):.2f}")
 
 # %% [markdown]
 # **Then write one sentence:** the codes of least error have a quarter less of it than those of
-# absmean, and the model gains next to nothing. What has squared error not seen?
+# absmean, and the model is none the better. What has squared error not seen? (In other
+# models they do help: the chapter's first table.)
 #
 # *Your sentence:*
 #

@@ -86,6 +86,18 @@ def matrices(rng):
     yield torch.cat([torch.full((1, 30), 0.01), torch.full((1, 30), 100.0)])
 
 
+def drive_views(student, wide):
+    """Runs beside the student's code: every function with a view."""
+    view = wide.T[1::2]
+    return student.absmean(view, True), student.absmean(view, False), student.least_error(view)
+
+
+def wide_ones(rng):
+    """Matrices of which every second column is looked at, as a row."""
+    for dtype in (torch.float32, torch.bfloat16):
+        yield torch.randn(whole(rng, 3, 9), 2 * whole(rng, 2, 9), generator=rng).to(dtype)
+
+
 @exercise(
     "ex1",
     points=4,
@@ -94,20 +106,24 @@ def matrices(rng):
     cause="a sum in bfloat16, a mean of columns, or a floor added",
 )
 def test_absmean(student, rng):
-    for w in matrices(rng):
-        for rows in (True, False):
-            n, k = w.shape
-            scales = (n, 1) if rows else (1, 1)
-            codes, scale = expect_pair(student.absmean(w, rows), "absmean", (n, k), scales)
-            size = w.double().abs()
-            right = size.mean(1, keepdim=True) if rows else size.mean().reshape(1, 1)
-            right = right.clamp(min=FLOOR)
-            bound = (n * k + 8) * FLOAT32
-            expect_close(scale, right, what="scale", rtol=bound)
-            ratio = w.double() / right
-            clear = (ratio.abs() - 0.5).abs() > 4 * bound  # not so near a tie that rounding decides
-            wanted = (ratio > 0.5).to(torch.int8) - (ratio < -0.5).to(torch.int8)
-            assert torch.equal(codes[clear], wanted[clear]), "codes are not those of round(w / s)"
+    cases = [(w, rows, None) for w in matrices(rng) for rows in (True, False)]
+    for wide in wide_ones(rng):
+        by_rows, by_all, _ = student.drive(drive_views, wide)
+        cases += [(wide.T[1::2], True, by_rows), (wide.T[1::2], False, by_all)]
+    for w, rows, seen in cases:
+        n, k = w.shape
+        scales = (n, 1) if rows else (1, 1)
+        seen = student.absmean(w, rows) if seen is None else seen
+        codes, scale = expect_pair(seen, "absmean", (n, k), scales)
+        size = w.double().abs()
+        right = size.mean(1, keepdim=True) if rows else size.mean().reshape(1, 1)
+        right = right.clamp(min=FLOOR)
+        bound = (n * k + 8) * FLOAT32
+        expect_close(scale, right, what="scale", rtol=bound)
+        ratio = w.double() / right
+        clear = (ratio.abs() - 0.5).abs() > 4 * bound  # not so near a tie that rounding decides
+        wanted = (ratio > 0.5).to(torch.int8) - (ratio < -0.5).to(torch.int8)
+        assert torch.equal(codes[clear], wanted[clear]), "codes are not those of round(w / s)"
 
 
 @exercise(
@@ -130,9 +146,12 @@ def test_ties(student, rng):
     cause="a fixed threshold, the best k for the matrix in place of the row, or float32 sums",
 )
 def test_least_error(student, rng):
-    for w in matrices(rng):
+    cases = [(w, None) for w in matrices(rng)]
+    cases += [(wide.T[1::2], student.drive(drive_views, wide)[2]) for wide in wide_ones(rng)]
+    for w, value in cases:
         n, k = w.shape
-        codes, scale = expect_pair(student.least_error(w), "least_error", (n, k), (n, 1))
+        value = student.least_error(w) if value is None else value
+        codes, scale = expect_pair(value, "least_error", (n, k), (n, 1))
         assert (scale >= 0).all(), "a negative scale"
         for row, c, s in zip(w.double(), codes.double(), scale.double(), strict=True):
             sums = row.abs().sort(descending=True).values.cumsum(0)
@@ -163,11 +182,13 @@ def rounded_weight(w):
     return (w.float() / scale).round().clamp(-1, 1).double() * scale.double()
 
 
-def drive_tokens(student, x, g):
-    """Runs beside the student's code: rounded tokens, and the gradient to them."""
-    x = x.clone().requires_grad_()
+def drive_tokens(student, x, g, turned):
+    """Runs beside the student's code: rounded tokens, perhaps of a view, and their gradient."""
+    import torch
+
+    x = (x.mT.contiguous().mT if turned else x.clone()).requires_grad_()
     y = student.round_tokens(x)
-    (dx,) = __import__("torch").autograd.grad(y, x, g)
+    (dx,) = torch.autograd.grad(y, x, g)
     return y.detach(), dx
 
 
@@ -191,9 +212,9 @@ def test_tokens(student, rng):
     outlier = torch.randn(3, k, generator=rng)
     outlier[1, 0] = 1e4
     kinds += [outlier] + [x.bfloat16() for x in kinds[:6]]
-    for x in kinds:
+    for i, x in enumerate(kinds):
         g = torch.randn(x.shape, generator=rng).to(x.dtype)
-        y, dx = student.drive(drive_tokens, x, g)
+        y, dx = student.drive(drive_tokens, x, g, x.ndim > 1 and i % 2 == 1)
         expect_tensor(y, "round_tokens", x.dtype, tuple(x.shape))
         expect_same(dx, g, "the gradient")
         right = rounded_tokens(x)
@@ -321,6 +342,11 @@ def bytes_of(row):
     ]
 
 
+def drive_packed(student, wide):
+    """Runs beside the student's code: a view, packed."""
+    return student.pack(wide.T)
+
+
 @exercise(
     "ex3",
     points=3,
@@ -339,7 +365,7 @@ def test_packing(student, rng):
             expect_same(student.unpack(words, length), codes.to(torch.int8), "unpack")
     wide = torch.randint(-1, 2, (12, 3), generator=rng, dtype=torch.int8)
     right = torch.tensor([bytes_of(row) for row in wide.T.tolist()], dtype=torch.uint8)
-    expect_same(student.pack(wide.T), right, "pack of a view")
+    expect_same(student.drive(drive_packed, wide), right, "pack of a view")
 
 
 @exercise(
@@ -382,6 +408,11 @@ def test_refusals(student, rng):
         )
 
 
+def drive_product(student, wide, codes):
+    """Runs beside the student's code: a view, multiplied."""
+    return student.product(wide.T, codes, 1.0)
+
+
 @exercise(
     "ex3",
     points=4,
@@ -411,10 +442,9 @@ def test_products(student, rng):
     y = student.product(x, codes, 2.0)
     right = torch.tensor([[-2.0, -math.inf], [math.nan, 2.0]])
     expect_close(y, right, what="the product beside infinities")
-    view = torch.randn(3, 6, generator=rng, dtype=F64).T
-    expect_close(
-        student.product(view, codes, 1.0), view @ codes.double().T, what="a view", atol=EXACT
-    )
+    wide = torch.randn(3, 6, generator=rng, dtype=F64)
+    seen = student.drive(drive_product, wide, codes)
+    expect_close(seen, wide.T @ codes.double().T, what="the product of a view", atol=EXACT)
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
@@ -724,6 +754,7 @@ def test_trainings(student, rng):
         assert all(grad is not frozen for _, grad in kept), "requires_grad of the model given"
         assert all(free) and not any(modes), "the student is frozen, or in training mode"
         for name, tensor in trained.items():
+            expect_tensor(tensor, name, torch.float32, tuple(state[name].shape))
             # AdamW's first step: the rate, for every number whose gradient is not tiny
             moved = (tensor - state[name]).abs()
             expect_at_most(moved, 1.01e-3 + 1e-6, f"how far {name} moved in a step")
