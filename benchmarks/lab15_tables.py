@@ -90,13 +90,18 @@ def modes() -> None:
     save(plots.fits(teacher, found, title), "modes", alt)
 
 
+def ended(kind: str, way: str) -> bool:
+    """Whether its rate was found and all of its runs are there."""
+    done = kept(drafts.FILE)
+    rate = done.get(f"{kind} | {way} | rate")
+    return all(f"{kind} | {way} | {rate} | {seed}" in done for seed in drafts.SEEDS)
+
+
 def table(kind: str, ways, key: str, control: str) -> str:
     """Ways with their spread, whether apart from the control, and the rate found."""
-    done, lines = (
-        kept(drafts.FILE),
-        [f"| | {key} | beside the control | rate |", "|---|---|---|---|"],
-    )
-    for way in ways:
+    done = kept(drafts.FILE)
+    lines = [f"| | {key} | beside the control | rate |", "|---|---|---|---|"]
+    for way in filter(lambda way: ended(kind, way), ways):
         own, other = losses(kind, way, key), losses(kind, control, key)
         verdict = "control" if way == control else "alike"
         if way != control and apart(own, other):
