@@ -28,4 +28,4 @@ class BitLinear(nn.Module):
         scale = w.abs().mean().clamp_min(1e-5)
         rounded = (w / scale).round().clamp(-1, 1) * scale
         y = round_tokens(x) @ Straight.apply(self.weight, rounded.to(self.weight.dtype)).T
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else self.bias + y
