@@ -4,10 +4,10 @@
     python benchmarks/lab15_runs.py --fresh    all of it, anew
 
 STEPS steps of BATCH x CONTEXT tokens of the standard library's source and manual, the same samples
-for float and ternary.  Float, and ternary with a scale for the matrix ("tensor") or for each row
-("channel"), start from the same weights.  The learning rate of the matrices is searched
-for float and ternary at the smallest width, with a seed of its own, by factors of two until both
-neighbours are worse.
+for float and ternary.  Float, and ternary with a scale for the matrix ("tensor") or, at the two
+smaller widths, for each row ("channel"), start from the same weights.  The learning rate of the
+matrices is searched for float and ternary at the smallest width, with a seed of its own, by factors
+of two until both neighbours are worse.
 Then the float models are rounded after training: the controls.
 
 A run that is stopped goes on where it was (build/lab15).  `lab15_tables.py` reads the file.
@@ -145,7 +145,7 @@ def main() -> None:
         for width in WIDTHS:
             for way in WAYS[:2]:
                 at(way, width, rates[way], seed)
-    for width in WIDTHS:
+    for width in WIDTHS[:2]:
         at("channel", width, rates["channel"], SEEDS[0])
 
 
