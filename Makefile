@@ -76,13 +76,15 @@ test-soak: setup
 test-nbgrader: setup
 	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
 
-# a lab on a real JupyterHub, with three system users: as root, on a machine of your own
+# a lab on a real JupyterHub, with three system users, by requests and by clicks in the system's
+# Chromium: as root, on a machine of your own
 HUB := build/hub
 test-hub: setup
 	@test -x $(HUB)/env/bin/jupyterhub || { python3 -m venv $(HUB)/env && \
 	    $(HUB)/env/bin/pip install --quiet 'jupyterhub==5.5.4'; }
 	@test -x $(HUB)/node_modules/.bin/configurable-http-proxy || \
 	    npm install --silent --prefix $(HUB) configurable-http-proxy@5.3.0
+	$(PIP) --editable '.[browser]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/hub
 
 # a bundle for students, set up from the network in every way that its README names
