@@ -93,7 +93,7 @@ def test_the_zoo_in_the_files_of_transformers_gives_the_zoo_s_numbers(tmp_path):
     words = f"--model {tmp_path} --text {text} --dtype float32 --group 32 --length 48 --texts 1"
     options = parser.parse_args([*words.split(), "--results", str(tmp_path / "results")])
     report = json.loads(on_a_model.run("quantization", options).read_text())
-    _, held_out = on_a_model.split(on_a_model.ids_of(options), options)
+    _, held_out = on_a_model.split(on_a_model.ids_of(tmp_path, options), options)
     assert held_out.shape == (1, 49)
     assert report["losses"].keys() == {"float", "RTN 8 bits", "RTN 4 bits", "RTN 3 bits"}
     assert report["losses"]["float"] == pytest.approx(loss(ours, held_out), rel=1e-5)
