@@ -10,7 +10,6 @@ together).  After each block the states are written to the folder of results, an
 off goes on from there.
 """
 
-import copy
 import hashlib
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.models.groups import with_linears
 from efflib.models.recorded import Call
 from efflib.models.streamed import StreamedModel
 from efflib.sequential import inputs_of, run_block
@@ -102,12 +102,12 @@ def _through(
 
 
 def _alone(streamed: StreamedModel, block: nn.Module) -> nn.Module:
-    """A copy of the model that has no other block than a copy of this one."""
+    """A copy of the model that has no block but a copy of this one, with linears for Conv1D."""
     name, model = streamed.decoder.family.blocks, streamed.model
     every = model.get_submodule(name)
     model.set_submodule(name, nn.ModuleList([block]))
     try:
-        return copy.deepcopy(model)
+        return with_linears(model)
     finally:
         model.set_submodule(name, every)
 
