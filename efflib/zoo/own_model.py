@@ -34,7 +34,7 @@ from efflib.zoo import checkpoints, corpus
 MODEL = "EFFLIB_MODEL"  # the model of `lab.use()`
 SHIPPED = ("target", "draft")  # of the zoo: plain Llamas, which other programs open
 FILES = ("*.json", "*.safetensors")
-LENGTH, CALIBRATION, HELD_OUT = 128, 4, 8  # tokens of a piece, pieces of each kind
+LENGTH, CALIBRATION, HELD_OUT = 128, 16, 8  # tokens of a piece, pieces of each kind
 GIB = 2**30
 
 
@@ -98,7 +98,7 @@ class OwnModel:
 
                 stack.callback(self.linears[name].register_forward_pre_hook(keep).remove)
             for ids in self.calibration:
-                self.model(ids[None])
+                self.model.base_model(ids[None])  # without the output layer
         if missed := [name for name, pieces in seen.items() if not pieces]:
             raise ValueError(f"no token of the calibration text reached {missed[0]}")
         return seen

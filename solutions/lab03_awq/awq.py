@@ -1503,7 +1503,7 @@ for way in ("RTN", "search"):
 
 # %% tags=["demo"]
 own, own_bits = lab.use(), 3  # yours: lab.use("FOLDER") or lab.use("owner/name")
-own_inputs, own_folded = own.collected(lambda x: x[::4].float()), copy.deepcopy(own.model)
+own_inputs, own_folded = own.collected(lambda x: x[::16].float()), copy.deepcopy(own.model)
 attention = [f"self_attn.{n}_proj" for n in "qkv"]
 for i, layer in enumerate(own_folded.model.layers):
     tensors, s = layer.state_dict(), {}

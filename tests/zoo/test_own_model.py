@@ -57,7 +57,7 @@ def test_without_a_name_it_is_the_zoo_s_model_in_the_hub_s_files():
     assert own.linears.keys() == {
         n for n, m in ours.named_modules() if isinstance(m, torch.nn.Linear) and n != "lm_head"
     }
-    assert own.calibration.shape == (4, 128) and own.held_out.shape == (8, 129)
+    assert own.calibration.shape == (16, 128) and own.held_out.shape == (8, 129)
     assert type(own.model).__name__ == "LlamaForCausalLM"
 
 
