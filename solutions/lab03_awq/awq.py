@@ -1475,7 +1475,7 @@ for label, writer in writers.items():
 # as it was trained, in such files and opened by transformers, so that nothing is downloaded. Here
 # only what reads a norm is scaled, and each search looks at the outputs of its own linears. Your
 # `fold_layer` goes by the names of llama, mistral, qwen2 and qwen3. `EFFLIB_DEVICE=cuda` in the
-# environment puts it on a GPU. About 9 s.
+# environment puts it on a GPU. About 7 s.
 #
 # ## Report and takeaways
 #
