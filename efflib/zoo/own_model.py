@@ -1,6 +1,6 @@
 """A model of one's own, for the last section of a lab: `own = lab.use("FOLDER")`.
 
-    own.model                        transformers' model, an nn.Linear for all that is one
+    own.model                        transformers' model (where that is not installed, our Llama)
     own.linears                      {name: linear} of its blocks
     own.calibration, own.held_out    pieces of text in its tokens, where the model is
     own.loss(model)                  nats a token on the held-out pieces
@@ -26,10 +26,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib.device import chosen_device, chosen_dtype, device_of, place
-from efflib.models.checkpoint import CONFIG_FILE, save_pretrained
+from efflib.models.checkpoint import CONFIG_FILE, from_pretrained, save_pretrained
 from efflib.models.groups import with_linears
 from efflib.models.hub import ELSEWHERE, FAMILIES, describe
 from efflib.zoo import checkpoints, corpus
+from efflib.zoo.evaluation import logits_of
 
 MODEL = "EFFLIB_MODEL"  # the model of `lab.use()`
 SHIPPED = ("target", "draft")  # of the zoo: plain Llamas, which other programs open
@@ -54,8 +55,8 @@ class OwnModel:
         """Nats a token on the held-out pieces, read one by one; of the model as it is if None."""
         losses = []
         for ids in self.held_out:
-            output = (self.model if model is None else model)(ids[None, :-1])
-            losses.append(F.cross_entropy(output.logits[0].float(), ids[1:]).item())
+            logits = logits_of(self.model if model is None else model, ids[None, :-1])[0]
+            losses.append(F.cross_entropy(logits.float(), ids[1:]).item())
         return sum(losses) / len(losses)
 
     @torch.no_grad()
@@ -89,7 +90,7 @@ class OwnModel:
         return found
 
     def _inputs(self, names: list[str]) -> dict[str, list[Tensor]]:
-        seen: dict[str, list[Tensor]] = {name: [] for name in names}
+        seen = {name: [] for name in names}
         with ExitStack() as stack:
             for name in names:
 
@@ -97,8 +98,9 @@ class OwnModel:
                     seen[name].append(args[0].flatten(0, -2))
 
                 stack.callback(self.linears[name].register_forward_pre_hook(keep).remove)
+            without_head = getattr(self.model, "base_model", self.model)
             for ids in self.calibration:
-                self.model.base_model(ids[None])  # without the output layer
+                without_head(ids[None])
         if missed := [name for name, pieces in seen.items() if not pieces]:
             raise ValueError(f"no token of the calibration text reached {missed[0]}")
         return seen
@@ -111,18 +113,19 @@ def folder_of(name: str | Path) -> Path:
     refused before its weights come.  Raises ValueError as `known_type`, for a name that is neither,
     and for one that is not here while the Hub cannot be reached.
     """
-    folder = Path(name)
-    if folder.is_dir():
-        known_type(folder)
-        return folder
+    if Path(name).is_dir():
+        known_type(Path(name))
+        return Path(name)
     if not checkpoints.HUB_NAME.fullmatch(str(name)):
         raise ValueError(
             f"{str(name)!r} is no folder here, none of {', '.join(SHIPPED)}, "
             'and no name at the Hub, "owner/name"'
         )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError as error:
+        raise ValueError(f"transformers is not installed: it asks the Hub for {name}") from error
     try:
         known_type(Path(snapshot_download(str(name), allow_patterns=[CONFIG_FILE])))
         return Path(snapshot_download(str(name), allow_patterns=list(FILES)))
@@ -170,8 +173,8 @@ def open_model(
         say(f"{name}: {kind}, {stored / GIB:.3f} GiB of weights, to {device} in {dtype}")
         model = place(_read(folder, dtype), device)
     model = with_linears(model) if kind in ("gpt2", "mixtral") else model
-    calibration, held_out = (ids.to(device_of(model)) for ids in pieces)
-    return OwnModel(name, kind, model, _linears(model), calibration, held_out)
+    texts = [ids.to(device_of(model)) for ids in pieces]
+    return OwnModel(name, kind, model, _linears(model), *texts)
 
 
 def _linears(model: nn.Module) -> dict[str, nn.Linear]:
@@ -192,8 +195,13 @@ def write_shipped(name: str, folder: Path) -> Path:
 
 
 def _read(folder: Path, dtype: torch.dtype) -> nn.Module:
-    from transformers import AutoModelForCausalLM
-
+    """By transformers; where it is not installed, by our own reader, which knows Llamas alone."""
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        if known_type(folder) != "llama":
+            raise ValueError(f"transformers is not installed: it opens {folder.name}") from error
+        return from_pretrained(folder, dtype)
     try:
         return AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, use_safetensors=True

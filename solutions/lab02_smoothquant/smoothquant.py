@@ -1170,8 +1170,8 @@ print(f"{found['control tensor']:.3f}; to beat: {1.03 * found['fp']:.3f}")
 #
 # Does it hold on a model that you know? The last cell before the report runs your functions on
 # one: `lab.use("FOLDER")` takes a folder as the Hub has it, with config.json, safetensors and
-# tokenizer.json, and `lab.use("owner/name")` asks the Hub. As it stands it is the course's model
-# as it was trained, in such files and opened by transformers, so that nothing is downloaded. (A
+# tokenizer.json, and `lab.use("owner/name")` asks the Hub; both want transformers installed. As it
+# stands it is the course's model as it was trained, in such files, and nothing is downloaded. (A
 # Gemma multiplies by 1 + w: there your `smooth` changes the function, and the cell shows it.)
 # `EFFLIB_DEVICE=cuda` in the environment puts it on a GPU. About 5 s.
 #

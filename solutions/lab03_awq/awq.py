@@ -1471,8 +1471,8 @@ for label, writer in writers.items():
 #
 # Does it hold on a model that you know? The last cell before the report runs your functions on
 # one: `lab.use("FOLDER")` takes a folder as the Hub has it, with config.json, safetensors and
-# tokenizer.json, and `lab.use("owner/name")` asks the Hub. As it stands it is the course's model
-# as it was trained, in such files and opened by transformers, so that nothing is downloaded. Here
+# tokenizer.json, and `lab.use("owner/name")` asks the Hub; both want transformers installed. As it
+# stands it is the course's model as it was trained, in such files, and nothing is downloaded. Here
 # only what reads a norm is scaled, and each search looks at the outputs of its own linears. Your
 # `fold_layer` goes by the names of llama, mistral, qwen2 and qwen3. `EFFLIB_DEVICE=cuda` in the
 # environment puts it on a GPU. About 7 s.

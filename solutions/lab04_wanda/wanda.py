@@ -1313,8 +1313,8 @@ print("to beat", placements.plus_minus(once["2:4"]), *(f"{value:.2f}" for value 
 #
 # Does it hold on a model that you know? The last cell before the report runs your functions on
 # one: `lab.use("FOLDER")` takes a folder as the Hub has it, with config.json, safetensors and
-# tokenizer.json, and `lab.use("owner/name")` asks the Hub. As it stands it is the course's model
-# as it was trained, in such files and opened by transformers, so that nothing is downloaded.
+# tokenizer.json, and `lab.use("owner/name")` asks the Hub; both want transformers installed. As it
+# stands it is the course's model as it was trained, in such files, and nothing is downloaded.
 # `EFFLIB_DEVICE=cuda` in the environment puts it on a GPU. About 7 s.
 #
 # ## Report and takeaways

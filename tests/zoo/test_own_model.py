@@ -146,6 +146,24 @@ def test_lab_use_says_what_it_has_and_does_nothing_in_the_sandbox(tmp_path, monk
     assert lab.use("nowhere") is None
 
 
+def test_without_transformers_there_are_llamas(tmp_path, monkeypatch):
+    """What students install has no transformers; the cell of a lab runs there too."""
+    theirs = own_model.open_model("draft")
+    folder = written("qwen2", tmp_path)
+    for name in ("transformers", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    own = own_model.open_model("draft")
+    assert type(own.model).__module__ == "efflib.models.llama"
+    assert own.loss() == pytest.approx(theirs.loss(), rel=1e-5)
+    assert own.linears.keys() == theirs.linears.keys()
+    sums, exact = (o.collected(lambda x: x.double().square().sum(0)) for o in (own, theirs))
+    assert all(torch.allclose(sums[n], exact[n], rtol=1e-4) for n in exact)
+    with pytest.raises(ValueError, match="transformers is not installed: it opens"):
+        own_model.open_model(folder)
+    with pytest.raises(ValueError, match="transformers is not installed: it asks the Hub for a/b"):
+        own_model.open_model("a/b")
+
+
 # -- devices ------------------------------------------------------------------------------------
 
 
