@@ -8,13 +8,14 @@
 
 A folder is one as the Hub has it: config.json, safetensors, tokenizer.json.  For a name
 "owner/name" the Hub is asked, or, without a network, what was downloaded before; nothing else asks
-the network.  "target" and "draft" are the zoo's models, written in such files and opened by
-transformers.  Which kinds of models there are is said by `efflib.models.hub`.
+the network.  "target" and "draft" are the zoo's models, written in such files.  Which kinds of
+models there are is said by `efflib.models.hub`.
 """
 
 import copy
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -147,8 +148,8 @@ def known_type(folder: Path) -> str:
         raise ValueError(f"{folder} is no folder with a {CONFIG_FILE}: download the model first")
     kind = json.loads(file.read_text(encoding="utf-8")).get("model_type")
     if kind not in FAMILIES:
-        known = ELSEWHERE.get(kind, f"known are {', '.join(FAMILIES)}")
-        raise ValueError(f"{folder.name}: model_type={kind!r} is not known here; {known}")
+        why = ELSEWHERE.get(kind, f"known are {', '.join(FAMILIES)}")
+        raise ValueError(f"{folder.name}: model_type={kind!r} is not known here; {why}")
     return kind
 
 
@@ -173,8 +174,7 @@ def open_model(
         say(f"{name}: {kind}, {stored / GIB:.3f} GiB of weights, to {device} in {dtype}")
         model = place(_read(folder, dtype), device)
     model = with_linears(model) if kind in ("gpt2", "mixtral") else model
-    texts = [ids.to(device_of(model)) for ids in pieces]
-    return OwnModel(name, kind, model, _linears(model), *texts)
+    return OwnModel(name, kind, model, _linears(model), *(ids.to(device) for ids in pieces))
 
 
 def _linears(model: nn.Module) -> dict[str, nn.Linear]:
@@ -189,8 +189,7 @@ def _linears(model: nn.Module) -> dict[str, nn.Linear]:
 def write_shipped(name: str, folder: Path) -> Path:
     """A model of the zoo in the files of the Hub; returns the folder."""
     save_pretrained(checkpoints.load(name), folder)
-    source = checkpoints.verify(checkpoints.TOKENIZER)
-    (folder / checkpoints.TOKENIZER).write_bytes(source.read_bytes())
+    shutil.copy(checkpoints.verify(checkpoints.TOKENIZER), folder)
     return folder
 
 

@@ -38,14 +38,22 @@ class There(torch.Tensor):
     def __repr__(self):
         return f"There({self.value!r})"
 
+    def tolist(self):  # torch refuses it to subclasses
+        return self.value.tolist()
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         raise RuntimeError(f"{function} outside of `with Elsewhere()`")
 
 
+def _empty(x):
+    """A tensor of torch's own on "meta", which has no values."""
+    return isinstance(x, torch.Tensor) and x.device.type == "meta" and not isinstance(x, There)
+
+
 def _kept(x):
-    """`torch.tensor([], device="meta")` makes torch's own kind there, without values."""
-    if isinstance(x, torch.Tensor) and x.device.type == "meta" and not isinstance(x, There):
+    """`torch.tensor([], device="meta")` makes one of torch's own, even here."""
+    if _empty(x):
         assert x.numel() == 0, "this tensor has lost its values"
         return There(torch.empty(x.shape, dtype=x.dtype))
     return x
@@ -57,6 +65,9 @@ class Elsewhere(TorchDispatchMode):
         self.arrived = self.left = self.read = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        flat, _ = tree_flatten((args, kwargs))
+        if any(map(_empty, flat)) and not any(isinstance(x, There) for x in flat):
+            return function(*args, **(kwargs or {}))  # a copy of weights that are not in memory
         args, kwargs = tree_map(_kept, (args, dict(kwargs or {})))
         flat, _ = tree_flatten((args, kwargs))
         tensors = [x for x in flat if isinstance(x, torch.Tensor)]

@@ -17,8 +17,11 @@ from families import CASES, stored  # noqa: E402
 from efflib import device, zoo
 from efflib.lab import Lab
 from efflib.models.hub import FAMILIES
+from efflib.models.streamed import StreamedModel
 from efflib.zoo import own_model
 from efflib.zoo.checkpoints import FOLDER, TOKENIZER
+from efflib.zoo.phenomena.any_model import measure
+from efflib.zoo.phenomena.ways import ways
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +180,8 @@ def test_the_environment_chooses_and_a_name_overrides(monkeypatch):
     assert device.chosen_dtype("float16") is torch.float16
     assert zoo.load("draft").lm_head.weight.device == cpu, "a grade is computed where it always is"
     assert zoo.load("draft").lm_head.weight.dtype is torch.float32
+    told = zoo.load("draft", device="meta", dtype="bfloat16").lm_head.weight
+    assert told.is_meta and told.dtype is torch.bfloat16
     monkeypatch.setenv(device.DEVICE, "graphics")
     with pytest.raises(ValueError, match="EFFLIB_DEVICE=graphics is no device: cpu, cuda"):
         device.chosen_device()
@@ -236,3 +241,20 @@ def test_a_model_is_moved_once_and_all_is_computed_there(case, tmp_path, monkeyp
         with pytest.raises(RuntimeError, match="tensors on two devices"):
             own.model(exact.held_out)
     assert own.model.dtype is torch.float32
+
+
+@pytest.mark.parametrize("story", ["quantization", "awq", "gptq", "pruning"])
+def test_a_story_leaves_one_number_for_each_text(story, tmp_path):
+    """Block by block: weights arrive once for each block, and only losses come back."""
+    written("qwen2", tmp_path)
+    ids = torch.randint(2, 61, (3, 13), generator=torch.Generator().manual_seed(5))
+    told = ways(story, 16)
+    here = measure(StreamedModel(tmp_path, torch.float64), told, ids[:, :12], ids)
+    streamed = StreamedModel(tmp_path, torch.float64)
+    with Elsewhere() as elsewhere:
+        streamed.device = "meta"
+        for module in streamed.model.modules():
+            module._buffers |= {n: b.to("meta") for n, b in module._buffers.items()}
+        there = measure(streamed, told, ids[:, :12], ids)
+    assert there == pytest.approx(here, rel=1e-4)
+    assert elsewhere.left == 0
