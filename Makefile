@@ -11,12 +11,12 @@ NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 COURSE ?= .
 
-.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup test-hub lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup test-hub lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench gpu site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
-	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-hub test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-hub test-oracles test-postgres test-oldest test-browser bench gpu site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -143,6 +143,12 @@ bench: setup
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading_by_lab.py
 	$(BIN)/python benchmarks/quantization.py
+
+# kernels, their times, models and stories on a GPU: without one it says so, and ends with an error.
+# `make setup` installs torch for CPUs: GPU_PYTHON is a Python whose torch has CUDA
+GPU_PYTHON ?= $(BIN)/python
+gpu:
+	PYTHONPATH=. $(GPU_PYTHON) benchmarks/gpu.py
 
 figures: setup
 	$(BIN)/python -m efflib.zoo > course/chapters/_generated/zoo.md
