@@ -120,6 +120,9 @@ def test_passes_token_by_token(student, rng):
 def test_large_passes(student, rng):
     check_pass(student, *random_pass(rng, 60, 40, 10**5))
     check_pass(student, *random_pass(rng, 2, 2500, 150000))
+    text = [draw(rng, 0, 10**5) for _ in range(2500)]
+    best = [draw(rng, 0, 10**5) for _ in range(1302)]
+    check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
     texts, proposed = {0: [0, 0], "": [0]}, {0: [0, 0, 0], "": [0] * 300}
     check_pass(student, [(0, 1, 3), ("", 0, 301)], texts, proposed, [0] * 304)
     check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
@@ -286,7 +289,7 @@ def check_over_blocks(student, rng, pieces, heads, kv, d, block, dtype, scale=1.
     longest = max(c + n for _, c, n in pieces)
     most = max(float(v.abs().max()) for _, v in own.values())
     bound = 4 * torch.finfo(dtype).eps * most * (longest + d**0.5 * size**2)
-    expect_close(out.double(), plain_attention(q, pieces, own), "attend", atol=bound)
+    expect_close(out.double(), plain_attention(q, pieces, own), what="attend", atol=bound)
 
 
 @exercise(
@@ -333,7 +336,7 @@ def test_large_scores(student, rng):
     v = torch.arange(4.0).view(1, 4, 1, 1)
     out = student.attend(q, k, v, [("a", 2, 1)], {"a": [0]})
     assert isinstance(out, torch.Tensor) and out.shape == (1, 1, 1), "another shape"
-    expect_close(out, torch.ones(1, 1, 1), "equal scores", atol=1e-5)
+    expect_close(out, torch.ones(1, 1, 1), what="equal scores", atol=1e-5)
 
 
 # ---- exercise 3 --------------------------------------------------------------------------------
@@ -531,9 +534,11 @@ def test_any_model(student, rng):
         assert shared == (True, True) if tied else not any(shared), "sharing has changed"
         assert len(pairs) == (24 if tied else 27), "linears are missing"
         for _, own, direct in pairs:
-            expect_close(own, direct, "a linear of the copy", atol=1e-6, rtol=1e-6)
+            expect_close(own, direct, what="a linear of the copy", atol=1e-6, rtol=1e-6)
         if tied:
-            expect_close(zeroed, torch.zeros(3, 6), "lm_head after the table became 0", atol=0.0)
+            expect_close(
+                zeroed, torch.zeros(3, 6), what="lm_head after the table became 0", atol=0.0
+            )
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
@@ -904,13 +909,15 @@ def test_steps_key_by_key(student, rng):
             seen = student.seconds(machine, pieces, logits)
             assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
             right = torch.tensor(counted(machine, pieces, logits)).double()
-            expect_close(torch.tensor(float(seen)).double(), right, "seconds", atol=0.0, rtol=1e-6)
+            expect_close(
+                torch.tensor(float(seen)).double(), right, what="seconds", atol=0.0, rtol=1e-6
+            )
     long = [("a", 100000, 3000)]
     right = torch.tensor(counted(H100, long, 1)).double()
     expect_close(
         torch.tensor(float(student.seconds(H100, long, 1))).double(),
         right,
-        "seconds",
+        what="seconds",
         atol=0.0,
         rtol=1e-6,
     )
