@@ -301,8 +301,8 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 # **Deliver** a class and a function.
 #
 # - `Packed(weight, bias, group)`: an `nn.Module` with `forward(x) -> x W_hat^T + b`. weight [N, K];
-#   bias [N] or None; x [..., K]. All three have one dtype, float32 or bfloat16, and so has the
-#   result.
+#   bias [N] or None; x [..., K]. All three have one dtype, float32, float64 or bfloat16, and so
+#   has the result.
 # - `quantized(model, group) -> model`: a copy in which every `nn.Linear` is a `Packed`, under the
 #   same name; but a linear whose weight another module uses as well (lm_head, where it is the token
 #   table) stays one, with the weight shared in the copy, too. The model stays as it was.
@@ -325,38 +325,36 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 class Packed(nn.Module):
     """A linear of 4-bit codes, two in a byte; decoded in every call."""
 
-    ### BEGIN SOLUTION
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, group: int) -> None:
+        """weight [N, K], bias [N] or None; `group` inputs of a row share a scale."""
         super().__init__()
+        ### BEGIN SOLUTION
         self.shape, self.group = tuple(weight.shape), group
         w = F.pad(weight.detach().float(), (0, -weight.shape[1] % group)).unflatten(1, (-1, group))
         lo, hi = w.amin(-1).clamp(max=0), w.amax(-1).clamp(min=0)  # [N, groups]
         scale = ((hi - lo) / 15).clamp(min=2.0**-14).half()
         zero = (-lo / scale.float()).round().clamp(0, 15)
         codes = (w / scale.float()[..., None]).round().add(zero[..., None]).clamp(0, 15)
+        codes = codes.flatten(1)[:, : weight.shape[1]]
         self.register_buffer("scale", scale)
-        self.register_buffer("zero", self._pack(zero.flatten()))
-        self.register_buffer("codes", self._pack(codes.flatten(1)[:, : weight.shape[1]].flatten()))
+        for name, some in (("zero", zero), ("codes", codes)):
+            each = some.flatten().to(torch.uint8)
+            pairs = F.pad(each, (0, each.numel() % 2)).unflatten(0, (-1, 2))
+            self.register_buffer(name, pairs[:, 0] | pairs[:, 1] << 4)
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
-
-    @staticmethod
-    def _pack(codes: torch.Tensor) -> torch.Tensor:
-        pairs = F.pad(codes.to(torch.uint8), (0, codes.numel() % 2)).unflatten(0, (-1, 2))
-        return pairs[:, 0] | pairs[:, 1] << 4
-
-    @staticmethod
-    def _unpack(packed: torch.Tensor, n: int) -> torch.Tensor:
-        return torch.stack([packed & 15, packed >> 4], 1).flatten()[:n].float()
+        ### END SOLUTION
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x W_hat^T + b: [..., K] -> [..., N], in x's dtype."""
+        ### BEGIN SOLUTION
         (rows, columns), groups = self.shape, self.scale.shape[1]
-        codes = self._unpack(self.codes, rows * columns).view(rows, columns)
-        zero = self._unpack(self.zero, rows * groups).view(rows, groups)
+        both = [torch.stack([s & 15, s >> 4], 1).flatten().float() for s in (self.codes, self.zero)]
+        codes = both[0][: rows * columns].view(rows, columns)
+        zero = both[1][: rows * groups].view(rows, groups)
         which = torch.arange(columns) // self.group
         w = (codes - zero[:, which]) * self.scale.float()[:, which]
         return F.linear(x, w.to(x.dtype), self.bias)
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def quantized(model: nn.Module, group: int) -> nn.Module:
@@ -426,17 +424,24 @@ lab.check("ex3")
 class Blocks:
     """Tables of requests whose newest tokens may be taken back."""
 
-    ### BEGIN SOLUTION
     def __init__(self, blocks: int, block: int) -> None:
+        """So many blocks, of `block` tokens each; all of them are free."""
+        ### BEGIN SOLUTION
         self.block, self.tables = block, {}
         self.line = list(range(blocks))  # free, the longest first
         self.users, self.holds = [0] * blocks, {}
+        ### END SOLUTION
 
     @property
     def free(self) -> int:
+        """How many blocks belong to nobody."""
+        ### BEGIN SOLUTION
         return len(self.line)
+        ### END SOLUTION
 
-    def start(self, name, text: list) -> int:
+    def start(self, name: int | str, text: list) -> int:
+        """Begins a table; how many tokens of the text are there already."""
+        ### BEGIN SOLUTION
         table = []
         for end in range(self.block, len(text), self.block):
             beginning = tuple(text[:end])
@@ -449,8 +454,11 @@ class Blocks:
             table.append(held[0])
         self.tables[name] = table
         return len(table) * self.block
+        ### END SOLUTION
 
-    def grow(self, name, length: int) -> None:
+    def grow(self, name: int | str, length: int) -> None:
+        """Room for so many tokens in all, or MemoryError and nothing has changed."""
+        ### BEGIN SOLUTION
         table = self.tables[name]
         needs = max(-(-length // self.block) - len(table), 0)
         if needs > len(self.line):
@@ -460,24 +468,32 @@ class Blocks:
             self.holds.pop(taken, None)
             self.users[taken] = 1
             table.append(taken)
+        ### END SOLUTION
 
-    def roll_back(self, name, length: int) -> None:
+    def roll_back(self, name: int | str, length: int) -> None:
+        """Gives back the blocks that the first `length` tokens do not need."""
+        ### BEGIN SOLUTION
         table = self.tables[name]
         while len(table) > -(-length // self.block):
             last = table.pop()
             self.users[last] -= 1
             if not self.users[last]:
                 self.line.append(last)
+        ### END SOLUTION
 
-    def settle(self, name, text: list, cached: int) -> None:
+    def settle(self, name: int | str, text: list, cached: int) -> None:
+        """The first `cached` tokens are certain: their full blocks can be found."""
+        ### BEGIN SOLUTION
         for i in range(cached // self.block):
             self.holds[self.tables[name][i]] = tuple(text[: (i + 1) * self.block])
+        ### END SOLUTION
 
-    def end(self, name) -> None:
+    def end(self, name: int | str) -> None:
+        """The request goes."""
+        ### BEGIN SOLUTION
         self.roll_back(name, 0)
         del self.tables[name]
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 # %% check="ex4"
@@ -561,11 +577,15 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 class Told:
     """The text of one answer, in pieces that stay."""
 
-    ### BEGIN SOLUTION
     def __init__(self, stops: list[str]) -> None:
+        """Stop words; `stopped` is False."""
+        ### BEGIN SOLUTION
         self.stops, self.told, self.stopped = list(stops), 0, False
+        ### END SOLUTION
 
     def add(self, text: str, last: bool) -> str:
+        """What can be told now of the whole answer so far."""
+        ### BEGIN SOLUTION
         if self.stopped:
             return ""
         places = [text.find(stop) for stop in self.stops if stop in text]
@@ -577,8 +597,7 @@ class Told:
             end = len(whole) - (0 if last else max(ends, default=0))
         piece, self.told = text[self.told : end], max(end, self.told)
         return piece
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def take_out(running: dict, waiting: dict, name, again: bool) -> tuple[dict, dict]:

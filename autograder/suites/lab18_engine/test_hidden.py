@@ -440,7 +440,7 @@ def test_shapes_and_groups(student, rng):
 @exercise(
     "ex3",
     points=3,
-    invariant="tiny, large, equal and one-sided weights, in float32 and bfloat16",
+    invariant="tiny, large, equal and one-sided weights, in three dtypes",
     cause="a scale of 0, one that float16 cannot hold, or a range that begins at the least weight",
 )
 def test_magnitudes(student, rng):
@@ -451,6 +451,7 @@ def test_magnitudes(student, rng):
     check_linear(student, rng, torch.full((2, 6), -3.0), 4)
     check_linear(student, rng, base.bfloat16(), 8, torch.randn(4, generator=rng).bfloat16())
     check_linear(student, rng, (1e3 * base).bfloat16(), 5)
+    check_linear(student, rng, base.double(), 8, torch.randn(4, generator=rng).double())
     base[:, 3] *= 1000
     check_linear(student, rng, base, 8)
 
