@@ -832,7 +832,7 @@ def test_masks_of_random_trees(student, rng):
     shapes = [(random_tree(rng, n, 4)[1], draw(rng, 0, 5)) for n in (1, 2, 7, 15)]
     shapes += [(list(range(-1, 8)), 0), ([-1] + [0] * 6, 1), ([-1, 0, 1, 0, 3, 2, 1], 2)]
     shapes += [
-        (list(range(-1, 399)), 100),
+        (list(range(-1, 249)), 100),  # and no more: powers of a matrix are right as well
         ([-1] + [0] * 69, 3),
         ([-1, 0, 0, 1, 2], 1000),
         ([-1, 0, 0, 1, 2], 4990),
