@@ -367,7 +367,7 @@ def quantized(model: nn.Module, group: int) -> nn.Module:
     for module in model.modules():
         for weight in module.parameters(recurse=False):
             users[id(weight)] = users.get(id(weight), 0) + 1
-    for name, module in list(model.named_modules()):
+    for name, module in [*model.named_modules()]:
         if isinstance(module, nn.Linear) and users[id(module.weight)] == 1:
             model.set_submodule(name, Packed(module.weight, module.bias, group))
     return model

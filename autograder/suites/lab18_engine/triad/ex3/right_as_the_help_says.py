@@ -42,7 +42,9 @@ class Packed(nn.Module):
         scale = self.scales.float().repeat_interleave(self.group, 1)[:, : self.k]
         w = (bytes_to_codes(self.codes, self.k) - zero) * scale
         y = x @ w.to(x.dtype).T
-        return y if self.bias is None else y + self.bias
+        if self.bias is not None:
+            y = y + self.bias
+        return y
 
 
 def quantized(model, group):
