@@ -11,12 +11,12 @@ NOTEBOOK_DIR ?= labs
 LAB ?= lab01_quantization
 COURSE ?= .
 
-.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup test-hub lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench site train figures constraints clean
+.PHONY: setup demo test quick test-nightly test-all test-soak test-nbgrader test-setup test-hub lab formgrader lint lint-workflows release mutants test-oracles test-postgres test-oldest test-browser bench gpu site train figures constraints clean
 .DEFAULT_GOAL := help
 
 help:
 	@sed -n '1,4s/^# //p' Makefile
-	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-hub test-oracles test-postgres test-oldest test-browser bench site train figures clean"
+	@echo "also: quick lint lint-workflows release test-nightly test-all mutants test-soak test-nbgrader test-setup test-hub test-oracles test-postgres test-oldest test-browser bench gpu site train figures clean"
 
 setup: system-packages $(VENV)/.installed
 
@@ -76,13 +76,15 @@ test-soak: setup
 test-nbgrader: setup
 	$(BIN)/python tests/nbgrader_own/run.py --markdown course/chapters/_generated/nbgrader.md
 
-# a lab on a real JupyterHub, with three system users: as root, on a machine of your own
+# a lab on a real JupyterHub, with three system users, by requests and by clicks in the system's
+# Chromium: as root, on a machine of your own
 HUB := build/hub
 test-hub: setup
 	@test -x $(HUB)/env/bin/jupyterhub || { python3 -m venv $(HUB)/env && \
 	    $(HUB)/env/bin/pip install --quiet 'jupyterhub==5.5.4'; }
 	@test -x $(HUB)/node_modules/.bin/configurable-http-proxy || \
 	    npm install --silent --prefix $(HUB) configurable-http-proxy@5.3.0
+	$(PIP) --editable '.[browser]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/hub
 
 # a bundle for students, set up from the network in every way that its README names
@@ -141,6 +143,12 @@ bench: setup
 	$(BIN)/python benchmarks/grading.py
 	$(BIN)/python benchmarks/grading_by_lab.py
 	$(BIN)/python benchmarks/quantization.py
+
+# kernels, their times, models and stories on a GPU: without one it says so, and ends with an error.
+# `make setup` installs torch for CPUs: GPU_PYTHON is a Python whose torch has CUDA
+GPU_PYTHON ?= $(BIN)/python
+gpu:
+	PYTHONPATH=. $(GPU_PYTHON) benchmarks/gpu.py
 
 figures: setup
 	$(BIN)/python -m efflib.zoo > course/chapters/_generated/zoo.md

@@ -1,8 +1,9 @@
-"""Two directives, {lab-map} and {gallery}, for pages at the top of the site; "10 %" in one line."""
+"""{lab-map}, {gallery} and {results}, for pages at the top of the site; "10 %" in one line."""
 
 import re
 
 import lab_map
+import results
 import stories
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -22,6 +23,12 @@ class Gallery(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
+class Results(SphinxDirective):
+    def run(self) -> list[nodes.Node]:
+        self.env.note_reread()  # files may be new
+        return self.parse_text_to_nodes(results.page(), allow_section_headings=True)
+
+
 def keep_percents(app: Sphinx, page: nodes.document) -> None:
     """No line ends between a number and its per cent."""
     for text in list(page.findall(nodes.Text)):
@@ -33,5 +40,6 @@ def keep_percents(app: Sphinx, page: nodes.document) -> None:
 def setup(app: Sphinx) -> dict:
     app.add_directive("lab-map", LabMap)
     app.add_directive("gallery", Gallery)
+    app.add_directive("results", Results)
     app.connect("doctree-read", keep_percents)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -161,6 +161,23 @@ class Lab:
         self._scores[name] = value, unit
         tell(f"{name}: {scored(value, unit)}")
 
+    def use(self, name: str | Path | None = None, text: str | Path | None = None):
+        """A model of one's own, to run one's functions on: an `efflib.zoo.own_model.OwnModel`.
+
+        name: a folder in the Hub's layout, "owner/name" at the Hub, or a model of the zoo; without
+        one what the variable EFFLIB_MODEL says, or "target".  text: a file, or the course's code.
+        Raises ValueError, with what is wanted, for a model that is not there or not known.
+        """
+        if in_sandbox():
+            return None
+        from efflib.zoo.own_model import open_model
+
+        own = open_model(name, text, tell)
+        weights = sum(linear.weight.numel() for linear in own.linears.values())
+        held_out = f"{own.loss():.3f} nats a token on {own.held_out[:, 1:].numel()} held-out tokens"
+        tell(f"{len(own.linears)} linears with {weights:,} weights; {held_out}")
+        return own
+
     def report(self) -> None:
         """Show what the public tests gave so far, predictions beside results, and the board."""
         if in_sandbox():

@@ -14,7 +14,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from efflib.models.groups import with_linears
 from efflib.models.hub import Decoder, describe
+from efflib.models.mixture import hub_name
 
 INDEX = "model.safetensors.index.json"
 
@@ -39,9 +41,10 @@ def parameters_without_memory() -> Iterator[None]:
 class StreamedModel:
     """A folder with config.json and safetensors, in one file or in parts.
 
-    model: the causal model of transformers, in eval mode, its parameters without memory.
-    Raises ValueError for a model_type that `hub.describe` does not know, for experts, and if the
-    folder has no tensor of a name that the model needs.
+    model: the causal model of transformers, in eval mode, its parameters without memory; Mixtral's
+    experts are linears.
+    Raises ValueError for a model_type that `hub.describe` does not know, and if the folder has no
+    tensor of a name that the model needs.
     """
 
     def __init__(self, folder: str | Path, dtype: torch.dtype, device: str = "cpu") -> None:
@@ -53,6 +56,8 @@ class StreamedModel:
         config = AutoConfig.from_pretrained(self.folder)
         with parameters_without_memory():
             self.model = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+        if config.model_type == "mixtral":  # its files, too, hold each expert by itself
+            self.model = with_linears(self.model)
         self.decoder = describe(self.model)
         _expect_readable(self.model, self.decoder)
         for module in self.model.modules():
@@ -62,7 +67,8 @@ class StreamedModel:
         self.bytes = sum(p.numel() * dtype.itemsize for p in self.model.parameters())
 
     def _where(self) -> dict[str, tuple[Path, str]]:
-        """{parameter of the model: (file, name in it)}; names may lack the leading "model."."""
+        """{parameter of the model: (file, name in it)}; names may lack the leading "model." (or
+        GPT-2's "transformer.")."""
         if (index := self.folder / INDEX).is_file():
             files = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         else:
@@ -75,7 +81,8 @@ class StreamedModel:
         for name, _ in self.model.named_parameters(remove_duplicate=False):
             embedding = f"{self.decoder.family.embeddings[0]}.weight"
             tied = embedding if name == "lm_head.weight" else name
-            for other in (name, name.removeprefix("model."), tied, tied.removeprefix("model.")):
+            bare = [n.removeprefix("model.").removeprefix("transformer.") for n in (name, tied)]
+            for other in (name, hub_name(name), bare[0], tied, bare[1]):
                 if other in stored:
                     found[name] = (stored[other], other)
                     break
@@ -103,11 +110,11 @@ class StreamedModel:
 
 
 def _expect_readable(model: nn.Module, decoder: Decoder) -> None:
-    """A model of linears, with an embedding before its blocks and one norm behind them."""
+    """A model with an embedding before its blocks and one norm behind them."""
     kind, family = decoder.model_type, decoder.family
     holder = model.get_submodule(family.last_norm.rpartition(".")[0])
     last = getattr(holder, family.last_norm.rpartition(".")[2])
-    if kind in ("gpt2", "mixtral") or last is None or getattr(holder, "project_in", None):
+    if last is None or getattr(holder, "project_in", None):
         raise ValueError(f"{type(model).__name__}: this {kind} is not gone through block by block")
 
 

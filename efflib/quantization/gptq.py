@@ -101,19 +101,19 @@ def gptq(
     _expect(w, h, granularity, grids, block)
     n, k = w.shape
     size = group_layout((n, k), granularity)[2]
-    order = torch.arange(k)
+    order = as_stored = torch.arange(k, device=w.device)
     if act_order:
-        order = torch.argsort(h.diagonal(), descending=True, stable=True).cpu()
+        order = torch.argsort(h.diagonal(), descending=True, stable=True)
     u = inverse_factor(h[order][:, order], damping)
     live = w.detach().double().masked_fill(h.diagonal() == 0, 0.0)
     before = quantize_weight(live, bits, granularity, symmetric)
-    group_of = order // size if grids == "static" else torch.arange(k) // size
+    group_of = order // size if grids == "static" else as_stored // size
     scale, zero = before.scale.T.clone(), before.zero.T.float()  # [groups, N]
     found = _Grids(scale, zero, group_of.tolist(), 0 if grids == "static" else size, symmetric)
     codes = _round_columns(live[:, order].T.contiguous(), u, found, bits, grids == "lazy", block)
     back = order.argsort()
     g_idx = group_of[back]
-    stored = not torch.equal(g_idx, torch.arange(k) // size)
+    stored = not torch.equal(g_idx, as_stored // size)
     codes = codes[back].T.to(before.codes.dtype, memory_format=torch.contiguous_format)
     parts = (codes, scale.T.contiguous(), zero.T.int().contiguous(), g_idx)
     return GPTQWeight(*parts, bits, granularity, symmetric, stored)
@@ -133,7 +133,8 @@ def _round_columns(
     rest: Tensor, u: Tensor, grids: _Grids, bits: int, lazy: bool, block: int
 ) -> Tensor:
     """Codes [K, N] float of the columns rest [K, N], which change: see above."""
-    codes, ends = torch.empty(rest.shape), code_range(bits, grids.symmetric)
+    codes = torch.empty(rest.shape, device=rest.device)
+    ends = code_range(bits, grids.symmetric)
     for start in range(0, len(rest), block):
         stop = min(start + block, len(rest))
         now, errors = rest[start:stop].clone(), torch.zeros_like(rest[start:stop])

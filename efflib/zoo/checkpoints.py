@@ -15,6 +15,7 @@ from torch import nn
 
 from efflib.attention.zero_sink import with_zero
 from efflib.checks import nearest
+from efflib.device import chosen_dtype, place
 from efflib.models.checkpoint import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
 from efflib.models.llama import Llama, sdpa
 
@@ -94,8 +95,10 @@ def load_unchecked(folder: Path) -> Llama:
     return model
 
 
-def load(name: str, folder: Path = FOLDER) -> nn.Module:
-    """A model by name, in fp32 and eval mode; a fresh one at every call.
+def load(
+    name: str, folder: Path = FOLDER, device: str = "cpu", dtype: str = "float32"
+) -> nn.Module:
+    """A model by name, in eval mode, on a device as `efflib.device` has it; each call a fresh one.
 
     A name of the zoo ("target", "draft") gives our `Llama`. Any other name goes to
     ``transformers``: a local folder in Hugging Face's layout, or a model of the hub, "owner/name",
@@ -103,7 +106,7 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
 
     Raises:
         CorruptCheckpoint: a shipped file is missing or damaged.
-        ValueError: nothing of that name, here or at the hub.
+        ValueError: nothing of that name, here or at the hub; no such device or dtype.
     """
     if not isinstance(name, (str, os.PathLike)):
         raise ValueError(f"a model's name is text, got {name!r}")
@@ -111,22 +114,22 @@ def load(name: str, folder: Path = FOLDER) -> nn.Module:
     if name in known:
         for file in CHECKED:
             verify(f"{name}/{file}", folder)
-        return load_unchecked(folder / name)
+        return place(load_unchecked(folder / name).to(chosen_dtype(dtype)), device)
     missing = f"no model {name!r} in the zoo ({', '.join(known)})"
     if not (name and Path(name).is_dir()) and not HUB_NAME.fullmatch(name):
         raise ValueError(
             f"{missing}{nearest(name, known)}; a model elsewhere is a folder that exists, or "
             '"owner/name" at the hub'
         )
-    return _load_with_transformers(name, missing)
+    return place(_load_with_transformers(name, missing, chosen_dtype(dtype)), device)
 
 
-def _load_with_transformers(name: str, missing: str) -> nn.Module:
+def _load_with_transformers(name: str, missing: str, dtype: torch.dtype) -> nn.Module:
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
         raise ValueError(f"{missing}, and transformers is not installed") from error
     try:
-        return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
+        return AutoModelForCausalLM.from_pretrained(name, dtype=dtype).eval()
     except (OSError, ValueError) as error:
         raise ValueError(f"{missing}, and transformers could not load it: {error}") from error

@@ -103,7 +103,7 @@ names = [n for n, m in control.named_modules() if isinstance(m, nn.Linear) and n
 
 # %% tags=["demo", "fold"]
 # helpers of the experiments: perplexity, pruned copies, what a linear layer reads, controls, times
-# and pictures
+# and pictures; for later sections the model as a list of blocks, and a smaller model
 def perplexity(model: nn.Module) -> float:
     """On held-out code."""
     return token_losses(model, held_out, context=128, stride=128).double().mean().exp().item()
@@ -190,6 +190,95 @@ def note(way: str, pattern: str, pruned: list[nn.Module]) -> None:
     *values, last = [perplexity(m) for m in pruned]
     measured[way, pattern], measured[way, pattern, "control"] = values, [last]
     print(f"{way:17s} {pattern:4s} {placements.plus_minus(values)}; control {last:.2f}")
+
+
+import dataclasses
+
+from efflib.finetuning.training import finetune
+from efflib.hessian import gram
+from efflib.models.llama import Llama
+from efflib.models.rotary import turns
+from efflib.recovery import retrain
+from efflib.repair import prune_and_repair
+from efflib.units import READERS, WRITERS, Shape, first_order, linear_flops
+
+
+class Block(nn.Module):
+    """A layer of the model as a function of hidden states [T, D]."""
+
+    def __init__(self, layer: nn.Module, config) -> None:
+        super().__init__()
+        self.layer, self.config = layer, config
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        c, positions = self.config, torch.arange(len(hidden))
+        by = turns(positions, c.head_dim, c.rope_theta, hidden.dtype, c.rope_scaling)
+        return self.layer(hidden[None], by, None, None)[0]
+
+
+def prune_model(model: nn.Module, ids: Tensor, pattern) -> nn.Module:
+    """A copy of the model, its blocks pruned by your exercise 5."""
+    model = copy.deepcopy(model)
+    blocks = [Block(layer, model.config) for layer in model.model.layers]
+    texts = list(model.model.embed_tokens(ids).detach())
+    pruned = prune_blocks(blocks, texts, pattern)
+    model.model.layers = nn.ModuleList(block.layer for block in pruned)
+    return model
+
+
+@torch.no_grad()
+def repaired(model: nn.Module, hessians: dict[str, Tensor], pattern) -> nn.Module:
+    """A copy of the model, chosen by your masks and repaired."""
+    model, pair = copy.deepcopy(model), isinstance(pattern, tuple)
+    for name in names:
+        weight = model.get_submodule(name).weight
+        choose = partial(mask_of, pattern=pattern, scope="layer")
+        columns = pattern[1] if pair else 128  # so many are chosen at a time
+        weight.copy_(prune_and_repair(weight, hessians[name], choose, columns))
+    return model
+
+
+def unit_rule(rule: str, model: Llama, ids: Tensor, seed: int):
+    """f(layer, kind, w, rows, size) -> a score for each unit; "yours" is your exercise 6."""
+    generator = torch.Generator().manual_seed(seed)
+    readers = [
+        f"model.layers.{i}.{n}" for i in range(len(model.model.layers)) for n in READERS.values()
+    ]
+    seen = inputs_of(model, ids, readers) if rule == "yours" else {}
+    guess = first_order(model, ids) if rule == "taylor" else {}
+
+    def score(i: int, kind: str, w: Tensor, rows: list[Tensor], size: int) -> Tensor:
+        if rule == "yours":
+            return unit_scores(w, gram(seen[f"model.layers.{i}.{READERS[kind]}"]), size)
+        if rule == "taylor":
+            return guess[kind][i].float()
+        if rule == "magnitude":  # of all weights that read or write the unit
+            squares = w.square().sum(0) + sum(r.square().sum(1) for r in rows)
+            return squares.view(-1, size).sum(1).sqrt()
+        return torch.rand(w.shape[1] // size, generator=generator)
+
+    return score
+
+
+def smaller(model: Llama, ids: Tensor, shape: Shape, rule: str = "yours", seed: int = 0) -> Llama:
+    """The model with shape.heads heads and shape.neurons neurons in every layer, by your code."""
+    c, score = model.config, unit_rule(rule, model, ids, seed)
+    state = dict(model.state_dict())
+    for i in range(shape.layers):
+        for kind, reader in READERS.items():
+            name, size = f"model.layers.{i}.{reader}", c.head_dim if kind == "heads" else 1
+            w, own = (
+                state[f"{name}.weight"],
+                [f"model.layers.{i}.{n}.weight" for n in WRITERS[kind]],
+            )
+            rows = [state[n] for n in own]
+            keep = best_units(score(i, kind, w, rows, size), getattr(shape, kind))
+            fewer, state[f"{name}.weight"] = remove_units(rows, w, keep, size)
+            state |= dict(zip(own, fewer, strict=True))
+    sizes = {"num_attention_heads": shape.heads, "num_key_value_heads": shape.heads}
+    made = Llama(dataclasses.replace(c, intermediate_size=shape.neurons, **sizes)).eval()
+    made.load_state_dict(state)
+    return made
 
 
 # %% tags=["demo"]
@@ -836,97 +925,6 @@ lab.check("ex5")
 # the norms of section 1 are. Three cells, about 7 s each.
 
 
-# %% tags=["demo", "fold"]
-# the model as a list of blocks; later, a smaller model by your exercise 6
-import dataclasses
-
-from efflib.finetuning.training import finetune
-from efflib.hessian import gram
-from efflib.models.llama import Llama
-from efflib.models.rotary import turns
-from efflib.recovery import retrain
-from efflib.repair import prune_and_repair
-from efflib.units import READERS, WRITERS, Shape, first_order, linear_flops
-
-
-class Block(nn.Module):
-    """A layer of the model as a function of hidden states [T, D]."""
-
-    def __init__(self, layer: nn.Module, config) -> None:
-        super().__init__()
-        self.layer, self.config = layer, config
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        c, positions = self.config, torch.arange(len(hidden))
-        by = turns(positions, c.head_dim, c.rope_theta, hidden.dtype, c.rope_scaling)
-        return self.layer(hidden[None], by, None, None)[0]
-
-
-def prune_model(model: nn.Module, ids: Tensor, pattern) -> nn.Module:
-    """A copy of the model, its blocks pruned by your exercise 5."""
-    model = copy.deepcopy(model)
-    blocks = [Block(layer, model.config) for layer in model.model.layers]
-    texts = list(model.model.embed_tokens(ids).detach())
-    pruned = prune_blocks(blocks, texts, pattern)
-    model.model.layers = nn.ModuleList(block.layer for block in pruned)
-    return model
-
-
-@torch.no_grad()
-def repaired(model: nn.Module, hessians: dict[str, Tensor], pattern) -> nn.Module:
-    """A copy of the model, chosen by your masks and repaired."""
-    model, pair = copy.deepcopy(model), isinstance(pattern, tuple)
-    for name in names:
-        weight = model.get_submodule(name).weight
-        choose = partial(mask_of, pattern=pattern, scope="layer")
-        columns = pattern[1] if pair else 128  # so many are chosen at a time
-        weight.copy_(prune_and_repair(weight, hessians[name], choose, columns))
-    return model
-
-
-def unit_rule(rule: str, model: Llama, ids: Tensor, seed: int):
-    """f(layer, kind, w, rows, size) -> a score for each unit; "yours" is your exercise 6."""
-    generator = torch.Generator().manual_seed(seed)
-    readers = [
-        f"model.layers.{i}.{n}" for i in range(len(model.model.layers)) for n in READERS.values()
-    ]
-    seen = inputs_of(model, ids, readers) if rule == "yours" else {}
-    guess = first_order(model, ids) if rule == "taylor" else {}
-
-    def score(i: int, kind: str, w: Tensor, rows: list[Tensor], size: int) -> Tensor:
-        if rule == "yours":
-            return unit_scores(w, gram(seen[f"model.layers.{i}.{READERS[kind]}"]), size)
-        if rule == "taylor":
-            return guess[kind][i].float()
-        if rule == "magnitude":  # of all weights that read or write the unit
-            squares = w.square().sum(0) + sum(r.square().sum(1) for r in rows)
-            return squares.view(-1, size).sum(1).sqrt()
-        return torch.rand(w.shape[1] // size, generator=generator)
-
-    return score
-
-
-def smaller(model: Llama, ids: Tensor, shape: Shape, rule: str = "yours", seed: int = 0) -> Llama:
-    """The model with shape.heads heads and shape.neurons neurons in every layer, by your code."""
-    c, score = model.config, unit_rule(rule, model, ids, seed)
-    state = dict(model.state_dict())
-    for i in range(shape.layers):
-        for kind, reader in READERS.items():
-            name, size = f"model.layers.{i}.{reader}", c.head_dim if kind == "heads" else 1
-            w, own = (
-                state[f"{name}.weight"],
-                [f"model.layers.{i}.{n}.weight" for n in WRITERS[kind]],
-            )
-            rows = [state[n] for n in own]
-            keep = best_units(score(i, kind, w, rows, size), getattr(shape, kind))
-            fewer, state[f"{name}.weight"] = remove_units(rows, w, keep, size)
-            state |= dict(zip(own, fewer, strict=True))
-    sizes = {"num_attention_heads": shape.heads, "num_key_value_heads": shape.heads}
-    made = Llama(dataclasses.replace(c, intermediate_size=shape.neurons, **sizes)).eval()
-    made.load_state_dict(state)
-    return made
-
-
 # %% tags=["demo"]
 later = torch.tensor([[zoo.BEGIN_ID, *row[508:635]] for row in ids[::2]])
 texts = [(piece, norms_of(control, piece)) for piece in (calibration, later)]
@@ -1103,7 +1101,7 @@ lab.check("ex6")
 # that any program for Llama reads. Beside your score three others: units at random (three draws,
 # the middle one and both ends), the size of all weights of a unit, and the first-order guess of
 # what the loss becomes (*Taylor*, which needs gradients). `smaller`, which puts your functions to
-# work, stands in the folded cell of section 3. About 8 s.
+# work, stands in the folded cell of the baseline. About 8 s.
 
 
 # %% tags=["demo"]
@@ -1311,9 +1309,30 @@ print("to beat", placements.plus_minus(once["2:4"]), *(f"{value:.2f}" for value 
 # (arXiv:1905.10650). Ma et al., *LLM-Pruner*, 2023 (arXiv:2305.11627). Xia et al., *Sheared LLaMA*,
 # 2024 (arXiv:2310.06694). MIT 6.5940, lectures on pruning.
 #
+# ## On a model of your own (optional, not graded)
+#
+# Does it hold on a model that you know? The last cell before the report runs your functions on
+# one: `lab.use("FOLDER")` takes a folder as the Hub has it, with config.json, safetensors and
+# tokenizer.json, and `lab.use("owner/name")` asks the Hub; both want transformers installed. As it
+# stands it is the course's model as it was trained, in such files, and nothing is downloaded.
+# `EFFLIB_DEVICE=cuda` in the environment puts it on a GPU. About 7 s.
+#
 # ## Report and takeaways
 #
 # What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+own = lab.use()  # yours: lab.use("FOLDER") or lab.use("owner/name")
+own_loss, own_norms = own.loss(), own.collected(input_norms)
+own_masks = {
+    "magnitude, 50 %": lambda name, w: magnitude_mask(w, 0.5, "row"),
+    "Wanda, 50 %": lambda name, w: wanda_mask(w, own_norms[name], 0.5),
+    "magnitude, 2:4": lambda name, w: nm_mask(w.abs(), 2, 4),
+    "Wanda, 2:4": lambda name, w: nm_mask(scores(w, own_norms[name]), 2, 4),
+}
+for way, mask in own_masks.items():
+    pruned = own.changed(lambda name, w, mask=mask: apply_mask(w, mask(name, w)))
+    print(f"{way:16s} {own.loss(pruned) - own_loss:+.3f} nats a token")
 
 # %% tags=["demo", "fold"]
 lab.report()

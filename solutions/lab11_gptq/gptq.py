@@ -118,7 +118,7 @@ for kind in held_out:
 
 # %% tags=["demo", "fold"]
 # helpers of the experiments: perplexity, what linear layers read, models with other weights, AWQ,
-# bits of a model
+# bits of a model; for section 4 models of the same function, and inputs that are rounded
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama
 from efflib.zoo.evaluation import token_losses
@@ -264,6 +264,77 @@ def with_grids(w: Tensor, h: Tensor, bits: int, grids: str) -> Tensor:
 
 
 found = {}  # the numbers you find, for the takeaways at the end
+
+
+def made_of(base: nn.Module, state: dict[str, Tensor]) -> nn.Module:
+    """A Llama of these parameters, untied."""
+    made = Llama(dataclasses.replace(base.config, tie_word_embeddings=False)).eval()
+    made.load_state_dict(state)
+    return made
+
+
+def absorbed(base: nn.Module) -> nn.Module:
+    return made_of(base, absorb_norms(base.state_dict()))
+
+
+def turned(base: nn.Module, seed: int) -> nn.Module:
+    """Your rotation; for 192 = 3 * 64 channels three Hadamard blocks, mixed by a 3 x 3 rotation."""
+    width = base.config.hidden_size
+    q = random_rotation(width & -width, seed)  # the power of two in it
+    if len(q) < width:
+        g = torch.Generator().manual_seed(seed)
+        odd = torch.randn(width // len(q), width // len(q), dtype=torch.float64, generator=g)
+        q = torch.kron(torch.linalg.qr(odd)[0].contiguous(), q.contiguous())
+    return made_of(base, rotate(absorb_norms(base.state_dict()), q))
+
+
+@torch.no_grad()
+def smoothed(base: nn.Module, ids: Tensor) -> nn.Module:
+    """SmoothQuant with alpha = 1/2: norms divided, linears multiplied, by the root of sizes."""
+    base, tops = copy.deepcopy(base), statistics(base, ids, lambda x: x.abs().amax(0))
+    for group in norm_groups(base):
+        weights = torch.cat([m.weight for m in group.linears.values()]).abs().amax(0)
+        s = (tops[next(iter(group.linears))] / weights).sqrt()
+        group.norm.weight /= s
+        for linear in group.linears.values():
+            linear.weight *= s
+    return base
+
+
+def attention_input(model: nn.Module, way: str) -> Tensor:
+    """What an attention reads; prints peaks of all inputs and weights behind norms."""
+    seen = statistics(model, sample_text[:4], lambda x: x)
+    behind = [n for n in names if n.endswith(("q_proj", "gate_proj"))]
+    of_x = placements.mean([peaks(seen[n]).mean().item() for n in behind])
+    weights = [model.get_submodule(n).weight.detach() for n in behind]
+    of_w = placements.mean([peaks(w).mean().item() for w in weights])
+    print(f"{way:9s} perplexity {perplexity(model):.3f}; max / rms: ", end="")
+    print(f"a token {of_x:.1f}, a row of weights {of_w:.1f}")
+    return seen["model.layers.2.self_attn.q_proj"]
+
+
+def low_inputs(model: nn.Module, bits: int) -> nn.Module:
+    """A copy whose linears in blocks read inputs in `bits` bits, a symmetric grid per token."""
+    model = copy.deepcopy(model)
+
+    def round_inputs(module, args):
+        scale = args[0].abs().amax(-1, keepdim=True).clamp(min=1e-8) / (2 ** (bits - 1) - 1)
+        return (torch.round(args[0] / scale) * scale,)
+
+    for name in names:
+        model.get_submodule(name).register_forward_pre_hook(round_inputs)
+    return model
+
+
+def low(model: nn.Module, weight_bits: int, input_bits: int) -> float:
+    """Perplexity with weights to nearest in groups and inputs per token; 16: as they are."""
+    if weight_bits < 16:
+        model = with_weights(model, lambda n, w: to_nearest(w, weight_bits))
+    return perplexity(low_inputs(model, input_bits) if input_bits < 16 else model)
+
+
+WAYS = {"plain": lambda m: m, "smoothed": lambda m: smoothed(m, texts["code A"])}
+WAYS |= {"absorbed": absorbed, "rotated": lambda m: turned(m, 0)}
 
 # %% tags=["demo"]
 found["float"] = on_both(model)
@@ -1119,78 +1190,6 @@ lab.check("ex6")
 # **Reveal.** The function, to rounding; then peaks: what reads the norms, before and after.
 
 
-# %% tags=["demo", "fold"]
-# models of the same function, and inputs that are rounded
-def made_of(base: nn.Module, state: dict[str, Tensor]) -> nn.Module:
-    """A Llama of these parameters, untied."""
-    made = Llama(dataclasses.replace(base.config, tie_word_embeddings=False)).eval()
-    made.load_state_dict(state)
-    return made
-
-
-def absorbed(base: nn.Module) -> nn.Module:
-    return made_of(base, absorb_norms(base.state_dict()))
-
-
-def turned(base: nn.Module, seed: int) -> nn.Module:
-    """Your rotation; for 192 = 3 * 64 channels three Hadamard blocks, mixed by a 3 x 3 rotation."""
-    width = base.config.hidden_size
-    q = random_rotation(width & -width, seed)  # the power of two in it
-    if len(q) < width:
-        g = torch.Generator().manual_seed(seed)
-        odd = torch.randn(width // len(q), width // len(q), dtype=torch.float64, generator=g)
-        q = torch.kron(torch.linalg.qr(odd)[0].contiguous(), q.contiguous())
-    return made_of(base, rotate(absorb_norms(base.state_dict()), q))
-
-
-@torch.no_grad()
-def smoothed(base: nn.Module, ids: Tensor) -> nn.Module:
-    """SmoothQuant with alpha = 1/2: norms divided, linears multiplied, by the root of sizes."""
-    base, tops = copy.deepcopy(base), statistics(base, ids, lambda x: x.abs().amax(0))
-    for group in norm_groups(base):
-        weights = torch.cat([m.weight for m in group.linears.values()]).abs().amax(0)
-        s = (tops[next(iter(group.linears))] / weights).sqrt()
-        group.norm.weight /= s
-        for linear in group.linears.values():
-            linear.weight *= s
-    return base
-
-
-def attention_input(model: nn.Module, way: str) -> Tensor:
-    """What an attention reads; prints peaks of all inputs and weights behind norms."""
-    seen = statistics(model, sample_text[:4], lambda x: x)
-    behind = [n for n in names if n.endswith(("q_proj", "gate_proj"))]
-    of_x = placements.mean([peaks(seen[n]).mean().item() for n in behind])
-    weights = [model.get_submodule(n).weight.detach() for n in behind]
-    of_w = placements.mean([peaks(w).mean().item() for w in weights])
-    print(f"{way:9s} perplexity {perplexity(model):.3f}; max / rms: ", end="")
-    print(f"a token {of_x:.1f}, a row of weights {of_w:.1f}")
-    return seen["model.layers.2.self_attn.q_proj"]
-
-
-def low_inputs(model: nn.Module, bits: int) -> nn.Module:
-    """A copy whose linears in blocks read inputs in `bits` bits, a symmetric grid per token."""
-    model = copy.deepcopy(model)
-
-    def round_inputs(module, args):
-        scale = args[0].abs().amax(-1, keepdim=True).clamp(min=1e-8) / (2 ** (bits - 1) - 1)
-        return (torch.round(args[0] / scale) * scale,)
-
-    for name in names:
-        model.get_submodule(name).register_forward_pre_hook(round_inputs)
-    return model
-
-
-def low(model: nn.Module, weight_bits: int, input_bits: int) -> float:
-    """Perplexity with weights to nearest in groups and inputs per token; 16: as they are."""
-    if weight_bits < 16:
-        model = with_weights(model, lambda n, w: to_nearest(w, weight_bits))
-    return perplexity(low_inputs(model, input_bits) if input_bits < 16 else model)
-
-
-WAYS = {"plain": lambda m: m, "smoothed": lambda m: smoothed(m, texts["code A"])}
-WAYS |= {"absorbed": absorbed, "rotated": lambda m: turned(m, 0)}
-
 # %% tags=["demo"]
 GAINS = {0: 10.0, 1: 10.0, 2: 10.0}
 sample_text = texts["code A"]
@@ -1395,9 +1394,27 @@ print(f"to beat {min(of_two(found['GPTQ on', text]) for text in texts):.2f}")
 # (arXiv:2306.00978). Xiao et al., *SmoothQuant*, 2022 (arXiv:2211.10438). MIT 6.5940, lectures on
 # quantization.
 #
+# ## On a model of your own (optional, not graded)
+#
+# Does it hold on a model that you know? The last cell before the report runs your functions on
+# one: `lab.use("FOLDER")` takes a folder as the Hub has it, with config.json, safetensors and
+# tokenizer.json, and `lab.use("owner/name")` asks the Hub; both want transformers installed. As it
+# stands it is the course's model as it was trained, in such files, and nothing is downloaded.
+# `EFFLIB_DEVICE=cuda` in the environment puts it on a GPU. About 7 s.
+#
 # ## Report and takeaways
 #
 # What the public tests gave, your predictions, and the takeaways with the numbers you found.
+
+# %% tags=["demo"]
+own, own_bits = lab.use(), 3  # yours: lab.use("FOLDER") or lab.use("owner/name")
+own_loss, own_hs = own.loss(), own.collected(hessian)
+own_ways = {
+    "nearest": lambda name, w: to_nearest(w, own_bits),
+    "GPTQ": lambda name, w: by_gptq(w, own_hs[name], own_bits),
+}
+for way, rule in own_ways.items():
+    print(f"{own_bits} bits, {way:7s} {own.loss(own.changed(rule)) - own_loss:+.3f} nats a token")
 
 # %% tags=["demo", "fold"]
 lab.report()

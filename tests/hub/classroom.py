@@ -62,14 +62,17 @@ class Classroom:
         env = self.folder / name
         subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(env)], check=True)
         site = env / "lib" / "python3.11" / "site-packages"
+        pip = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python")]
+        # constraints.txt pins soupsieve by Python's version, and this Python is another
+        wanted = ["--constraint", str(ROOT / "constraints.txt"), str(wheel), "soupsieve"]
+        subprocess.run([*pip, "install", "--quiet", "--no-deps", *wanted], check=True)
         [hub_site] = (INSTALLED / "env").glob("lib/python*/site-packages")
         rest = [sysconfig.get_path("purelib"), str(hub_site)]
         (site / "zz_third_party.pth").write_text("\n".join(rest) + "\n")
-        pip = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python")]
-        subprocess.run([*pip, "install", "--quiet", "--no-deps", str(wheel)], check=True)
         shared = Path(sysconfig.get_path("data")) / "share" / "jupyter"  # kernels, templates
         (env / "share" / "jupyter").symlink_to(shared)
         enabled = {f"nbgrader.server_extensions.{name}": True for name in EXTENSIONS[name]}
+        enabled["jupyterlab"] = True
         config = env / "etc" / "jupyter" / "jupyter_server_config.json"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(json.dumps({"ServerApp": {"jpserver_extensions": enabled}}))

@@ -1,25 +1,19 @@
 """A lab on a real JupyterHub, from Release to feedback, by what the buttons of the pages send.
 
 Release, Collect, Autograde, Generate and Release Feedback are formgrader's; Fetch, Validate, Submit
-and Fetch Feedback are the Assignment List's.  No browser is driven: the requests are the same.
+and Fetch Feedback are the Assignment List's.  test_clicks.py goes the same way in a browser.
 """
 
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import nbcourse
-import nbformat
 import pytest
-from classroom import ADA, EVE, INSTALLED, PROXY, PYTHON, ROOT, TEACHER, Classroom
-from nbgrader.api import Gradebook
+from classroom import ADA, EVE, TEACHER
+from toy_course import COURSE, LAB, answer, gradebook, score, whole
 
-from autograder import cli
-
-LAB, COURSE = nbcourse.LAB, "spring-2027"
 HALF = "def scale(numbers, factor):\n    return None"
 HOSTILE = """
 import os
@@ -29,92 +23,6 @@ for folder in {folders}:
     except OSError:
         pass
 """
-
-
-def setup_module():
-    assert os.geteuid() == 0, "makes system users: run it as root, on a machine of your own"
-    for path in (PROXY, INSTALLED / "env", Path(PYTHON)):
-        assert path.exists(), f"{path} is missing: make test-hub installs it"
-
-
-@pytest.fixture(scope="module")
-def room():
-    made = Classroom()
-    try:
-        made.add_users()
-        course = toy_course(made)
-        made.environment("teacher", course_wheel(made.folder))
-        student = made.environment("student", student_wheel(course, made.folder))
-        (student / "etc" / "jupyter" / "nbgrader_config.py").write_text(
-            f'c = get_config()\nc.Exchange.root = "{made.exchange}"\n'
-            f'c.CourseDirectory.course_id = "{COURSE}"\n'
-        )
-        made.write(TEACHER, made.home(TEACHER) / ".jupyter" / "nbgrader_config.py",
-                   f'c = get_config()\nc.CourseDirectory.root = "{course}"\n')  # fmt: skip
-        subprocess.run(["chown", "-R", f"{TEACHER}:", str(course)], check=True)
-        made.start()
-        yield made
-    finally:
-        made.close()
-
-
-def toy_course(room):
-    """A course folder as `course new` makes it, with a lab of the teacher's own in it."""
-    course = room.home(TEACHER) / COURSE
-    nbcourse.make_course(course)
-    (course / "autograder" / "suites").rename(course / "suites")
-    (course / "autograder").rmdir()
-    config = (ROOT / "autograder/own/files/nbgrader_config.py").read_text()
-    own = f'c.Exchange.root = "{room.exchange}"\n'
-    (course / "nbgrader_config.py").write_text(config.replace("{course_id}", COURSE) + own)
-    people = f'id,name\n{ADA},"Lovelace, Ada"\n{EVE},Eve Mallory\n'
-    (course / "roster.csv").write_text(people)
-    assert cli.run(["release", "--course", str(course)]) == 0
-    return course
-
-
-def student_wheel(course, folder):
-    out = folder / "bundle"
-    assert cli.run(["bundle", "--out", str(out), "--course", str(course)]) == 0
-    return next(out.glob("*.whl"))
-
-
-def course_wheel(folder):
-    """Of the files that git knows, so that nothing old lies in it."""
-    with tempfile.TemporaryDirectory() as copy:
-        listed = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True
-        )
-        for name in filter(None, listed.stdout.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (Path(copy) / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, Path(copy) / name)
-        from autograder.bundle.pack import write_wheel
-
-        return write_wheel(Path(copy), folder, 1767225600)
-
-
-def answer(room, user, **answers):
-    """Writes answers into the notebook that a student fetched."""
-    path = room.home(user) / LAB / "toy.ipynb"
-    nb = nbformat.read(path, as_version=4)
-    for cell in nb.cells:
-        given = cell.metadata.get("nbgrader", {}).get("grade_id", "").replace("-", "_")
-        cell.source = answers.get(given, cell.source)
-    room.write(user, path, nbformat.writes(nb))
-
-
-def whole():
-    return {name.replace("-", "_"): text for name, text in nbcourse.RIGHT.items()}
-
-
-def gradebook(room):
-    return Gradebook(f"sqlite:///{room.home(TEACHER)}/{COURSE}/gradebook.db", COURSE)
-
-
-def score(room, user):
-    with gradebook(room) as book:
-        return book.find_submission(LAB, user).score
 
 
 def test_students_have_the_wheel_and_no_grader(room):

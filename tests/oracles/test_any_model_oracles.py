@@ -11,6 +11,7 @@ from test_any_model import WHOLE, loss, texts, written  # noqa: E402
 
 from efflib import zoo
 from efflib.models.checkpoint import save_pretrained
+from efflib.models.groups import with_linears
 from efflib.models.streamed import StreamedModel
 from efflib.quantization.awq_model import awq
 from efflib.quantization.gptq import gptq_model
@@ -31,10 +32,14 @@ pytestmark = pytest.mark.oracle
         ("qwen3", "pruning"),
         ("opt", "quantization"),
         ("mistral", "quantization"),
+        ("gpt2", "awq"),
+        ("gpt2", "pruning"),
+        ("mixtral", "awq"),
+        ("mixtral", "pruning"),
     ],
 )
 def test_every_family_block_by_block(case, story, tmp_path):
-    model = written(case, tmp_path)
+    model = with_linears(written(case, tmp_path))
     calibration, held_out = texts()
     found = measure(StreamedModel(tmp_path, torch.float64), ways(story, 16), calibration, held_out)
     assert found.pop("float") == pytest.approx(loss(model, held_out), rel=1e-6)

@@ -1,5 +1,6 @@
 """The site's first page, its map of the labs and the gallery say what the course's files say."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ COURSE = ROOT / "course"
 GENERATED = COURSE / "chapters" / "_generated"
 sys.path.insert(0, str(COURSE / "_ext"))
 import lab_map  # noqa: E402
+import results  # noqa: E402
 import stories  # noqa: E402
 
 INDEX = (COURSE / "index.md").read_text()
@@ -145,3 +147,50 @@ def test_a_story_of_another_form_is_refused(tmp_path):
     path.write_text("## odd\n\nno sentence with its title\n")
     with pytest.raises(ValueError, match="no heading, no sentence or no figure"):
         stories.story(path)
+
+
+# ---- results -----------------------------------------------------------------------------------
+
+STORY = {
+    "story": "awq",
+    "model": {"name": "m", "model_type": "opt", "sha256": {"a.safetensors": "1" * 64}},
+    "text": {"name": "t|x", "sha256": "2" * 64},
+    "setting": {"device": "cuda", "group": 64},
+    "versions": {"torch": "9"},
+    "losses": {"float": 2.0, "AWQ 3 bits": 2.5},
+}
+GPU = {"gpu": "A GPU", "versions": {"torch": "9"}}
+GPU["parts"] = {
+    "kernels": {"right": True, "seconds": 3.0, "said": ["x", "9 passed"]},
+    "models": {"right": False, "seconds": 1.0},
+}
+
+
+def test_every_file_of_results_is_on_the_page():
+    made = results.page()
+    files = sorted(results.RESULTS.glob("*.json"))
+    assert files and all(f"`benchmarks/results/{file.name}`" in made for file in files)
+    assert made.count("## ") == len(files)
+
+
+def test_a_file_is_shown_as_it_is(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(STORY))
+    (tmp_path / "b.json").write_text(json.dumps(GPU))
+    made = results.page(tmp_path)
+    assert "## awq: m" in made and "| AWQ 3 bits | 2.5000 | +0.5000 |" in made
+    assert (
+        "device cuda, group 64" in made and "torch 9; sha256 of a.safetensors 111111111111" in made
+    )
+    assert "| kernels | right | 3.0 | 9 passed |" in made
+    assert "| models | **wrong** | 1.0 |  |" in made
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{", "[]", "{}", '{"story": "awq"}', '{"parts": {}, "rows": []}']
+)
+def test_a_file_of_another_form_is_refused_by_name(wrong, tmp_path):
+    (tmp_path / "odd.json").write_text(wrong)
+    with pytest.raises(ValueError, match="odd.json is no file of results"):
+        results.page(tmp_path)
+    (tmp_path / "odd.json").unlink()
+    assert results.page(tmp_path) == results.NONE

@@ -18,6 +18,7 @@ from families import VOCAB, stored  # noqa: E402
 
 from efflib import zoo
 from efflib.models.checkpoint import save_pretrained
+from efflib.models.groups import with_linears
 from efflib.models.streamed import StreamedModel
 from efflib.quantization.awq_model import awq
 from efflib.quantization.gptq import gptq_model
@@ -67,9 +68,12 @@ def written(case, folder):
 
 
 # the rest of families and stories: tests/oracles/test_any_model_oracles.py
-@pytest.mark.parametrize("case, story", [("gemma3_text", "awq"), ("phi3", "pruning")])
+@pytest.mark.parametrize(
+    "case, story",
+    [("gemma3_text", "awq"), ("phi3", "pruning"), ("gpt2", "gptq"), ("mixtral", "quantization")],
+)
 def test_each_way_gives_what_the_whole_model_gives(case, story, tmp_path):
-    model = written(case, tmp_path)
+    model = with_linears(written(case, tmp_path))
     calibration, held_out = texts()
     streamed = StreamedModel(tmp_path, torch.float64)
     found = measure(streamed, ways(story, GROUP), calibration, held_out)
@@ -93,7 +97,7 @@ def test_the_zoo_in_the_files_of_transformers_gives_the_zoo_s_numbers(tmp_path):
     words = f"--model {tmp_path} --text {text} --dtype float32 --group 32 --length 48 --texts 1"
     options = parser.parse_args([*words.split(), "--results", str(tmp_path / "results")])
     report = json.loads(on_a_model.run("quantization", options).read_text())
-    _, held_out = on_a_model.split(on_a_model.ids_of(options), options)
+    _, held_out = on_a_model.split(on_a_model.ids_of(tmp_path, options), options)
     assert held_out.shape == (1, 49)
     assert report["losses"].keys() == {"float", "RTN 8 bits", "RTN 4 bits", "RTN 3 bits"}
     assert report["losses"]["float"] == pytest.approx(loss(ours, held_out), rel=1e-5)
@@ -117,9 +121,17 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path):
     assert measure(
         StreamedModel(tmp_path, torch.float64), told, calibration, held_out, kept, stop=1
     ) == {}  # fmt: skip
+    ticks = []
     again = measure(
-        StreamedModel(tmp_path, torch.float64), told, calibration, held_out, kept, lines.append
+        StreamedModel(tmp_path, torch.float64),
+        told,
+        calibration,
+        held_out,
+        kept,
+        lines.append,
+        done=lambda count, name: ticks.append((count, name)),
     )
+    assert ticks == [(5 + i, name) for i, name in enumerate(("float", *told))], "of 2 x 4 ways"
     assert again == whole and len(lines) == 1 and lines[0].startswith("block 2 of 2")
     other = measure(
         StreamedModel(tmp_path, torch.float64),
@@ -151,10 +163,9 @@ def test_files_in_parts_and_without_the_leading_name(tmp_path):
 def test_what_is_not_gone_through_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no folder with a config.json"):
         StreamedModel(tmp_path, torch.float32)
-    for case in ("gpt2", "opt, norms behind"):
-        written(case, tmp_path / case)
-        with pytest.raises(ValueError, match="is not gone through block by block"):
-            StreamedModel(tmp_path / case, torch.float32)
+    written("opt, norms behind", tmp_path / "opt")
+    with pytest.raises(ValueError, match="is not gone through block by block"):
+        StreamedModel(tmp_path / "opt", torch.float32)
     with pytest.raises(ValueError, match="no story 'sinks' of any model; there are quantization"):
         ways("sinks", 32)
     folder = tmp_path / "short"

@@ -10,7 +10,6 @@ together).  After each block the states are written to the folder of results, an
 off goes on from there.
 """
 
-import copy
 import hashlib
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efflib.models.groups import with_linears
 from efflib.models.recorded import Call
 from efflib.models.streamed import StreamedModel
 from efflib.sequential import inputs_of, run_block
@@ -36,12 +36,14 @@ def measure(
     kept: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
     stop: int | None = None,
+    done: Callable[[int, str], None] = lambda count, name: None,
 ) -> dict[str, float]:
     """Loss (nats a token) on held_out [m, T + 1], of the model as it is ("float") and changed.
 
     calibration [n, T] ids.  kept: a file for the states after each block; a run that finds its own
     there goes on from it.  say: is told how long the rest will take.  stop: only so many blocks are
-    gone through and no loss comes out: to measure what it takes.
+    gone through and no loss comes out: to measure what it takes.  done: is told after each way of a
+    block how many there were, of blocks x (1 + ways), those of an earlier run included.
     """
     calls, states = _embedded(streamed, [calibration, held_out[:, :-1]], ["float", *changes])
     key = _key(streamed, changes, calibration, held_out)
@@ -49,7 +51,7 @@ def measure(
     last = len(calls[0]) if stop is None else stop
     for i in range(first, last):
         start = time.monotonic()
-        states = _through(streamed, i, [called[i] for called in calls], states, changes)
+        states = _through(streamed, i, [called[i] for called in calls], states, changes, done)
         if kept is not None:
             torch.save({"key": key, "next": i + 1, "states": states}, kept)
         left = (last - i - 1) * (time.monotonic() - start) / 60
@@ -76,7 +78,12 @@ def _embedded(
 
 
 def _through(
-    streamed: StreamedModel, i: int, calls: list[Call], states: States, changes: dict[str, Way]
+    streamed: StreamedModel,
+    i: int,
+    calls: list[Call],
+    states: States,
+    changes: dict[str, Way],
+    done: Callable[[int, str], None],
 ) -> States:
     """What each way's block i puts out."""
     after = {}
@@ -90,16 +97,17 @@ def _through(
                 [run_block(changed, x, call) for x in inputs]
                 for inputs, call in zip(texts, calls, strict=True)
             ]
+            done(i * len(states) + len(after), name)
     return after
 
 
 def _alone(streamed: StreamedModel, block: nn.Module) -> nn.Module:
-    """A copy of the model that has no other block than a copy of this one."""
+    """A copy of the model that has no block but a copy of this one, with linears for Conv1D."""
     name, model = streamed.decoder.family.blocks, streamed.model
     every = model.get_submodule(name)
     model.set_submodule(name, nn.ModuleList([block]))
     try:
-        return copy.deepcopy(model)
+        return with_linears(model)
     finally:
         model.set_submodule(name, every)
 

@@ -8,20 +8,24 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
+from efflib.device import DTYPES, chosen_device, chosen_dtype
 from efflib.models.streamed import StreamedModel
+from efflib.zoo.own_model import folder_of, in_pieces, token_ids
 from efflib.zoo.phenomena.any_model import measure
 from efflib.zoo.phenomena.ways import ways
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 RESULTS = Path("results")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("on a model of one's own")
-    group.add_argument("--model", help="a folder with config.json, safetensors and tokenizer.json")
+    group.add_argument(
+        "--model", help="a folder with config.json, safetensors, tokenizer.json, or owner/name"
+    )
     group.add_argument("--text", type=Path, help="half of it calibrates, half is held out")
-    group.add_argument("--device", default="cpu")
+    group.add_argument("--device", help="cpu, cuda, auto; if not given what EFFLIB_DEVICE says")
     group.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     group.add_argument("--group", type=int, default=128, help="weights that share a scale")
     group.add_argument("--length", type=int, default=512, help="tokens of a text")
@@ -32,13 +36,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(story: str, options: argparse.Namespace) -> Path:
     """Measure a story on the model and write its JSON file; returns where."""
     told = ways(story, options.group)
-    streamed = StreamedModel(options.model, DTYPES[options.dtype], options.device)
-    calibration, held_out = split(ids_of(options), options)
+    device = str(chosen_device(options.device))
+    streamed = StreamedModel(folder_of(options.model), chosen_dtype(options.dtype), device)
+    calibration, held_out = split(ids_of(streamed.folder, options), options)
     print("\n".join(needs(streamed, told, calibration, held_out)))
     options.results.mkdir(parents=True, exist_ok=True)
-    name = f"{story}-{streamed.folder.resolve().name}"
+    name = f"{story}-{Path(options.model).resolve().name}"
+    name += "" if device == "cpu" else f"-{device.replace(':', '')}"
     kept = options.results / f"{name}.state.pt"
-    losses = measure(streamed, told, calibration, held_out, kept, lambda line: print(line))
+    blocks = len(streamed.decoder.blocks)
+    with tqdm(total=blocks * (1 + len(told)), unit="way", desc=name) as bar:
+
+        def done(count: int, way: str) -> None:
+            bar.set_postfix_str(way, refresh=False)
+            bar.update(count - bar.n)
+
+        losses = measure(streamed, told, calibration, held_out, kept, bar.write, done=done)
     for way, loss in losses.items():
         print(f"    {way:20s} {loss:8.4f}  {loss - losses['float']:+8.4f}")
     file = options.results / f"{name}.json"
@@ -48,29 +61,23 @@ def run(story: str, options: argparse.Namespace) -> Path:
     return file
 
 
-def ids_of(options: argparse.Namespace) -> Tensor:
+def ids_of(folder: Path, options: argparse.Namespace) -> Tensor:
     """The text in the tokens of the model's tokenizer.json. [tokens]"""
-    from tokenizers import Tokenizer
-
-    file = Path(options.model) / "tokenizer.json"
-    if not file.is_file():
-        raise ValueError(f"{options.model} has no tokenizer.json")
-    text = options.text.read_text(encoding="utf-8")
-    return torch.tensor(Tokenizer.from_file(str(file)).encode(text, add_special_tokens=False).ids)
+    return token_ids(folder, options.text.read_text(encoding="utf-8"))
 
 
 def split(ids: Tensor, options: argparse.Namespace) -> tuple[Tensor, Tensor]:
     """(calibration [n, T], held out [n, T + 1]), from the first and the last half of the text."""
     first, last = ids.tensor_split(2)
-    found = []
-    for half, length in ((first, options.length), (last, options.length + 1)):
-        count = min(options.texts, len(half) // length)
-        if not count:
-            raise ValueError(
-                f"the text has {len(ids)} tokens: two texts of {options.length} need more"
-            )
-        found.append(half[: count * length].view(count, length))
-    return found[0], found[1]
+    try:
+        return (
+            in_pieces(first, options.length, options.texts),
+            in_pieces(last, options.length + 1, options.texts),
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"the text has {len(ids)} tokens: two texts of {options.length} need more"
+        ) from error
 
 
 def needs(streamed: StreamedModel, told: dict, calibration: Tensor, held_out: Tensor) -> list[str]:
@@ -95,23 +102,24 @@ def report(story: str, streamed: StreamedModel, options, losses: dict[str, float
     """What was measured, of what, with what."""
     import transformers
 
+    on_gpu = streamed.device.startswith("cuda")
     files = sorted(p for p in streamed.folder.iterdir() if p.suffix in (".json", ".safetensors"))
     return {
         "story": story,
         "model": {
-            "name": streamed.folder.resolve().name,
+            "name": Path(options.model).resolve().name,
             "model_type": streamed.decoder.model_type,
             "sha256": {p.name: _sha256(p) for p in files},
         },
         "text": {"name": options.text.name, "sha256": _sha256(options.text)},
-        "setting": {
-            key: getattr(options, key) for key in ("device", "dtype", "group", "length", "texts")
-        },
+        "setting": {"device": streamed.device}
+        | {key: getattr(options, key) for key in ("dtype", "group", "length", "texts")},
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-        },
+        }
+        | ({"gpu": torch.cuda.get_device_name(streamed.device)} if on_gpu else {}),
         "losses": losses,
     }
 

@@ -328,7 +328,8 @@ def test_its_packages_are_those_that_efflib_and_the_labs_import(one):
     assert asked == STUDENT
     files = [*(ROOT / "efflib").rglob("*.py"), *(ROOT / "labs").rglob("*.ipynb")]
     names = re.findall(r"^\s*(?:import|from) (\w+)", "\n".join(map(code_of, files)), re.MULTILINE)
-    asked_for = {"transformers"}  # zoo.load("owner/name") says so
+    asked_for = {"transformers"}  # zoo.load("owner/name") and own_model say so
+    asked_for |= {"huggingface_hub", "tqdm"}  # which come with it
     server = set(project["project"]["optional-dependencies"]["server"])
     assert server == {"starlette", "uvicorn", "msgspec"}
     asked_for |= server  # python -m efflib.engine says so
