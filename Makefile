@@ -177,6 +177,7 @@ figures: setup
 	$(BIN)/python benchmarks/lab16_runs.py
 	$(BIN)/python benchmarks/lab16_tables.py
 	$(BIN)/python benchmarks/lab17_tables.py
+	$(BIN)/python benchmarks/lab18_tables.py
 	$(BIN)/python benchmarks/meter_page.py
 	$(BIN)/python benchmarks/w4a16_idioms.py
 
