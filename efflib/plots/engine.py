@@ -47,9 +47,10 @@ def one_pass(log: Log, news: Sequence[Mapping[int, Sequence[int]]], at: int) -> 
     for y, (c, n, m) in enumerate(zip(cached, new, made, strict=True)):
         left.text(c + n + 1, y, f"{n} read, {m} made", va="center", fontsize=7)
     left.set_yticks(rows, [f"S{name + 1}" for name, _, _ in pieces], fontsize=7)
-    left.set(xlabel="tokens", ylim=(len(pieces) - 0.5, -0.5))
+    room = 0.2 * max(len(pieces), 3)  # above the bars, for the legend
+    left.set(xlabel="tokens", ylim=(len(pieces) - 0.5, -0.5 - room))
     left.set_xlim(0, 1.35 * max(c + n for c, n in zip(cached, new, strict=True)))
-    left.legend(frameon=False, fontsize=7, loc="upper right")
+    left.legend(frameon=False, fontsize=7, loc="upper right", ncols=2)
     reads = [sum(n for _, _, n in some) for some, _ in log[: at + 1]]
     gives = [sum(map(len, some.values())) for some in news[: at + 1]]
     right.step(range(at + 1), reads, color=ORANGE, where="post", label="tokens read")
