@@ -5,6 +5,7 @@ from pathlib import Path
 
 from autograder.commands.options import roster_of
 from autograder.errors import UsageError
+from autograder.intake.archive import shown
 from autograder.intake.discover import IntakeError, found_at
 from autograder.intake.layout import of_this_lab
 from autograder.intake.lms import Parcel, parcels_of
@@ -19,11 +20,11 @@ from autograder.intake.roster import (
     read_map,
     read_roster,
 )
-from autograder.intake.twice import REMOVE, named_alike, renamed
+from autograder.intake.twice import REMOVE, named_alike, namesakes, renamed
 from autograder.intake.twice import told as told_pairs
 from autograder.labs.manifest import load_lab
 from autograder.lms.feedback import Desk, collect, write_zip
-from autograder.lms.grades import fill_in
+from autograder.lms.grades import fill_in, other_lab
 from autograder.lms.scores import Scores, read_scores
 from autograder.lms.sheet import Sheet, read_sheet, write_sheet
 from autograder.nbgrader.course import course_directory
@@ -59,7 +60,14 @@ def write_grades(
     graded = sorted(listed & scores.by_student.keys())
     left = sorted(scores.by_student.keys() - listed)
     awaited = [student for student in graded if scores.by_student[student].awaits]
-    told = [f"{out}: points of {counted(graded, 'student')}, in the columns of {filled.system}"]
+    into = f"into '{shown(filled.column)}', " if filled.column else ""
+    told = [f"{out}: points of {counted(graded, 'student')}, {into}"]
+    told[0] += f"in the columns of {filled.system}"
+    if other_lab(filled.column, lab.name):
+        told.append(
+            f"look before you upload it: '{shown(filled.column)}' has another number than "
+            f"{lab.name}"
+        )
     if filled.stays:
         n, names = len(filled.stays), some(filled.stays)
         told.append(f"nothing of theirs is graded here, and the score there stays ({n}): {names}")
@@ -114,6 +122,16 @@ def write_feedback(
     owned, unclear = owned_by([(p, owners_of(p, people, mapped)) for p in parcels_of(entries)])
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         made = collect(Desk(coursedir, gradebook, lab), owned)
+    if people is None and not set(made.students) and owned:
+        from autograder.nbgrader.people import known_people
+
+        rows = {student: sender.name for _, each in owned for sender, student in each}
+        others = namesakes(rows, known_people(root))
+        raise UsageError(
+            f"nobody in {path} is graded here under these ids"
+            + (f" ({told_pairs(others)})" if others else "")
+            + ": give the --roster with which they were graded (or the --map)"
+        )
     if not made.files:
         why = "; ".join([*made.without, *unclear][:MAX_NAMES]) or "it is empty"
         raise IntakeError(f"there is no feedback for anything in {path}: {why}")

@@ -1,12 +1,13 @@
 """A roster that gives people of the gradebook other ids is refused, whatever shows who they are."""
 
 import pytest
-from nbgrader.api import Gradebook
 from toylab import NAME, answered, make_course, write
 
 from autograder import cli
 from autograder.intake.roster import read_roster
 from autograder.intake.twice import named_alike, same_person
+from autograder.nbgrader.course import course_directory
+from autograder.nbgrader.database import open_gradebook
 
 ROSTER = """id,name,email,login,canvas id
 s01,"Müller, Anna",anna@uni.edu,amueller,12345
@@ -28,13 +29,13 @@ def course(tmp_path):
 
 
 def know(root, **people):
-    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as book:
+    with open_gradebook(course_directory(root)) as book:
         for student, (first, last) in people.items():
             book.update_or_create_student(student, first_name=first, last_name=last)
 
 
 def people_of(root):
-    with Gradebook(f"sqlite:///{root}/gradebook.db", "efficient-llm") as book:
+    with open_gradebook(course_directory(root)) as book:
         return {one.id for one in book.students}
 
 
@@ -72,6 +73,7 @@ def test_a_roster_in_place_of_the_folder_s(course, capsys, command):
         assert PAIRS in refused(course, capsys)
     else:
         before = people_of(course)
+        (course / "solutions").mkdir()
         assert cli.run(["release", NAME, "--course", str(course)]) == 2
         assert PAIRS in capsys.readouterr().err and people_of(course) == before
 
@@ -84,7 +86,7 @@ def test_who_is_there_by_both_ids_is_not_graded_on(course, capsys):
 
 
 def test_a_namesake_of_who_has_left_is_told_and_graded(course, capsys):
-    text = ROSTER.replace("s01", "s03").replace("12345", "777").replace("am", "an")
+    text = ROSTER.replace("s01", "s03").replace("12345", "777").replace("amueller", "anna2")
     write(course / "roster.csv", text.replace("anna@", "anna2@").encode())
     write(course / "in/muelleranna_12345_900_toy.ipynb", b"<html>")
     (course / "in/muelleranna_12345_900_toy.ipynb").rename(course / "in/s03.ipynb")

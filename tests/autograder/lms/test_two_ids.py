@@ -53,3 +53,33 @@ def test_a_name_alone_is_told(course, capsys):
     assert grades(course) == 0
     out = capsys.readouterr().out
     assert "by another id, if names are right (u0001 is s01 there)" in out
+
+
+def test_the_column_is_named_and_another_lab_s_number_told(course, capsys):
+    export = CANVAS.replace("u000", "s0").replace("Toy lab", "Lab 6")
+    write(course / "canvas.csv", export)
+    run = ["course", "grades", LAB, str(course / "canvas.csv"), "--course", str(course)]
+    assert cli.run([*run, str(course / "six.csv"), "--column", "Lab 6"]) == 0
+    out = capsys.readouterr().out
+    assert "points of 2 students, into 'Lab 6 (55)', in the columns of Canvas" in out
+    assert f"'Lab 6 (55)' has another number than {LAB}" in out
+    write(course / "canvas.csv", export.replace("Lab 6", "lab 00: toys"))
+    assert cli.run([*run, str(course / "own.csv"), "--column", "lab 00: toys"]) == 0
+    assert "another number" not in capsys.readouterr().out
+
+
+def test_a_zip_is_no_export(course, capsys):
+    write(course / "canvas.csv", b"PK\x03\x04\xff\xfe")
+    assert grades(course) == 2
+    err = capsys.readouterr().err
+    assert "is a zip or a spreadsheet, and a CSV file is wanted" in err
+
+
+def test_feedback_without_the_roster_asks_for_it(course, capsys):
+    with book(course) as gradebook:
+        gradebook.update_or_create_student("s01", first_name="Anna", last_name="Müller")
+    write(course / "in/muelleranna_12345_900_toy.ipynb", "{}")
+    run = ["course", "feedback", LAB, str(course / "in"), str(course / "f.zip")]
+    assert cli.run([*run, "--course", str(course)]) == 2
+    err = capsys.readouterr().err
+    assert "(muelleranna_12345 is s01 there)" in err and "give the --roster" in err
