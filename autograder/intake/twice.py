@@ -14,7 +14,7 @@ from autograder.intake.roster import Person, Roster
 MADE_OF_CANVAS = re.compile(r"(.+)_(\d+)(?:-[0-9a-f]{10})?")  # names of files there: name_number
 MAX_NAMES = 5  # of people in one sentence
 WITH_ROSTER = "give a roster with the gradebook's ids, for example in a column with the heading id"
-REMOVE = "nbgrader db student remove {} in the course folder (with --force, where it has grades)"
+REMOVE = "nbgrader db student remove {} in the course folder, with --force where it has grades"
 
 
 def same_ids(
