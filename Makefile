@@ -171,9 +171,13 @@ figures: setup
 	$(BIN)/python benchmarks/lab12_tables.py
 	$(BIN)/python benchmarks/lab13_tables.py
 	$(BIN)/python benchmarks/lab14_tables.py
+	$(BIN)/python benchmarks/lab15_runs.py
+	$(BIN)/python benchmarks/lab15_draft.py
+	$(BIN)/python benchmarks/lab15_tables.py
 	$(BIN)/python benchmarks/lab16_runs.py
 	$(BIN)/python benchmarks/lab16_tables.py
 	$(BIN)/python benchmarks/lab17_tables.py
+	$(BIN)/python benchmarks/lab18_tables.py
 	$(BIN)/python benchmarks/meter_page.py
 	$(BIN)/python benchmarks/w4a16_idioms.py
 

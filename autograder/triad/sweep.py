@@ -47,9 +47,22 @@ def sweep(lab: LabSpec, cells: tuple[str, ...], exercise: str) -> list[str]:
 
 
 def text_functions(cells: Sequence[str]) -> set[str]:
-    """Functions that return text, None or a cache: no number to spoil. Mutants judge them."""
-    found = (node for node in definitions(cells) if node.returns)
-    return {node.name for node in found if ast.unparse(node.returns) in NUMBERLESS}
+    """Functions that return text, None or a cache: no number to spoil. Mutants judge them.
+
+    Of classes those all of whose public methods do.
+    """
+    found = {node.name for node in definitions(cells) if numberless(node)}
+    for cell in cells:
+        for node in ast.walk(ast.parse(cell)):
+            if isinstance(node, ast.ClassDef):
+                methods = [m for m in node.body if isinstance(m, ast.FunctionDef)]
+                public = [m for m in methods if not m.name.startswith("_")]
+                found |= {node.name} if public and all(map(numberless, public)) else set()
+    return found
+
+
+def numberless(node: ast.FunctionDef) -> bool:
+    return node.returns is not None and ast.unparse(node.returns) in NUMBERLESS
 
 
 def kernel_functions(cells: Sequence[str]) -> set[str]:

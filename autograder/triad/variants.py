@@ -40,7 +40,7 @@ def own(value):
 for name, value in list(frozen.items()):
     if own(value):
         frozen[name] = freeze(value)
-    elif isinstance(value, type) and name in {names!r}:
+    elif isinstance(value, type) and name in {classes!r}:
         owner = types.CellType()  # what super() without arguments looks into
         body = {k: freeze(part, owner) if own(part) else part for k, part in vars(value).items()}
         body = {key: part for key, part in body.items() if key not in ("__dict__", "__weakref__")}
@@ -111,10 +111,15 @@ def _expect_a_check(lab: LabSpec, exercise: str, name: str, text: Written) -> No
 
 
 def frozen_but(lab: LabSpec, exercise: str, solved: Notebook) -> Notebook:
-    """The solved notebook, where the functions of all other exercises are frozen."""
-    others = [lab.exercises[name].functions for name in lab.exercises if name != exercise]
-    names = [name for functions in others for name in functions]
-    return appended(solved, FREEZE.replace("{names!r}", repr(names)))
+    """The solved notebook, where the functions of all other exercises are frozen.
+
+    They see this exercise's own classes frozen too: a class that is a wrong variant's neighbour
+    would call the variant.
+    """
+    every = [name for ex in lab.exercises.values() for name in ex.functions]
+    names = [name for name in every if name not in lab.exercises[exercise].functions]
+    text = FREEZE.replace("{names!r}", repr(names)).replace("{classes!r}", repr(every))
+    return appended(solved, text)
 
 
 def appended(cells: Notebook, source: str) -> Notebook:

@@ -38,6 +38,7 @@ class Lab:
         self._reports: dict[str, list[TestReport]] = {}
         self._predictions: dict[str, Prediction] = {}
         self._truths: dict[str, object] = {}
+        self._scores: dict[str, tuple[float | None, str]] = {}
         self._hints_shown: dict[str, int] = {}
         self._folder: Path | None = None
         if in_sandbox():
@@ -153,6 +154,13 @@ class Lab:
         self._truths[key] = truth
         tell(compare(self._predictions.get(key) or Prediction(key), truth, right))
 
+    def score(self, name: str, value: float | None, unit: str = "") -> None:
+        """Note a place on a lab's board, for `report`; None: it does not count."""
+        if in_sandbox():
+            return
+        self._scores[name] = value, unit
+        tell(f"{name}: {scored(value, unit)}")
+
     def use(self, name: str | Path | None = None, text: str | Path | None = None):
         """A model of one's own, to run one's functions on: an `efflib.zoo.own_model.OwnModel`.
 
@@ -171,7 +179,7 @@ class Lab:
         return own
 
     def report(self) -> None:
-        """Show what the public tests gave so far, and predictions beside results."""
+        """Show what the public tests gave so far, predictions beside results, and the board."""
         if in_sandbox():
             return
         header = ["exercise", "title", "public points", "hidden points"]
@@ -180,6 +188,9 @@ class Lab:
         keys = [*self._predictions, *(k for k in self._truths if k not in self._predictions)]
         if keys:
             tables.append((["prediction", "you said", "result"], list(map(self._outcome, keys))))
+        if self._scores:
+            board = [[name, scored(*score)] for name, score in self._scores.items()]
+            tables.append((["board", "score"], board))
         text = "\n\n".join(look.text_table(*table) for table in tables)
         show(text, "".join(look.html_table(*table) for table in tables))
 
@@ -221,6 +232,10 @@ def summary(exercise: Exercise, reports: Sequence[TestReport], first: str) -> ca
         kinds = f": {'; '.join(exercise.hidden)}" if exercise.hidden else ""
         footer = f"{hidden:g} more points by hidden tests{kinds}."
     return cards.Summary(head, f"{reached:g} of {public:g} points", first, footer)
+
+
+def scored(value: float | None, unit: str) -> str:
+    return "does not count" if value is None else said(value, unit)
 
 
 def tell(sentence: str) -> None:

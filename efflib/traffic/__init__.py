@@ -12,4 +12,5 @@ builds blocks, tables and prefixes is in `efflib.serving`; nothing of it is need
     gates           static and dynamic batches: who of the line the scheduler gets to see
     dropping        conversations that lose leading tokens or tails, and what that costs
     trials          experiments with schedulers, for lab 14
+    joined          an engine out of parts that somebody else wrote, for lab 18
 """

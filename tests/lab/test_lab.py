@@ -265,12 +265,22 @@ def test_the_report_says_what_is_checked_and_what_is_to_come(lab, capsys, monkey
     ]
 
 
+def test_the_report_shows_the_board(lab, capsys):
+    lab.score("usual", 0.2027, "s")
+    lab.score("mine", None, "s")
+    assert capsys.readouterr().out.splitlines() == ["usual: 0.2027 s", "mine: does not count"]
+    lab.report()
+    board = ["board  score", "usual  0.2027 s", "mine   does not count"]
+    assert capsys.readouterr().out.splitlines()[-3:] == board
+
+
 def test_in_the_sandbox_nothing_happens(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EFFLIB_SANDBOX", "1")
     lab = Lab("toy")
     assert lab.predict("p", "?").value is None
     lab.check("ex1"), lab.reveal("p", 1), lab.hint("ex1"), lab.report()
+    lab.score("mine", 1.0)
     assert capsys.readouterr().out == ""
 
 

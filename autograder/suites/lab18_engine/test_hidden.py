@@ -1,0 +1,978 @@
+"""Hidden tests of lab18: engines that run to their end, exact bytes, long walks, counted steps.
+
+Inputs are drawn for each submission.  What is compared with is slow: one request after another, one
+key after another, one character after another.
+"""
+
+import math
+
+import torch
+
+from efflib.lab import exercise, expect_at_most, expect_close
+from efflib.lab.walks import expect_walks
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+def ints(values):
+    assert isinstance(values, (list, tuple)), f"a {type(values).__name__} in place of a list"
+    right = all(not isinstance(v, bool) and hasattr(v, "__index__") for v in values)
+    assert right, "an entry is no int"
+    return [v.__index__() for v in values]
+
+
+def parts(value, count):
+    assert isinstance(value, (list, tuple)) and len(value) == count, "not so many parts"
+    return value
+
+
+# ---- exercise 1 --------------------------------------------------------------------------------
+
+
+def slow_layout(pieces, texts, proposed):
+    """Token by token."""
+    ids, positions, wanted = [], [], []
+    for name, cached, n in pieces:
+        places = []
+        for p in range(cached, cached + n):
+            known = len(texts[name])
+            ids.append(texts[name][p] if p < known else proposed[name][p - known])
+            positions.append(p)
+            if p >= known - 1:
+                places.append(len(ids) - 1)
+        wanted.append(places)
+    return ids, positions, wanted
+
+
+def slow_step(pieces, texts, proposed, best):
+    new, after = {}, {}
+    for (name, cached, n), places in zip(
+        pieces, slow_layout(pieces, texts, proposed)[2], strict=True
+    ):
+        taken, at = [], 0
+        for place in places:
+            taken.append(best[place])
+            left = proposed.get(name, [])[at:]
+            at += 1
+            if place == places[-1] or best[place] != left[0]:
+                break
+        new[name] = taken
+        after[name] = cached + n if not places else len(texts[name]) + len(taken) - 1
+    return new, after
+
+
+def random_pass(rng, count, longest, tokens):
+    """(pieces, texts, proposed, best): every kind of piece, and some that are in no pass."""
+    texts, proposed, pieces = {}, {}, []
+    names = torch.randperm(3 * count + 2, generator=rng).tolist()
+    for i in range(count + 1):
+        name = f"n{names[i]}" if draw(rng, 0, 1) else names[i]
+        texts[name] = [draw(rng, 0, tokens) for _ in range(draw(rng, 1, longest))]
+        guesses = [draw(rng, 0, tokens) for _ in range(draw(rng, 0, 5))]
+        if guesses or draw(rng, 0, 1):
+            proposed[name] = guesses
+        if i == count:
+            continue
+        known = len(texts[name])
+        cached = known - 1 if draw(rng, 0, 2) else draw(rng, 0, known - 1)
+        pieces.append((name, cached, draw(rng, 1, known + len(guesses) - cached)))
+    best = []
+    for name, cached, n in pieces:
+        whole = [*texts[name], *proposed.get(name, [])]
+        for p in range(cached, cached + n):
+            right = p >= len(texts[name]) - 1 and p + 1 < len(whole) and draw(rng, 0, 2)
+            best.append(whole[p + 1] if right else draw(rng, 0, tokens))
+    return pieces, texts, proposed, best
+
+
+def check_pass(student, pieces, texts, proposed, best):
+    ids, positions, wanted = parts(student.layout(pieces, texts, proposed), 3)
+    wanted = [ints(places) for places in parts(wanted, len(pieces))]
+    seen = ints(ids), ints(positions), wanted
+    assert seen == slow_layout(pieces, texts, proposed), "another row"
+    new, cached = parts(student.step(pieces, texts, proposed, best), 2)
+    assert isinstance(new, dict) and isinstance(cached, dict), "no dicts"
+    seen = {k: ints(v) for k, v in new.items()}, {k: ints([v])[0] for k, v in cached.items()}
+    assert seen == slow_step(pieces, texts, proposed, best), "another yield"
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="every pass of random pieces is what it is token by token",
+    cause="a limit that is off by one: the last known token, the last proposal, the end of a piece",
+)
+def test_passes_token_by_token(student, rng):
+    for count in (1, 2, 3, 5, 9):
+        for _ in range(4):
+            check_pass(student, *random_pass(rng, count, 6, 3))
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="large tokens, long texts, many requests, names that are 0 or empty",
+    cause="a name that counts as nobody, a token that counts as none, or a limit nobody asked for",
+)
+def test_large_passes(student, rng):
+    check_pass(student, *random_pass(rng, 60, 40, 10**5))
+    check_pass(student, *random_pass(rng, 2, 2500, 150000))
+    text = [draw(rng, 0, 10**5) for _ in range(2500)]
+    best = [draw(rng, 0, 10**5) for _ in range(1302)]
+    check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
+    texts, proposed = {0: [0, 0], "": [0]}, {0: [0, 0, 0], "": [0] * 300}
+    check_pass(student, [(0, 1, 3), ("", 0, 301)], texts, proposed, [0] * 304)
+    check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
+
+
+def behind(text):
+    value = 2
+    for token in text:
+        value = (value * 7 + token + 1) % 101
+    return value % 5
+
+
+def alone(prompt, tokens):
+    text = list(prompt)
+    for _ in range(tokens):
+        text.append(behind(text))
+    return text
+
+
+def drive_engine(student, asked, budget, most, passes):
+    """Runs beside the student's code: an engine on a rule in place of a model, to its end.
+
+    Who runs goes in order, as far as the budget lasts.  Gives the texts and the number of passes.
+    """
+
+    def behind(text):
+        value = 2
+        for token in text:
+            value = (value * 7 + token + 1) % 101
+        return value % 5
+
+    texts = {name: list(prompt) for name, prompt, _, _ in asked}
+    cached, rows = {name: 0 for name in texts}, {name: {} for name in texts}
+    ends = {name: len(prompt) + n for name, prompt, n, _ in asked}
+    guesses = {name: some for name, _, _, some in asked}
+    for done in range(passes):
+        left, pieces, proposed = budget, [], {}
+        for name, text in texts.items():
+            if len(text) >= ends[name]:
+                continue
+            if len(text) - cached[name] == 1:
+                room = min(most, ends[name] - len(text) - 1)
+                proposed[name] = guesses[name][len(text) : len(text) + room]
+            n = min(left, len(text) + len(proposed.get(name, [])) - cached[name])
+            if n > 0:
+                pieces.append((name, cached[name], n))
+                left -= n
+        if not pieces:
+            return texts, done
+        ids, positions, wanted = student.layout(list(pieces), dict(texts), dict(proposed))
+        here, best = 0, [-1] * len(ids)
+        for (name, _, n), places in zip(pieces, wanted, strict=True):
+            for i in range(here, here + n):
+                rows[name][positions[i]] = ids[i]
+                if i in places:
+                    best[i] = behind([rows[name][p] for p in range(positions[i] + 1)])
+            here += n
+        new, after = student.step(list(pieces), dict(texts), dict(proposed), best)
+        for name, _, _ in pieces:
+            texts[name] = texts[name] + list(new[name])
+            cached[name] = int(after[name])
+    return texts, passes
+
+
+def passes_of(asked, budget, most):
+    """How many passes that engine takes, from what is proposed and what is true."""
+    texts = {name: alone(prompt, n) for name, prompt, n, _ in asked}
+    have = {name: len(prompt) for name, prompt, _, _ in asked}
+    cached, count = {name: 0 for name in texts}, 0
+    while any(have[name] < len(texts[name]) for name in texts):
+        left, count = budget, count + 1
+        for name, _, _, guesses in asked:
+            if have[name] >= len(texts[name]) or not left:
+                continue
+            room = min(most, len(texts[name]) - have[name] - 1)
+            room = room if have[name] - cached[name] == 1 else 0
+            n = min(left, have[name] + room - cached[name])
+            left -= n
+            read = cached[name] + n
+            if read < have[name]:
+                cached[name] = read
+                continue
+            hold = 0
+            while (
+                have[name] + hold < read
+                and guesses[have[name] + hold] == texts[name][have[name] + hold]
+            ):
+                hold += 1
+            have[name] += hold + 1
+            cached[name] = have[name] - 1
+    return count
+
+
+@exercise(
+    "ex1",
+    points=3,
+    invariant="an engine to its end: texts as one after the other, and not a pass too many",
+    cause="fewer tokens taken than hold, or tokens computed again that have a key",
+)
+def test_engines_to_their_end(student, rng):
+    for budget, most in ((3, 2), (9, 4), (40, 6), (5, 0)):
+        asked = []
+        for i in range(4):
+            prompt, n = [draw(rng, 0, 4) for _ in range(draw(rng, 1, 12))], draw(rng, 1, 14)
+            lucky = draw(rng, 0, 4)
+            some = [t if draw(rng, 0, 4) <= lucky else draw(rng, 0, 4) for t in alone(prompt, n)]
+            asked.append((f"q{i}" if i % 2 else i, prompt, n, some))
+        count = passes_of(asked, budget, most)
+        texts, passes = student.drive(drive_engine, asked, budget, most, 3 * count + 3)
+        for name, prompt, n, _ in asked:
+            assert texts[name] == alone(prompt, n), "another text than alone"
+        assert passes == count, "another number of passes"
+
+
+# ---- exercise 2 --------------------------------------------------------------------------------
+
+
+def random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale):
+    """(q, pages, tables, {name: (k, v)}); what is nobody's row is NaN or infinite."""
+    need = {name: -(-(cached + n) // block) + draw(rng, 0, 2) for name, cached, n in pieces}
+    order = torch.randperm(sum(need.values()) + 1, generator=rng).tolist()
+    tables = {name: [order.pop() for _ in range(count)] for name, count in need.items()}
+    rows = (sum(need.values()) + 1) * block
+    k, v = (torch.full((rows, kv, d), bad, dtype=dtype) for bad in (math.inf, math.nan))
+    own = {}
+    for name, cached, n in pieces:
+        at = torch.tensor([tables[name][p // block] * block + p % block for p in range(cached + n)])
+        own[name] = tuple(
+            scale * torch.randn(cached + n, kv, d, generator=rng, dtype=dtype) for _ in range(2)
+        )
+        k[at], v[at] = own[name]
+    total = sum(n for _, _, n in pieces)
+    q = scale * torch.randn(total, heads, d, generator=rng, dtype=dtype)
+    pages = [x.unflatten(0, (-1, block)) for x in (k, v)]
+    return q, *pages, tables, own
+
+
+def plain_attention(q, pieces, own):
+    """Each query by itself, in float64."""
+    out, here = [], 0
+    for name, cached, n in pieces:
+        k, v = (x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in own[name])
+        for i in range(n):
+            end = cached + i + 1
+            scores = (k[:end] * q[here + i].double()).sum(-1) / q.shape[2] ** 0.5  # [end, H]
+            out.append((scores.softmax(0)[..., None] * v[:end]).sum(0))
+        here += n
+    return torch.stack(out)
+
+
+def check_over_blocks(student, rng, pieces, heads, kv, d, block, dtype, scale=1.0):
+    q, k, v, tables, own = random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale)
+    seen = student.slots(pieces, tables, block)
+    assert isinstance(seen, torch.Tensor) and seen.dtype == torch.int64, "slots are no int64"
+    right = [
+        tables[a][p // block] * block + p % block for a, c, n in pieces for p in range(c, c + n)
+    ]
+    assert seen.tolist() == right, "other slots"
+    out = student.attend(q, k, v, pieces, tables)
+    assert isinstance(out, torch.Tensor) and out.shape == q.shape, "another shape"
+    assert out.dtype == dtype, "another dtype"
+    # a score errs by d eps |q| |k| / sqrt(d); a weight by as much, relatively, and a sum by n eps
+    size = max(float(x.double().norm(dim=-1).max()) for x in (q, *(k for k, _ in own.values())))
+    longest = max(c + n for _, c, n in pieces)
+    most = max(float(v.abs().max()) for _, v in own.values())
+    bound = 4 * torch.finfo(dtype).eps * most * (longest + d**0.5 * size**2)
+    expect_close(out.double(), plain_attention(q, pieces, own), what="attend", atol=bound)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="any number of requests, each as alone, in blocks of any size",
+    cause="offsets of the pass, a cached number of another request, or a table too long",
+)
+def test_many_requests(student, rng):
+    for block in (1, 2, 5, 16):
+        for count in (1, 3, 8):
+            names = [f"n{i}" if i % 2 else i for i in range(count)]
+            pieces = [(name, draw(rng, 0, 20), draw(rng, 1, 6)) for name in names]
+            check_over_blocks(student, rng, pieces, 4, 2, 4, block, torch.float64)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="heads of real models, one key head for all or for each, long and short pieces",
+    cause="groups of heads in another order, a size taken for another one, or float32 forgotten",
+)
+def test_shapes_of_models(student, rng):
+    pieces = [("a", 300, 1), (0, 0, 70), ("", 33, 4)]
+    check_over_blocks(student, rng, pieces, 8, 8, 16, 16, torch.float32)
+    check_over_blocks(student, rng, pieces, 9, 3, 64, 16, torch.float32)
+    check_over_blocks(student, rng, [("a", 64, 64)], 6, 1, 2, 64, torch.float64)
+    check_over_blocks(student, rng, [("a", 2000, 2), ("b", 0, 1)], 32, 8, 128, 32, torch.float32)
+    check_over_blocks(student, rng, [("a", 0, 1)], 1, 1, 1, 1, torch.float64)
+
+
+@exercise(
+    "ex2",
+    points=3,
+    invariant="scores of thousands, and of nothing",
+    cause="exp without the largest score taken off, or a mask by a number that is not small enough",
+)
+def test_large_scores(student, rng):
+    pieces = [("a", 6, 3), ("b", 0, 5)]
+    for scale in (30.0, 1e-6, 0.0):
+        check_over_blocks(student, rng, pieces, 4, 2, 8, 3, torch.float64, scale)
+    q = torch.zeros(1, 1, 1, dtype=torch.float32) - 1e4
+    k = torch.full((1, 4, 1, 1), 1e4)  # all keys 1e4, but the last, which is nobody's
+    v = torch.arange(4.0).view(1, 4, 1, 1)
+    out = student.attend(q, k, v, [("a", 2, 1)], {"a": [0]})
+    assert isinstance(out, torch.Tensor) and out.shape == (1, 1, 1), "another shape"
+    expect_close(out, torch.ones(1, 1, 1), what="equal scores", atol=1e-5)
+
+
+# ---- exercise 3 --------------------------------------------------------------------------------
+
+
+def drive_linear(student, weight, bias, group, inputs):
+    """Runs beside the student's code: outputs, again after the arguments changed, and bytes."""
+    import gc
+
+    import torch
+
+    def alive():
+        found = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
+        return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in found}
+
+    gc.collect()
+    before = alive()
+    module = student.Packed(weight, bias, group)
+    gc.collect()
+    first = [n for place, n in alive().items() if place not in before]
+    outputs = [module(x).detach() for x in inputs]
+    gc.collect()
+    given = {t.untyped_storage().data_ptr() for t in outputs}
+    later = [n for place, n in alive().items() if place not in before and place not in given]
+    buffers = [t for t in [*module.buffers(), *module.parameters()]]
+    sizes = sum(t.numel() * t.element_size() for t in buffers)
+    weight.zero_()
+    if bias is not None:
+        bias.zero_()
+    again = module(inputs[0]).detach()
+    floats = [t.dtype for t in buffers if t.dtype not in (torch.uint8, torch.float16)]
+    return outputs, again, sum(first), sum(later), sizes, floats
+
+
+def step_of(weight, group):
+    """The scale of each weight [N, K], in float64: column by column of groups."""
+    w = weight.float()
+    scale = torch.empty(w.shape, dtype=torch.float64)
+    for row in range(w.shape[0]):
+        for start in range(0, w.shape[1], group):
+            some = w[row, start : start + group]
+            span = some.max().clamp(min=0) - some.min().clamp(max=0)
+            scale[row, start : start + group] = float((span / 15).clamp(min=2.0**-14).half())
+    return scale
+
+
+def check_linear(student, rng, weight, group, bias=None):
+    n, k = weight.shape
+    dtype = weight.dtype
+    unit = torch.eye(k, dtype=dtype)
+    inputs = [unit, torch.zeros(0, k, dtype=dtype), torch.randn(k, generator=rng).to(dtype)]
+    inputs.append(torch.randn(2, 1, 3, k, generator=rng).to(dtype))
+    outputs, again, first, later, sizes, floats = student.drive(
+        drive_linear, weight.clone(), None if bias is None else bias.clone(), group, inputs
+    )
+    b = torch.zeros(n, dtype=dtype) if bias is None else bias
+    eps, step = torch.finfo(dtype).eps, step_of(weight, group)
+    assert all(y.dtype == dtype for y in outputs), "another dtype"
+    assert torch.equal(again, outputs[0]), "the module changes with what it was made of"
+    w_hat = (outputs[0].double() - b.double()).T
+    assert w_hat.shape == (n, k), "another shape"
+    slack = eps * (weight.double().abs() + step + 2 * b.double().abs()[:, None])
+    bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + 2 * slack
+    expect_at_most((w_hat - weight.double()).abs(), bound, "|w_hat - w|")
+    whole = (w_hat / step - (w_hat / step).round()).abs() * step
+    expect_at_most(whole, 16 * 1e-6 * step + 2 * slack, "distance of w_hat from the grid")
+    for x, y in zip(inputs[1:], outputs[1:], strict=True):
+        right = x.double() @ w_hat.T + b.double()
+        assert y.shape == right.shape, "another shape"
+        size = x.double().abs() @ (w_hat.abs() + 2 * slack).T + b.double().abs()
+        limit = (k + 8) * eps * size + x.double().abs() @ (2 * slack).T
+        expect_at_most((y.double() - right).abs(), limit + 1e-30, "|forward - x W_hat^T - b|")
+    groups = -(-k // group)
+    most = n * (-(-k // 2) + 2 * groups + -(-groups // 2))
+    most += 0 if bias is None else bias.numel() * bias.element_size()
+    for what, count in (
+        ("kept at first", first),
+        ("kept after calls", later),
+        ("in buffers", sizes),
+    ):
+        expect_at_most(float(count), float(most), f"bytes {what}")
+    expect_at_most(float(n * -(-k // 2)), float(sizes), "bytes of codes in buffers")
+    assert bias is not None or not floats, "buffers of other dtypes"
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="every weight on the grid of its group within half a step, in any shape; bytes exact",
+    cause="the last group filled up, an odd number of codes, groups across rows, a byte for each",
+)
+def test_shapes_and_groups(student, rng):
+    for n, k, group in ((1, 1, 1), (1, 1, 9), (3, 7, 4), (5, 9, 1), (4, 33, 16), (16, 128, 128)):
+        weight = torch.randn(n, k, generator=rng)
+        bias = torch.randn(n, generator=rng) if draw(rng, 0, 1) or k == 7 else None
+        check_linear(student, rng, weight, group, bias)
+    check_linear(student, rng, torch.randn(40, 300, generator=rng), 32)
+    check_linear(student, rng, torch.randn(6, 12, generator=rng).T, 5)
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="tiny, large, equal and one-sided weights, in three dtypes",
+    cause="a scale of 0, one that float16 cannot hold, or a range that begins at the least weight",
+)
+def test_magnitudes(student, rng):
+    base = torch.randn(4, 24, generator=rng)
+    for weight in (1e-8 * base, 1e4 * base / base.abs().max(), base.abs(), -base.abs(), 0 * base):
+        check_linear(student, rng, weight, 8)
+    check_linear(student, rng, base.abs() + 5, 8, torch.randn(4, generator=rng))
+    check_linear(student, rng, torch.full((2, 6), -3.0), 4)
+    check_linear(student, rng, base.bfloat16(), 8, torch.randn(4, generator=rng).bfloat16())
+    check_linear(student, rng, (1e3 * base).bfloat16(), 5)
+    check_linear(student, rng, base.double(), 8, torch.randn(4, generator=rng).double())
+    base[:, 3] *= 1000
+    check_linear(student, rng, base, 8)
+
+
+def drive_names(student, biased, tied, group, x):
+    """Runs beside the student's code: kinds by name, what is shared, and the linears' outputs."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(7)
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(4, 10, bias=biased), nn.Linear(10, 4, bias=biased)
+            self.norm = nn.LayerNorm(4)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(6, 4)
+            self.layers = nn.ModuleList(Layer() for _ in range(12))
+            self.twin, self.other = nn.Linear(4, 6, bias=True), nn.Linear(4, 6, bias=False)
+            self.lm_head = nn.Linear(4, 6, bias=False)
+            if tied:
+                self.lm_head.weight = self.embed.weight
+                self.other.weight = self.twin.weight
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + layer.down(layer.up(layer.norm(x)).relu())
+            return self.lm_head(x)
+
+    model = Model()
+    kinds_before = [type(m).__name__ for m in model.modules()]
+    before = [p.detach().clone() for p in model.parameters()]
+    copy = student.quantized(model, group)
+    with torch.no_grad():
+        right = model(x)
+    same = [torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    kept = [type(m).__name__ for m in model.modules()] == kinds_before
+    kinds = {name: type(m).__name__ for name, m in copy.named_modules() if name}
+    places = {p.data_ptr() for p in model.parameters()}
+    apart = all(p.data_ptr() not in places for p in [*copy.parameters(), *copy.buffers()])
+    shared = (
+        getattr(copy.lm_head, "weight", None) is copy.embed.weight,
+        getattr(copy.other, "weight", 0) is getattr(copy.twin, "weight", 1),
+    )
+    pairs = []
+    for (name, ours), theirs in zip(model.named_modules(), copy.modules(), strict=True):
+        if isinstance(ours, nn.Linear) and type(theirs).__name__ == "Packed":
+            direct = student.Packed(ours.weight, ours.bias, group)
+            probe = torch.eye(ours.in_features)
+            pairs.append((name, theirs(probe).detach(), direct(probe).detach()))
+    with torch.no_grad():
+        copy.embed.weight.zero_()
+    return kinds, same, kept, apart, shared, pairs, right, copy(x).detach()
+
+
+@exercise(
+    "ex3",
+    points=3,
+    invariant="in any model: each linear with a weight of its own is packed, all else stays",
+    cause="only direct children, only lm_head by its name, a bias lost, the model's weights kept",
+)
+def test_any_model(student, rng):
+    x = torch.randn(3, 4, generator=rng)
+    for biased, tied, group in ((True, True, 4), (False, False, 3)):
+        kinds, same, kept, apart, shared, pairs, _, zeroed = student.drive(
+            drive_names, biased, tied, group, x
+        )
+        assert all(same) and kept is True, "the model has changed"
+        assert apart is True, "the copy holds tensors of the model"
+        plain = {"twin", "other", "lm_head"} if tied else set()
+        for name, kind in kinds.items():
+            linear = name.endswith(("up", "down")) or name in ("twin", "other", "lm_head")
+            right = "Linear" if name in plain else "Packed"
+            assert not linear or kind == right, "another kind of module"
+            assert linear or kind in ("Embedding", "ModuleList", "Layer", "LayerNorm"), "replaced"
+        assert len(kinds) == 53, "modules are missing"
+        assert shared == (True, True) if tied else not any(shared), "sharing has changed"
+        assert len(pairs) == (24 if tied else 27), "linears are missing"
+        for _, own, direct in pairs:
+            expect_close(own, direct, what="a linear of the copy", atol=1e-6, rtol=1e-6)
+        if tied:
+            expect_close(
+                zeroed, torch.zeros(3, 6), what="lm_head after the table became 0", atol=0.0
+            )
+
+
+# ---- exercise 4 --------------------------------------------------------------------------------
+
+
+class Shelf:
+    """The model: tables, the line, and for each block the tokens it holds; nothing is indexed."""
+
+    def __init__(self, blocks, block):
+        self.block, self.line, self.tables, self.holds = block, list(range(blocks)), {}, {}
+
+    def named(self, number):
+        return any(number in table for table in self.tables.values())
+
+    def cut(self, name, length):
+        while len(self.tables[name]) * self.block >= length + self.block:
+            number = self.tables[name].pop()
+            if not self.named(number):
+                self.line.append(number)
+
+    def fits(self, text, own):
+        """What is wrong with a table that `start` gave, or None."""
+        for i, number in enumerate(own):
+            if self.holds.get(number) != list(text[: (i + 1) * self.block]):
+                return "a block in the table does not hold this beginning"
+        if len(own) * self.block >= len(text):
+            return "nothing is left to compute"
+        longer = (len(own) + 1) * self.block
+        if longer < len(text) and list(text[:longer]) in self.holds.values():
+            return "a longer beginning is held"
+        return None
+
+
+def long_walk(rng, length, names, letters, longest, block):
+    walk, there = [], set()
+    for _ in range(length):
+        name = names[draw(rng, 0, len(names) - 1)]
+        if name not in there:
+            size = draw(rng, 1, longest)
+            walk.append(("start", name, [draw(rng, 0, letters - 1) for _ in range(size)]))
+            there.add(name)
+            continue
+        kind = ("grow", "grow", "grow", "settle", "settle", "roll_back", "end")[draw(rng, 0, 6)]
+        if kind == "end":
+            there.discard(name)
+        walk.append((kind, name, draw(rng, 0, 2 * block + 1)))
+    return walk
+
+
+def drive_blocks(student, walks, blocks, block):
+    """Runs beside the student's code: what was asked, what it gave, tables and free after it."""
+    seen = []
+    for walk in walks:
+        pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
+        for kind, name, what in walk:
+            value, said = None, what
+            try:
+                if kind == "start":
+                    value = pool.start(name, what).__index__()
+                    texts[name], room[name], sure[name] = list(what), value, value
+                elif kind == "grow":
+                    said = min(room[name] + what, len(texts[name]) + 2 * block)
+                    pool.grow(name, said)
+                    room[name] = max(room[name], said)
+                elif kind == "settle":
+                    said = min(sure[name] + what, room[name], len(texts[name]))
+                    pool.settle(name, list(texts[name]), said)
+                    sure[name] = said
+                elif kind == "roll_back":
+                    said = max(room[name] - what, sure[name])
+                    pool.roll_back(name, said)
+                    room[name] = said
+                else:
+                    pool.end(name)
+            except MemoryError:
+                value = "MemoryError"
+            except NotImplementedError:
+                raise
+            except Exception as fault:
+                value = type(fault).__name__
+            try:
+                tables = {who: [n.__index__() for n in row] for who, row in pool.tables.items()}
+                rows.append((said, value, tables, pool.free.__index__()))
+            except Exception as fault:
+                rows.append((said, value, type(fault).__name__, -1))
+        seen.append(rows)
+    return seen
+
+
+def judge_of(blocks, block):
+    def judge(walk, seen):
+        shelf, texts = Shelf(blocks, block), {}
+        for i, ((kind, name, _), (said, value, tables, free)) in enumerate(
+            zip(walk, seen, strict=True)
+        ):
+            if not isinstance(tables, dict):
+                return i, "tables cannot be read"
+            if kind == "start":
+                own, texts[name] = tables.get(name), said
+                if own is None or value != len(own) * block:
+                    return i, "a table, and the number of its tokens"
+                if wrong := shelf.fits(said, own):
+                    return i, wrong
+                shelf.line = [n for n in shelf.line if n not in own]
+                shelf.tables[name], value = list(own), None
+            elif kind == "grow":
+                needs = max(-(-said // block) - len(shelf.tables[name]), 0)
+                if (needs > len(shelf.line)) != (value == "MemoryError"):
+                    return i, "MemoryError where there is room, or none where there is not"
+                if value == "MemoryError":
+                    needs, value = 0, None
+                for _ in range(needs):
+                    number = shelf.line.pop(0)
+                    shelf.holds.pop(number, None)
+                    shelf.tables[name].append(number)
+            elif kind == "settle":
+                for j in range(said // block):
+                    shelf.holds[shelf.tables[name][j]] = texts[name][: (j + 1) * block]
+            else:
+                shelf.cut(name, said if kind == "roll_back" else 0)
+                if kind == "end":
+                    del shelf.tables[name]
+            if value is not None:
+                return i, "it raised, or returned something"
+            if tables != shelf.tables or free != len(shelf.line):
+                return i, "other tables, or another number of free blocks"
+        return None
+
+    return judge
+
+
+def check_walks(student, walks, blocks, block):
+    expect_walks(
+        lambda walks: student.drive(drive_blocks, walks, blocks, block),
+        walks,
+        judge_of(blocks, block),
+        lambda walk: walk,
+        str,
+        shorten=False,
+    )
+
+
+@exercise(
+    "ex4",
+    points=4,
+    invariant="over long random walks every table, and what is found, is as it must be",
+    cause="the order in which blocks come free, blocks of two tables, or forgotten too early",
+)
+def test_long_walks_of_blocks(student, rng):
+    for blocks, block, letters in ((6, 2, 2), (9, 3, 2), (12, 1, 2), (30, 4, 1), (1, 2, 3)):
+        names = ["a", "b", "c", 0, 7, ""]
+        walks = [long_walk(rng, 120, names, letters, 4 * block + 1, block) for _ in range(4)]
+        check_walks(student, walks, blocks, block)
+
+
+@exercise(
+    "ex4",
+    points=3,
+    invariant="two that compute the same text hold it twice; found while either block holds it",
+    cause="only the first or the last block of a text remembered, or all forgotten with one",
+)
+def test_held_twice(student, rng):
+    text = [draw(rng, 0, 5) for _ in range(7)]
+    twice = [("start", "a", text), ("start", "b", text), ("grow", "a", 4), ("grow", "b", 4)]
+    twice += [("settle", "a", 4), ("settle", "b", 4)]
+    for first, second in (("a", "b"), ("b", "a")):
+        walk = [*twice, ("end", first, 0), ("start", "c", [9, 9, 9, 9, 9, 9]), ("grow", "c", 5)]
+        walk += [("start", "d", text), ("end", second, 0), ("start", "e", text), ("end", "d", 0)]
+        walk += [("end", "e", 0), ("start", "f", text), ("end", "c", 0), ("start", "g", text)]
+        check_walks(student, [walk], 6, 2)
+    other = [text[0] + 1, *text[1:]]  # the second block has the same tokens, behind another start
+    walk = [("start", "a", text), ("grow", "a", 6), ("settle", "a", 6), ("end", "a", 0)]
+    walk += [("start", "b", other), ("grow", "b", 2), ("settle", "b", 2), ("end", "b", 0)]
+    check_walks(student, [[*walk, ("start", "c", other)]], 8, 2)
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="texts of thousands of tokens, blocks by the thousand, large tokens",
+    cause="a limit that nobody asked for, or a name that counts as nobody",
+)
+def test_long_texts_of_blocks(student, rng):
+    text = [draw(rng, 0, 150000) for _ in range(3000)]
+    walk = [("start", 0, text)]
+    walk += [("grow", 0, 33)] * 200 + [("settle", 0, 33)] * 200
+    walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:2000]), ("grow", "", 31)]
+    walk += [("grow", 1, 17), ("end", "", 0), ("start", 2, text), ("roll_back", 1, 9)]
+    check_walks(student, [walk], 400, 16)
+
+
+# ---- exercise 5 --------------------------------------------------------------------------------
+
+
+def could_become(rest, stops):
+    """Whether some text that begins with this one begins with a stop word, and is not one yet."""
+    return any(len(rest) < len(stop) and stop[: len(rest)] == rest for stop in stops)
+
+
+def slow_stream(stops, texts, last):
+    """(piece, stopped) after each call, by trying every end."""
+    told, stopped, rows = 0, False, []
+    for i, text in enumerate(texts):
+        if stopped:
+            rows.append(("", True))
+            continue
+        end = None
+        for at in range(len(text)):
+            if any(text[at : at + len(stop)] == stop for stop in stops):
+                end, stopped = at, True
+                break
+        if end is None:
+            end = len(text)
+            if not (last and i == len(texts) - 1):
+                while end and text[end - 1] == "\ufffd":
+                    end -= 1
+                whole = text[:end]
+                for at in range(end):
+                    if could_become(whole[at:], stops):
+                        end = at
+                        break
+        rows.append((text[told:end], stopped))
+        told = max(told, end)
+    return rows
+
+
+def drive_streams(student, streams):
+    """Runs beside the student's code: (piece, stopped) after each call, streams in turn."""
+    made = [student.Told(list(stops)) for stops, _, _ in streams]
+    seen = [[] for _ in streams]
+    for i in range(max(len(texts) for _, texts, _ in streams)):
+        for told, rows, (_, texts, last) in zip(made, seen, streams, strict=True):
+            if i < len(texts):
+                piece = told.add(texts[i], bool(last and i == len(texts) - 1))
+                rows.append((piece, bool(told.stopped)))
+    return seen
+
+
+def random_stream(rng, letters, count, longest):
+    alphabet = "abcdeé\n "[:letters]
+    letter = lambda: alphabet[draw(rng, 0, letters - 1)]  # noqa: E731
+    stops = ["".join(letter() for _ in range(draw(rng, 1, longest))) for _ in range(count)]
+    text, texts = "", []
+    for _ in range(draw(rng, 1, 12)):
+        text += "".join(letter() for _ in range(draw(rng, 0, 3)))
+        texts.append(text + "\ufffd" * max(0, draw(rng, -3, 2)))
+    return stops, texts, bool(draw(rng, 0, 1))
+
+
+def check_streams(student, streams):
+    for stream, seen in zip(streams, student.drive(drive_streams, streams), strict=True):
+        assert [tuple(row) for row in seen] == slow_stream(*stream), "another piece, or stopped"
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="streams of random letters: told as soon as it is certain, and never before",
+    cause="held back for the longest word only, or for too long",
+)
+def test_streams_letter_by_letter(student, rng):
+    for letters, count, longest in ((2, 1, 4), (2, 3, 5), (3, 2, 3), (8, 4, 2), (2, 0, 1)):
+        check_streams(student, [random_stream(rng, letters, count, longest) for _ in range(60)])
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="long texts, many and long stop words, half characters in between",
+    cause="a limit that nobody asked for, or half a character that hides a beginning",
+)
+def test_long_streams(student, rng):
+    word = "ab" * 40 + "c"
+    text = "x" * 3000 + "ab" * 60
+    check_streams(student, [([word], [text[:n] for n in range(2900, 3121, 13)], False)])
+    check_streams(
+        student, [([word, "q" * 200], [text, text + "ab", text + "abc", text + "abcd"], True)]
+    )
+    many = [f"<{i}>" for i in range(60)]
+    texts = [
+        "a<5",
+        "a<5\ufffd\ufffd",
+        "a<5é",
+        "a<5é<59",
+        "a<5é<59\ufffd",
+        "a<5é<59>tail",
+        "a<5é<59>tails",
+    ]
+    check_streams(student, [(many, texts, True), (many, texts[:5], True), (many, texts[:5], False)])
+    check_streams(student, [(["\n"], ["", "", "\ufffd", "a\n"], True), ([], [""], True)])
+
+
+@exercise(
+    "ex5",
+    points=3,
+    invariant="of any number that run and wait one goes; all others stay in their order",
+    cause="a name that is 0 or empty, an order that changes, or put back without the answer",
+)
+def test_who_goes(student, rng):
+    for count in (1, 2, 5, 40):
+        names = [f"n{i}" if draw(rng, 0, 1) else i + 10**6 for i in range(count)] + [0, ""]
+        order = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
+        cut = draw(rng, 1, len(order))
+        state = {}
+        for name in order:
+            text = [draw(rng, 0, 150000) for _ in range(draw(rng, 1, 30))]
+            state[name] = [text, draw(rng, 0, len(text) - 1)]
+        run = {name: state[name] for name in order[:cut]}
+        line = {name: [state[name][0], 0] for name in order[cut:]}
+        for name in (order[0], order[cut - 1], 0, "", order[-1], "gone"):
+            for again in (False, True):
+                if again and name not in run:
+                    continue
+                seen = parts(student.take_out(run, line, name, again), 2)
+                assert all(isinstance(one, dict) for one in seen), "no dicts"
+                own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in seen]
+                stay = [(k, v[0], v[1]) for k, v in run.items() if k != name]
+                wait = [(k, v[0], v[1]) for k, v in line.items() if k != name]
+                head = [(name, state[name][0], 0)] if again else []
+                assert own == [stay, head + wait], "another order, text or number"
+
+
+# ---- exercise 6 --------------------------------------------------------------------------------
+
+H100 = {"weights": 15009316864.0, "row": 131072.0, "token": 13958643712.0, "pair": 524288.0}
+H100 |= {"head": 1050673152.0, "bandwidth": 3.35e12, "peak": 989.4e12, "fixed": 0.0}
+
+
+def counted(machine, pieces, logits):
+    """Key by key."""
+    moved, flops = machine["weights"], machine["head"] * logits
+    for _, cached, n in pieces:
+        moved += machine["row"] * cached
+        for i in range(n):
+            moved += machine["row"]
+            flops += machine["token"] + machine["pair"] * (cached + i + 1)
+    return machine["fixed"] + max(moved / machine["bandwidth"], flops / machine["peak"])
+
+
+def random_machine(rng):
+    part = lambda top: float(torch.rand((), generator=rng)) * top  # noqa: E731
+    machine = {"weights": part(200), "row": part(4), "token": part(20), "pair": part(2)}
+    return machine | {
+        "head": part(9),
+        "bandwidth": 1 + part(20),
+        "peak": 1 + part(60),
+        "fixed": part(3),
+    }
+
+
+@exercise(
+    "ex6",
+    points=4,
+    invariant="any step on any machine takes what is counted key by key",
+    cause="a count of another piece, pairs by n squared, logits by requests, or rows only once",
+)
+def test_steps_key_by_key(student, rng):
+    for machine in (
+        H100,
+        H100 | {"fixed": 0.005, "peak": 1e12},
+        *(random_machine(rng) for _ in range(6)),
+    ):
+        for count in (0, 1, 2, 30):
+            pieces = [
+                (f"n{i}" if i % 2 else i, draw(rng, 0, 400), draw(rng, 1, 60)) for i in range(count)
+            ]
+            logits = draw(rng, 0, 3 * count)
+            seen = student.seconds(machine, pieces, logits)
+            assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
+            right = torch.tensor(counted(machine, pieces, logits)).double()
+            expect_close(
+                torch.tensor(float(seen)).double(), right, what="seconds", atol=0.0, rtol=1e-6
+            )
+    long = [("a", 100000, 3000)]
+    right = torch.tensor(counted(H100, long, 1)).double()
+    expect_close(
+        torch.tensor(float(student.seconds(H100, long, 1))).double(),
+        right,
+        what="seconds",
+        atol=0.0,
+        rtol=1e-6,
+    )
+
+
+def speeds(machine, requests, cached, acceptance, most):
+    made, rows = 0.0, []
+    for g in range(most + 1):
+        made += acceptance**g
+        pieces = [(i, cached, g + 1) for i in range(requests)]
+        rows.append(requests * made / counted(machine, pieces, requests * (g + 1)))
+    return rows
+
+
+@exercise(
+    "ex6",
+    points=3,
+    invariant="no number of proposals makes more tokens per second, in batches of 1 to 512",
+    cause="the bill of one request for all, keys left out, or a rate that is not per second",
+)
+def test_best_of_all(student, rng):
+    cases = [
+        (H100, requests, 500, share / 10, 12) for requests in (1, 64, 128, 512) for share in (2, 7)
+    ]
+    cases += [(H100 | {"fixed": 0.01}, 200, 4000, 0.8, 9), (H100, 300, 0, 0.95, 5)]
+    for _ in range(25):
+        machine, share = random_machine(rng), float(torch.rand((), generator=rng))
+        cases.append((machine, draw(rng, 1, 20), draw(rng, 0, 60), share, draw(rng, 0, 10)))
+    for case in cases:
+        seen, rows = student.best_gamma(*case), speeds(*case)
+        assert type(seen) is int and 0 <= seen <= case[-1], "no int from 0 to most"
+        expect_at_most(
+            max(rows), rows[seen] * (1 + 1e-9), "the best rate, beside that of best_gamma"
+        )
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="acceptance 0 and 1, most 0, and of equal ones the smallest",
+    cause="a closed form that divides by 1 - a, or the last of equal ones",
+)
+def test_ends_of_gamma(student, rng):
+    flat = {"weights": 64, "row": 0, "token": 0, "pair": 0, "head": 0}
+    flat |= {"bandwidth": 8, "peak": 8, "fixed": 0}
+    for machine, requests, cached, share, most, right in (
+        (flat, 5, 3, 0.0, 7, 0),
+        (flat, 5, 3, 1.0, 7, 7),
+        (flat, 1, 0, 1, 0, 0),
+        (flat | {"weights": 0, "token": 8}, 4, 0, 1.0, 7, 0),
+        (flat | {"token": 8, "weights": 0}, 2, 50, 0.5, 3, 0),
+        (flat | {"token": 16, "fixed": 0}, 1, 0, 1.0, 9, 3),
+        (H100, 1, 500, 1.0, 8, 8),
+        (H100, 64, 500, 0.0, 8, 0),
+    ):
+        seen = student.best_gamma(machine, requests, cached, share, most)
+        assert type(seen) is int and seen == right, "another number"
