@@ -54,7 +54,7 @@ def check(course: CourseOption = None) -> None:
 def update(
     labs: Annotated[list[str], typer.Argument(metavar="LAB...")], course: CourseOption = None
 ) -> None:
-    """Put the installed version of these labs in place of the folder's."""
+    """Put the installed version of these labs in place of the folder's, or bring new ones."""
     from autograder.own.new import update_course
 
     for line in update_course(course_folder(course), labs):
@@ -97,9 +97,7 @@ def extend(
 @app.command()
 def late(
     lab: str,
-    points: Annotated[
-        float, typer.Argument(help="Taken off for each day that has begun; 0: none.")
-    ],
+    points: Annotated[str, typer.Argument(help="Taken off for each day that has begun; 0: none.")],
     course: CourseOption = None,
     suites: SuitesOption = None,
 ) -> None:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from autograder.commands.options import roster_of
 from autograder.errors import UsageError
 from autograder.intake.names import ID_RULE, STUDENT_ID
+from autograder.intake.roster import read_roster
 from autograder.intake.terms import Terms, parse_when, read_terms, shown_time, write_terms, zone_in
 from autograder.labs.manifest import LabError, lab_names
 
@@ -66,6 +68,7 @@ def extend(root: Path, lab: str, student: str, time: str) -> str:
         kept = {name: until for name, until in before.extensions.items() if name != student}
         change(root, lab, extensions=kept)
         return f"{lab}: no extension for {student}"
+    on_the_roster(root, student)
     until = parse_when(time)
     if before.due is None:
         raise UsageError(f"{lab} has no due date: set one first (autograder course due {lab} TIME)")
@@ -77,7 +80,21 @@ def extend(root: Path, lab: str, student: str, time: str) -> str:
     return f"{lab}: {student} has until {shown_time(until, before.zone)}"
 
 
-def set_penalty(root: Path, lab: str, points: float) -> str:
+def on_the_roster(root: Path, student: str) -> None:
+    """Raises UsageError if there is a roster in the course folder without this id."""
+    path = roster_of(root, None)
+    people = read_roster(path) if path else {}
+    if people and student not in people:
+        raise UsageError(f"{student} is not on the roster ({path}): an extension is for its ids")
+
+
+def set_penalty(root: Path, lab: str, told: str) -> str:
+    try:
+        points = float(told)
+    except ValueError:
+        raise UsageError(
+            f"{told!r} is no number: say how many points are taken off a day, for example 10"
+        ) from None
     if not 0 <= points < float("inf"):
         raise UsageError(f"{points:g} points a day cannot be taken off: 0 or more")
     change(root, lab, points_per_day=points)

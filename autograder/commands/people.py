@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from autograder.commands.options import roster_of
 from autograder.errors import UsageError
 from autograder.intake.discover import Rejected, Submission
-from autograder.intake.roster import Roster
+from autograder.intake.roster import Roster, read_roster
 from autograder.intake.terms import read_terms
-from autograder.intake.twice import namesakes, renamed, told
+from autograder.intake.twice import namesakes, same_ids, told
 
-WITH_ROSTER = "give a roster with the gradebook's ids, for example in a column with the heading id"
 WITHOUT = (
     "give the --roster with which they were graded; if they are other people of the same name, say "
     "so with --map (columns folder,id)"
@@ -17,15 +17,11 @@ WITHOUT = (
 
 def about_roster(path: Path, people: Roster, known: dict[str, str], root: Path, lab: str) -> list:
     """Sentences on a roster. Raises UsageError if it gives known people other ids."""
+    own = roster_of(root, None)  # where --roster is another file, it says who the known people are
+    before = read_roster(own) if own and own.resolve() != path.resolve() else None
     where = f"{path}: {len(people)} students, whose ids are the column '{people.column}'"
     why = f" ({people.why})" if people.why else ""
-    others = renamed(people, known)
-    if others:
-        raise UsageError(
-            f"{where}{why}. The gradebook knows {len(others)} of them by other ids "
-            f"({told(others)}), and they would stand there twice: {WITH_ROSTER}"
-        )
-    said = [where + why]
+    said = [where + why, *same_ids(where + why, people, known, before)]
     terms = read_terms(root).get(lab)
     nobody = sorted(set(terms.extensions) - set(people)) if terms else []
     if nobody:

@@ -1,20 +1,32 @@
 """`autograder course grades` and `autograder course feedback`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from autograder.commands.options import roster_of
 from autograder.errors import UsageError
+from autograder.intake.archive import shown
 from autograder.intake.discover import IntakeError, found_at
 from autograder.intake.layout import of_this_lab
 from autograder.intake.lms import Parcel, parcels_of
 from autograder.intake.owners import Owner, not_one, owners_of
-from autograder.intake.roster import read_map, read_roster
+from autograder.intake.roster import (
+    IDENTIFYING,
+    Person,
+    Roster,
+    csv_rows,
+    no_student,
+    person,
+    read_map,
+    read_roster,
+)
+from autograder.intake.twice import REMOVE, named_alike, namesakes, renamed
+from autograder.intake.twice import told as told_pairs
 from autograder.labs.manifest import load_lab
 from autograder.lms.feedback import Desk, collect, write_zip
-from autograder.lms.grades import fill_in
-from autograder.lms.scores import read_scores
-from autograder.lms.sheet import read_sheet, write_sheet
+from autograder.lms.grades import fill_in, other_lab
+from autograder.lms.scores import Scores, read_scores
+from autograder.lms.sheet import Sheet, read_sheet, write_sheet
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import database_told, open_gradebook
 
@@ -41,13 +53,21 @@ def write_grades(
             f"{export}: none of its {counted(sheet.lines, 'line')} is a student who is graded here "
             f"({some(sorted(scores.by_student))}): give the --roster with which they were graded"
         )
+    doubles = by_two_ids(root, export, sheet, scores, people)
     filled = fill_in(sheet, scores, (lab.name, lab.title), column)
     write_sheet(out, sheet, filled.rows, filled.heading)
     listed = set(sheet.students.values())
     graded = sorted(listed & scores.by_student.keys())
     left = sorted(scores.by_student.keys() - listed)
     awaited = [student for student in graded if scores.by_student[student].awaits]
-    told = [f"{out}: points of {counted(graded, 'student')}, in the columns of {filled.system}"]
+    into = f"into '{shown(filled.column)}', " if filled.column else ""
+    told = [f"{out}: points of {counted(graded, 'student')}, {into}"]
+    told[0] += f"in the columns of {filled.system}"
+    if other_lab(filled.column, lab.name):
+        told.append(
+            f"look before you upload it: '{shown(filled.column)}' has another number than "
+            f"{lab.name}"
+        )
     if filled.stays:
         n, names = len(filled.stays), some(filled.stays)
         told.append(f"nothing of theirs is graded here, and the score there stays ({n}): {names}")
@@ -55,7 +75,39 @@ def write_grades(
         told.append(f"a person has still to grade answers of {len(awaited)}: {some(awaited)}")
     if left:
         told.append(f"graded, and not in {export} ({len(left)}): {some(left)}")
-    return told
+    return told + doubles
+
+
+def by_two_ids(
+    root: Path, export: Path, sheet: Sheet, scores: Scores, people: Mapping[str, Person]
+) -> list[str]:
+    """A sentence on who is graded by one id and may stand in the sheet by another.
+
+    Raises UsageError if numbers or addresses say so: whose points are right then, nobody can tell.
+    """
+    listed = Roster()
+    for line, row in csv_rows(export):
+        student = sheet.students.get(line) or next(filter(None, map(row.get, IDENTIFYING)), "")
+        if student and not no_student(row):
+            listed[student] = person(student, row)
+    left = {one: scores.names.get(one, "") for one in scores.by_student.keys() - listed.keys()}
+    own = roster_of(root, None)
+    rosters = {**(read_roster(own) if own else {}), **people}
+    others = renamed(listed, left, rosters)
+    if others:
+        raise UsageError(
+            f"{export} and the gradebook have other ids for {len(others)} of the same people "
+            f"({told_pairs(others)}), who are graded under the latter. Give the --roster with "
+            "which they were graded; who stands in the gradebook twice, take the wrong id out "
+            f"({REMOVE.format('ID')}) and grade again"
+        )
+    named = named_alike(listed, left, rosters)
+    if not named:
+        return []
+    return [
+        f"graded here, and there by another id, if names are right ({told_pairs(named)}): give the "
+        "--roster with which they were graded, or take the wrong id out of the gradebook"
+    ]
 
 
 def write_feedback(
@@ -70,6 +122,16 @@ def write_feedback(
     owned, unclear = owned_by([(p, owners_of(p, people, mapped)) for p in parcels_of(entries)])
     with open_gradebook(coursedir) as gradebook, database_told(coursedir):
         made = collect(Desk(coursedir, gradebook, lab), owned)
+    if people is None and not set(made.students) and owned:
+        from autograder.nbgrader.people import known_people
+
+        rows = {student: sender.name for _, each in owned for sender, student in each}
+        others = namesakes(rows, known_people(root))
+        raise UsageError(
+            f"nobody in {path} is graded here under these ids"
+            + (f" ({told_pairs(others)})" if others else "")
+            + ": give the --roster with which they were graded (or the --map)"
+        )
     if not made.files:
         why = "; ".join([*made.without, *unclear][:MAX_NAMES]) or "it is empty"
         raise IntakeError(f"there is no feedback for anything in {path}: {why}")

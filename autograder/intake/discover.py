@@ -200,6 +200,8 @@ def found_at(
         entries, called = class_zip(path), path.stem
     elif path.suffix.lower() == ".ipynb" and path.is_file():
         return [file_entry(path.resolve(), (path.name,))]
+    elif not path.exists():
+        raise IntakeError(f"{path} does not exist")
     else:
         raise IntakeError(f"{path} is neither a folder nor a .zip nor a .ipynb")
     return unwrapped(entries, called, lab, roster, mapping)

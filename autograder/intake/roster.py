@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autograder.errors import UsageError
-from autograder.intake.archive import EntryError, read_file
+from autograder.intake.archive import EntryError, read_file, shown
 from autograder.intake.names import ID_RULE, STUDENT_ID, canonical
 
 MAX_CSV_BYTES = 10_000_000
@@ -61,8 +61,7 @@ def read_roster(path: Path) -> Roster:
     if any(row.get("id") for _, row in rows):
         key = "id"
     if not key:
-        need = "no column that identifies every student: add one with the heading id"
-        raise UsageError(f"{path}: {need if rows else 'no student stands in it'}")
+        raise UsageError(f"{path}: {no_ids(path, bool(rows))}")
     headings = headings_of(path)
     roster = Roster()
     roster.column, roster.why = headings[key], passed_over(key, headings, rows)
@@ -74,6 +73,20 @@ def read_roster(path: Path) -> Roster:
         seen.add(student.casefold())
         roster[student] = person(student, row)
     return roster
+
+
+def no_ids(path: Path, students: bool) -> str:
+    """Why a file is no roster."""
+    lines, names = csv_lines(path, COLUMNS)
+    if students:
+        return "no column that identifies every student: add one with the heading id"
+    if len(lines) < 2 or any(names):
+        return "no student stands in it"
+    there = ", ".join(shown(title.strip()) for title in lines[0][1])
+    return (
+        f"none of its headings ({there}) is one of a roster: id is needed, and name, email, login "
+        "and canvas id help; exports of Canvas, Moodle and Gradescope have English ones"
+    )
 
 
 def passed_over(key: str, headings: dict[str, str], rows: list) -> str:
@@ -146,6 +159,11 @@ def csv_text(path: Path) -> str:
         data = read_file(path, MAX_CSV_BYTES)
     except EntryError as error:
         raise UsageError(str(error)) from None
+    if data.startswith(b"PK\x03\x04"):
+        raise UsageError(
+            f"{path} is a zip or a spreadsheet, and a CSV file is wanted here: the course system's "
+            "export of grades or list of people, saved as 'CSV UTF-8'"
+        )
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:

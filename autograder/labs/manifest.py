@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from autograder.labs.hashing import efflib_hash, grader_hash, suite_hash
-from autograder.labs.suites import lab_names, suites_root, way_to_release
+from autograder.labs.suites import lab_names, no_such_lab, suites_root, way_to_release
 
 TOTAL_POINTS = 100
 POINTS_EPS = 1e-9  # points are small decimal numbers: their sums differ by less than this
@@ -132,8 +132,7 @@ def load_lab(name: str, course_root: Path) -> LabSpec:
     course_root = Path(course_root).resolve()
     suite_dir, release_dir = suites_root(course_root) / name, course_root / "labs" / name
     if name not in lab_names(course_root):
-        known = ", ".join(lab_names(course_root)) or "none"
-        raise LabError(f"there is no lab {name!r} in {suite_dir.parent} (found: {known})")
+        raise LabError(no_such_lab(name, course_root))
     manifest = read_toml(suite_dir / "manifest.toml", Manifest)
     notebook = release_dir / f"{manifest.notebook}.ipynb"
     if not notebook.is_file():

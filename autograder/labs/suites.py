@@ -5,6 +5,8 @@ from pathlib import Path
 
 from autograder.labs.material import SUITES
 
+GO_THERE = "go to a course folder, or make one with `autograder course new FOLDER`"
+MADE_FROM = "made_from.toml"  # in a folder that `course new` made: see autograder.own.record
 VARIABLE = "AUTOGRADER_SUITES"  # --suites sets it; set it yourself for nbgrader and formgrader
 
 
@@ -38,4 +40,13 @@ def way_to_release(lab: str, course_root: Path) -> str:
     """What helps where a lab is not released: in a folder without its source no release can."""
     if (course_root / "solutions" / lab).is_dir():
         return f"run `autograder release {lab}`"
-    return "go to a course folder, or make one with `autograder course new FOLDER`"
+    return GO_THERE
+
+
+def no_such_lab(lab: str, course_root: Path) -> str:
+    """Which labs there are, and how another comes into a course folder."""
+    known = ", ".join(lab_names(course_root)) or "none"
+    told = f"there is no lab {lab!r} in {suites_root(course_root)} (found: {known})"
+    if (course_root / MADE_FROM).is_file():
+        told += ". `autograder course update LAB` brings one that is installed into this folder"
+    return told

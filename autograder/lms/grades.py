@@ -36,6 +36,7 @@ class Filled(NamedTuple):
     heading: list[str]
     rows: list[list[str]]
     stays: list[str]  # who has no submission here and a score there, which is left as it is
+    column: str = ""  # heading of the assignment, in Canvas's gradebook
 
 
 def fill_in(sheet: Sheet, scores: Scores, names: tuple[str, ...], column: str | None) -> Filled:
@@ -75,7 +76,13 @@ def canvas(sheet: Sheet, scores: Scores, names: tuple[str, ...], column: str | N
         score = scores.by_student.get(sheet.students.get(line, ""))
         rows.append([*row[: last + 1], number(score.points) if score else row[at]])
     heading = [*sheet.heading[: last + 1], sheet.heading[at]]
-    return Filled("Canvas", heading, rows, staying(sheet, scores, at))
+    return Filled("Canvas", heading, rows, staying(sheet, scores, at), sheet.heading[at])
+
+
+def other_lab(heading: str, lab: str) -> bool:
+    """Whether "Lab 6 (55506)" carries another number than "lab01_quantization"."""
+    numbers = [re.match(r"lab\s*0*(\d+)", name, re.IGNORECASE) for name in (heading, lab)]
+    return None not in numbers and len({match[1] for match in numbers}) > 1
 
 
 def staying(sheet: Sheet, scores: Scores, at: int | None) -> list[str]:

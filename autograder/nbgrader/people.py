@@ -7,6 +7,7 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.engine import make_url
 
 from autograder.intake.roster import Roster, read_roster
+from autograder.intake.twice import same_ids
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import database_told, open_gradebook
 
@@ -26,9 +27,17 @@ def known_people(course_root: Path) -> dict[str, str]:
 
 
 def class_of(course_root: Path) -> Roster:
-    """roster.csv of the course folder; nobody, if there is none. Raises UsageError."""
+    """roster.csv of the course folder; nobody, if there is none.
+
+    Raises UsageError, also if it gives people of the gradebook other ids.
+    """
     path = Path(course_root) / ROSTER
-    return read_roster(path) if path.is_file() else Roster()
+    if not path.is_file():
+        return Roster()
+    people = read_roster(path)
+    where = f"{path}: {len(people)} students, whose ids are the column '{people.column}'"
+    same_ids(where, people, known_people(course_root))
+    return people
 
 
 def enrol(coursedir: CourseDirectory, people: Roster) -> None:

@@ -14,7 +14,9 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.utils import capture_log
 
 from autograder.bundle.given_out import given_out
+from autograder.labs.manifest import LabError
 from autograder.labs.source import ReleaseError, build_source, lab_sources
+from autograder.labs.suites import GO_THERE, lab_names, no_such_lab
 from autograder.nbgrader.course import course_directory
 from autograder.nbgrader.database import open_gradebook
 from autograder.nbgrader.people import class_of, enrol
@@ -31,6 +33,7 @@ def release(
     over: labs whose modules of efflib come along, because they are over.
     """
     names = lab_sources(course_root) if labs is None else list(labs)
+    there_to_release(course_root, names)
     people = class_of(course_root)
     given = {name: given_out(course_root, name, over) for name in names}
     for name in names:
@@ -38,6 +41,16 @@ def release(
     paths = [generate(course_root, name, course_root, given[name]) for name in names]
     enrol(course_directory(course_root), people)  # what students hand in has a name in formgrader
     return paths
+
+
+def there_to_release(course_root: Path, names: list[str]) -> None:
+    """Raises LabError: which labs there are, or that this is no course folder."""
+    if not (course_root / "solutions").is_dir():
+        raise LabError(f"{course_root} has no labs' sources: {GO_THERE}")
+    known = lab_names(course_root)
+    for name in names:
+        if name not in known:
+            raise LabError(no_such_lab(name, course_root))
 
 
 def generate(

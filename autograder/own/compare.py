@@ -20,6 +20,8 @@ from autograder.labs.manifest import (
     read_toml,
 )
 from autograder.labs.source import EXERCISES, expand, read_percent
+from autograder.labs.suites import GO_THERE
+from autograder.labs.which import course_upwards
 from autograder.nbgrader.questions import model_answers_of, question_of
 from autograder.own.new import own_changes
 from autograder.own.record import FILE, folders, read_record
@@ -41,6 +43,8 @@ class Lab(NamedTuple):
 def compared(root: Path) -> Iterator[str]:
     """A sentence for each change, lab by lab. Raises UsageError, LabError."""
     record = read_record(root)
+    if not record and course_upwards(root) != root:
+        raise UsageError(f"{root} is no course folder: {GO_THERE}")
     if not record:
         raise UsageError(
             f"{root} has no {FILE}, so its labs are those that are installed: nothing to compare"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autograder.errors import UsageError, files_told
 from autograder.labs.material import SUITES, installed
+from autograder.labs.suites import GO_THERE
 from autograder.own.record import copy_lab, folders, hash_tree, read_record, write_record
 
 FILES = Path(__file__).parent / "files"
@@ -43,10 +44,17 @@ def new_course(root: Path, asked: Iterable[str]) -> Iterator[str]:
 def update_course(root: Path, labs: list[str]) -> Iterator[str]:
     """Puts the installed version of these labs in place of the folder's, and releases them.
 
+    A lab that the folder does not have comes into it, also named by its number.
+
     Raises UsageError: nothing to update, or what a teacher changed would be lost.
     """
     record = read_record(root)
+    if not record:
+        raise UsageError(f"{root} was not made by `autograder course new`: {GO_THERE}")
+    labs = [lab if lab in record else named_labs([lab])[0] for lab in labs]
     for lab in labs:
+        if lab not in record and not any(here.exists() for _, here in folders(root, lab).values()):
+            continue
         if lab not in record:
             raise UsageError(f"{lab} was not put here by `autograder course new`: see course check")
         if changed := own_changes(root, lab):
@@ -58,12 +66,14 @@ def update_course(root: Path, labs: list[str]) -> Iterator[str]:
             raise UsageError(f"the installed version has no {lab}")
     from autograder.nbgrader.release import release
 
+    before = set(record)
     for lab in labs:
         with files_told(root):
             write_record(root, record := record | {lab: copy_lab(root, lab)})
             shutil.rmtree(root / "labs" / lab, ignore_errors=True)
         release(root, [lab])
-        yield f"{lab}: now of version {record[lab].version}; it is released anew"
+        told = "it is released anew" if lab in before else "new in this folder, and released"
+        yield f"{lab}: now of version {record[lab].version}; {told}"
 
 
 def own_changes(root: Path, lab: str) -> list[str]:

@@ -17,8 +17,9 @@ import efflib
 from autograder.labs.hashing import hash_files
 from autograder.labs.manifest import read_toml
 from autograder.labs.material import SUITES, installed
+from autograder.labs.suites import MADE_FROM
 
-FILE = "made_from.toml"
+FILE = MADE_FROM
 LEFT_OUT = {"__pycache__", ".ipynb_checkpoints", ".pytest_cache"}
 HEAD = "# Of which version the labs of this folder are; written by `autograder course`.\n"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toylab import answered, write
 
 from autograder.errors import UsageError
-from autograder.intake.discover import Submission, discover
+from autograder.intake.discover import IntakeError, Submission, discover
 from autograder.intake.names import safe_id
 from autograder.intake.roster import read_map, read_roster
 from autograder.intake.twice import namesakes, renamed
@@ -228,3 +228,14 @@ def test_any_bytes_are_a_roster_or_one_sentence(tmp_path_factory, data):
         assert str(error)
     else:
         assert people
+
+
+def test_headings_of_no_roster_are_named(tmp_path):
+    path = write(tmp_path / "bad.csv", "nr,vorname,nachname\n1,Anna,Müller\n".encode())
+    with pytest.raises(UsageError, match=r"headings \(nr, vorname, nachname\).*id is needed"):
+        read_roster(path)
+
+
+def test_hand_ins_that_do_not_exist(tmp_path):
+    with pytest.raises(IntakeError, match="nothing.zip does not exist"):
+        discover(tmp_path / "nothing.zip", LAB)

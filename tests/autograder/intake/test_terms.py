@@ -142,7 +142,7 @@ def test_dates_by_command(course, capsys):
         (["extend", "lab", "../x", "2026-11-01 23:59 UTC"], "'../x' is not a student id"),
         (["extend", "lab", "s01", "none"], "s01 has no extension"),
         (["late", "lab", "inf"], "inf points a day"),
-        (["late", "lab", "many"], "should be a valid number"),
+        (["late", "lab", "many"], "'many' is no number: say how many points are taken off"),
     ],
 )
 def test_wrong_use_is_one_line_and_changes_nothing(course, capsys, arguments, why):
@@ -153,6 +153,17 @@ def test_wrong_use_is_one_line_and_changes_nothing(course, capsys, arguments, wh
     err = capsys.readouterr().err
     assert why in err and err.count("\n") == 1
     assert (course / "course.toml").read_bytes() == before
+
+
+def test_an_extension_is_for_somebody_on_the_roster(course, capsys):
+    assert run(course, "due", "lab", "2026-10-01 23:59 UTC") == 0
+    assert run(course, "extend", "lab", "s99", "2026-10-08 23:59 UTC") == 0, "there is no roster"
+    (course / "roster.csv").write_text("id\ns01\n")
+    assert run(course, "extend", "lab", "s01", "2026-10-08 23:59 UTC") == 0
+    assert run(course, "extend", "lab", "s98", "2026-10-08 23:59 UTC") == 2
+    assert "s98 is not on the roster" in capsys.readouterr().err
+    assert run(course, "extend", "lab", "s99", "none") == 0, "what is there can be taken back"
+    assert set(read_terms(course)["lab"].extensions) == {"s01"}
 
 
 def test_an_extension_needs_a_due_date(course, capsys):

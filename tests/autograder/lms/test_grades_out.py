@@ -69,7 +69,7 @@ def test_canvas(course, capsys):
     code, lines = filled(course, CANVAS, "--column", "Toy lab")
     assert code == 0 and lines == CANVAS_OUT
     out = capsys.readouterr().out
-    assert "points of 3 students, in the columns of Canvas" in out
+    assert "points of 3 students, into 'Toy lab (55)', in the columns of Canvas" in out
     assert "a person has still to grade answers of 2: s01, s02" in out
 
 
