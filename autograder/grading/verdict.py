@@ -20,6 +20,7 @@ from autograder.grading.judge import (
 )
 from autograder.grading.rebuild import Rebuilt, rebuild
 from autograder.grading.results import CellRun, Result
+from autograder.grading.stubs import tell_apart
 from autograder.grading.ungraded import rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
@@ -68,7 +69,8 @@ def grade_one(
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
-    parts = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    tests = judge(lab.tests, reports, lab.budget.call_seconds)
+    parts = by_exercise(lab, tell_apart(tests, rebuilt.answers, tuple(lab.exercises)))
     return Result(
         status="graded",
         score=total(part.points for part in parts),
