@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from autograder.bundle.parts import Sources, read_sources
+from autograder.bundle.too_early import refuse_answers
 from autograder.bundle.tree import efflib_dir, hidden_parts
 from autograder.bundle.withheld import Hidden, stand_in
 from autograder.errors import UsageError
@@ -25,6 +26,7 @@ def given_out(course_root: Path, lab: str, over: Collection[str]) -> dict[str, s
             raise UsageError(f"--with: there is no lab {name!r} (found: {', '.join(known)})")
         if name == lab:
             raise UsageError(f"--with {lab}: its own answers are not given out with it")
+    refuse_answers(course_root, [lab], over)
     return dict(files(course_root, over)) if over else {}
 
 

@@ -8,6 +8,7 @@ import efflib
 from autograder.bundle.hosted import write_colab
 from autograder.bundle.pack import last_commit, write_wheel, write_zip
 from autograder.bundle.parts import ALL
+from autograder.bundle.too_early import refuse_answers
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
 from autograder.bundle.withheld import Hidden
 from autograder.errors import files_told
@@ -31,6 +32,7 @@ def bundle_labs(
     out = out or root / "build" / "bundle"
     date = last_commit(material(root))
     labs = chosen_labs(root, names, released)
+    refuse_answers(root, [lab.name for lab in labs], released)
     hidden = hidden_parts(root, released)
     notebooks = [] if colab is None else write_colab(labs, colab, out / "colab")
     with tempfile.TemporaryDirectory() as folder, files_told(out):

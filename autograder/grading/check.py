@@ -5,7 +5,6 @@ that grading leaves out; so a result that hangs on the order of execution shows 
 sandbox (it is one's own code) and no hidden test.
 """
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,12 +15,12 @@ from autograder.grading.structure import role
 from autograder.grading.verdict import run_notes, run_timed
 from autograder.intake.archive import EntryError, read_file
 from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, parse_notebook
+from autograder.intake.other_lab import LAB_NAME
 from autograder.labs.manifest import PUBLIC_TESTS, Budget, Exercise, LabError, read_exercises
 from efflib.lab.cards import Summary, text_cards
 from efflib.lab.report import TestReport
 
 EXERCISES = "exercises.toml"
-LAB_NAME = re.compile(r"""\bLab\(\s*["']([A-Za-z0-9_]+)["']""")
 SEED = 0
 
 

@@ -19,7 +19,8 @@ from autograder.grading.judge import (
     total,
 )
 from autograder.grading.rebuild import Rebuilt, rebuild
-from autograder.grading.results import CellRun, Result
+from autograder.grading.results import CellRun, ExerciseResult, Result
+from autograder.grading.stubs import tell_apart
 from autograder.grading.ungraded import rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
@@ -68,7 +69,7 @@ def grade_one(
         cells, notes = run_notes(rebuilt, remote, lab.budget)
     finally:
         remote.close()
-    parts = by_exercise(lab, judge(lab.tests, reports, lab.budget.call_seconds))
+    parts = judged(lab, reports, rebuilt)
     return Result(
         status="graded",
         score=total(part.points for part in parts),
@@ -82,6 +83,12 @@ def grade_one(
         **answered(rebuilt),
         **provenance(lab, submission, unsafe),
     )
+
+
+def judged(lab: LabSpec, reports: list[TestReport], rebuilt: Rebuilt) -> tuple[ExerciseResult, ...]:
+    """Points and words of every exercise."""
+    tests = judge(lab.tests, reports, lab.budget.call_seconds)
+    return by_exercise(lab, tell_apart(tests, rebuilt.answers, tuple(lab.exercises)))
 
 
 def own_seed(lab: LabSpec, submission: Submission) -> int:

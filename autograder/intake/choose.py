@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from autograder.intake.archive import Entry, EntryError, is_notebook, is_zip, shown, unzip
 from autograder.intake.lms import Parcel, Stamp, upload_number
 from autograder.intake.notebook import MAX_NOTEBOOK_BYTES, Notebook, NotebookError, read_notebook
+from autograder.intake.other_lab import other_lab
 from autograder.intake.timestamps import MAX_TIMESTAMP_BYTES, parse_timestamp
 from autograder.labs.manifest import LabSpec
 
@@ -17,7 +18,7 @@ MARKED_LATE = "The course system marks it as late."  # a note
 
 
 class Unclear(Exception):
-    """Several hand-ins of a student, and nothing says which one counts."""
+    """Several hand-ins of a student, and nothing says which one counts; or another lab's only."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,10 @@ def choose(parcels: list[Parcel], lab: LabSpec) -> Candidate:
             errors.append(f"{shown(parcel.labels[0])} was not used: {error}.")
     if not found:
         raise EntryError(" ".join(errors) or NO_NOTEBOOK)
+    found, others = of_this_lab_only(found, lab)
+    if not found:
+        raise Unclear(f"{'; '.join(others)}: what is recorded stays")
+    errors += [f"{told}: it was not used." for told in others]
     best, notes = pick(found, lab, several=len(parcels) > 1)
     if isinstance(best.cells, Exception):
         raise best.cells
@@ -145,6 +150,16 @@ def last_sent(parcels: list[Parcel]) -> Stamp:
         found += [when] if when else [upload_number(entry.parts[0]) for entry in parcel.files]
     kinds = {stamp and stamp[0] for stamp in found}
     return max(found) if len(kinds) == 1 and None not in kinds else None
+
+
+def of_this_lab_only(found: list[Candidate], lab: LabSpec) -> tuple[list[Candidate], list[str]]:
+    """(those that are not certainly of another lab, what to say of each of the others)."""
+    kept, others = [], []
+    for one in found:
+        name = other_lab(one.cells, lab)
+        told = f"{one.file} is a notebook of {name}, not of {lab.name}"
+        others, kept = ([*others, told], kept) if name else (others, [*kept, one])
+    return kept, others
 
 
 def pick(found: list[Candidate], lab: LabSpec, several: bool) -> tuple[Candidate, list[str]]:

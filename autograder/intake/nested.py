@@ -29,6 +29,7 @@ from autograder.intake.choose import (
 from autograder.intake.layout import NUMBERED, lab_folders, looks_like, of_this_lab
 from autograder.intake.lms import METADATA, Parcel, is_nobodys, looks_exported, parcels_of
 from autograder.intake.notebook import Notebook
+from autograder.intake.other_lab import other_lab
 from autograder.intake.owners import HOW, Owner, mapped_id, owners_of
 from autograder.intake.roster import Roster
 from autograder.labs.manifest import LabSpec
@@ -217,7 +218,7 @@ def paths_of_lab(parcel: Parcel, lab: LabSpec) -> list[tuple[str, ...]]:
 
 
 def may_be_of(cells: Notebook | Exception, lab: LabSpec) -> bool:
-    return isinstance(cells, Exception) or own_ids(cells, lab) > 0
+    return isinstance(cells, Exception) or (own_ids(cells, lab) > 0 and not other_lab(cells, lab))
 
 
 def maybe_several(parcel: Parcel) -> bool:

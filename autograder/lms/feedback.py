@@ -24,12 +24,12 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.errors import UsageError, files_told
 from autograder.intake.archive import Entry
-from autograder.intake.lms import CANVAS, Parcel, Sender
+from autograder.intake.lms import CANVAS, Parcel, Sender, upload_number
 from autograder.intake.names import STUDENT_ID, safe_id
 from autograder.labs.manifest import LabSpec
 from autograder.nbgrader.executed import safe_markdown
 from autograder.nbgrader.feedback import part_title
-from autograder.nbgrader.folders import executed_path, page_path
+from autograder.nbgrader.folders import executed_path, page_path, previous
 from autograder.nbgrader.pages import write_page
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same feedback is the same zip
@@ -109,6 +109,7 @@ def named(desk: Desk, parcel: Parcel, sender: Sender, student: str) -> Iterator[
     html = f"{desk.lab.notebook}.html"
     if sender.system == "Canvas":
         name = newest(parcel).parts[0]
+        check_graded(desk, parcel, student)
         if name.lower().endswith(".ipynb"):
             yield name, desk.notebook(student)
         else:
@@ -119,6 +120,20 @@ def named(desk: Desk, parcel: Parcel, sender: Sender, student: str) -> Iterator[
     else:
         folder = sender.label if STUDENT_ID.fullmatch(sender.label) else safe_id(sender.label)
         yield f"{folder}/{html}", desk.page(student)
+
+
+def check_graded(desk: Desk, parcel: Parcel, student: str) -> None:
+    """Raises UsageError if Canvas's upload that was graded is not in this download.
+
+    Canvas shows the answer at the upload that its name says, so it must not be another lab's.
+    """
+    kind, graded = previous(desk.coursedir, desk.lab, student).get("sent") or ("", 0)
+    here = {upload_number(entry.parts[0]) for entry in parcel.files}
+    if kind == "upload" and (kind, graded) not in here:
+        raise UsageError(
+            f"upload {graded} was graded for {desk.lab.name}, and it is not in this download "
+            f"({newest(parcel).parts[0]} is): is it another lab's, or newer than what is graded?"
+        )
 
 
 def newest(parcel: Parcel) -> Entry:
