@@ -854,6 +854,7 @@ def test_masks_of_random_trees(student, rng):
             right = [True] * past + [j in path for j in range(len(parents))]
             assert mask[node].tolist() == right, "a node sees something else"
             assert deep[node] == len(path) - 1, "another depth"
+    assert student.depths(list(range(-1, 399))) == list(range(400)), "another depth"
     first, second = student.drive(drive_two, "tree_mask", *((parents, 0) for parents in alike[:2]))
     expect_same(first, torch.ones(6, 6).tril().bool(), "tree_mask(...), held in another call")
     star = torch.eye(6).bool().index_fill(1, torch.tensor(0), True)
