@@ -23,6 +23,7 @@ PROCESSES = Path("/proc/self/ns/pid")  # the namespace in which a process id mea
 PREFIX = f"efflib-sandbox.{PROCESSES.stat().st_ino if PROCESSES.exists() else 0}"
 FILE_MB, OPEN_FILES = 512, 256
 OWN_PROCESSES = 3  # bwrap outside, bwrap as process 1, the worker itself
+DYING_SECONDS = 5
 LEFTOVER_SECONDS = 300  # another container's empty group may be one that is just being started
 NICE = 5
 COUNTER = itertools.count()
@@ -169,13 +170,29 @@ def remove_leftovers(parents: tuple[Path, ...]) -> None:
 
 
 def remove_empty() -> None:
-    """Removes empty groups of this grader: what is left by children of its own that were killed."""
+    """Removes empty groups of this grader: what is left by children of its own that were killed.
+
+    What such a child had in its group is dying as well, which takes its time on a busy machine.
+    """
     usable = usable_parents() if os.getpid() == GRADER else None
     for parent in usable[1] if usable else ():
-        for folder in parent.glob(f"{PREFIX}-{GRADER}-*"):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        until = time.monotonic() + DYING_SECONDS
+        while any([orphaned(group) for group in parent.glob(f"{PREFIX}-{GRADER}-*")]):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.02)
         remove_leftovers((parent,))
+
+
+def orphaned(group: Path) -> bool:
+    """Whether a group that was tried to be removed is there still, and who made it is not."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return not Path("/proc", group.name.split("-")[-2]).exists()
+    return False
 
 
 def worker_limits(
