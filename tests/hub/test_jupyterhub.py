@@ -4,6 +4,7 @@ Release, Collect, Autograde, Generate and Release Feedback are formgrader's; Fet
 and Fetch Feedback are the Assignment List's.  test_clicks.py goes the same way in a browser.
 """
 
+import contextlib
 import os
 import subprocess
 import time
@@ -123,8 +124,10 @@ def test_what_a_class_costs(room):
 def memory_mb(user):
     """Of all processes of a user, shared pages counted in parts."""
     numbers = subprocess.run(["pgrep", "-u", user], capture_output=True, text=True).stdout.split()
-    rows = [Path(f"/proc/{number}/smaps_rollup") for number in numbers]
-    texts = [row.read_text() for row in rows if row.exists()]
+    texts = []
+    for number in numbers:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            texts.append(Path(f"/proc/{number}/smaps_rollup").read_text())
     found = [int(line.split()[1]) for text in texts for line in text.splitlines()
              if line.startswith("Pss:")]  # fmt: skip
     return round(sum(found) / 1000)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from efflib.device import DTYPES, chosen_device, chosen_dtype
 from efflib.models.streamed import StreamedModel
@@ -45,6 +44,8 @@ def run(story: str, options: argparse.Namespace) -> Path:
     name += "" if device == "cpu" else f"-{device.replace(':', '')}"
     kept = options.results / f"{name}.state.pt"
     blocks = len(streamed.decoder.blocks)
+    from tqdm import tqdm  # a sandbox has none, and imports this module
+
     with tqdm(total=blocks * (1 + len(told)), unit="way", desc=name) as bar:
 
         def done(count: int, way: str) -> None:
