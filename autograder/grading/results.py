@@ -49,6 +49,22 @@ class CellRun(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  # CPU time, or a tenth of its time where that is more
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """On a lab's board, which gives no points: less is better.
+
+    value: None if it does not count, for a reason; released: what the release has there.
+    """
+
+    value: float | None
+    released: float
+    unit: str
+    reason: str = ""
+
+    @property
+    def untouched(self) -> bool:
+        return self.value == self.released
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is kept of one graded, rejected or failed submission.
 
@@ -71,6 +87,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     answers: dict[str, str] = {}  # grade_id -> what stands in a solution cell or written answer
     own: str = ""  # code of cells that the student added, or made of others
     look: dict[str, str] = {}  # grade_id of a written question -> why a person should look there
+    board: Place | None = None  # of a lab that has one
     doubtful: bool = False
     cut_off: bool = False  # it took longer than its share while others waited
     notes: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autograder.grading.board import place_of, told_place
 from autograder.grading.judge import (
     by_exercise,
     cell_runs,
@@ -18,6 +19,7 @@ from autograder.grading.judge import (
     plain,
     total,
 )
+from autograder.grading.limited import TimedStudent
 from autograder.grading.rebuild import Rebuilt, rebuild
 from autograder.grading.results import CellRun, ExerciseResult, Result
 from autograder.grading.stubs import tell_apart
@@ -32,7 +34,7 @@ from autograder.sandbox.session import KILLED
 from efflib.lab.report import TestReport
 from efflib.lab.runner import run_tests
 from efflib.lab.seeds import derived_seed
-from efflib.lab.student import Student, StudentError
+from efflib.lab.student import Student
 
 SUBMISSION_SECONDS = 900.0  # of tests; after that every further call fails
 SHARE_SECONDS = 120.0  # of cells and tests, while others wait; who needs more waits for them
@@ -67,6 +69,8 @@ def grade_one(
         if remote.unavailable:  # raised inside a test, it would be the student's failure
             raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
+        doubtful = doubtful or remote.doubtful or cut_off
+        place = place_of(lab, remote, seed, end)  # whatever happens there moves no point
     finally:
         remote.close()
     parts = judged(lab, reports, rebuilt)
@@ -75,8 +79,9 @@ def grade_one(
         score=total(part.points for part in parts),
         exercises=parts,
         written=lab.written,
-        notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes]))),
-        doubtful=doubtful or remote.doubtful or cut_off,
+        notes=tuple(dict.fromkeys(map(plain, [*submission.notes, *notes, *told_place(place)]))),
+        board=place,
+        doubtful=doubtful,
         cut_off=cut_off,
         cells=cells,
         **timed(started, clock, seed),
@@ -148,40 +153,6 @@ def provenance(lab: LabSpec, submission: Submission, unsafe: bool) -> dict[str, 
 
 
 # ---- the run of the tests -----------------------------------------------------------------------
-
-
-class TimedStudent(Student):
-    """Passes calls on, until the time of the whole submission is up."""
-
-    def __init__(self, inner: Student, end: float) -> None:
-        self._inner, self._end = inner, end
-
-    def limited_to(self, seconds: float) -> "TimedStudent":
-        own = getattr(type(self._inner), "limited_to", None)
-        return TimedStudent(own(self._inner, seconds), self._end) if own else self
-
-    def _begin(self, seed: int) -> None:
-        self._inner._begin(seed)
-
-    def _call(self, name: str, args: tuple, kwargs: dict) -> object:
-        self._check()
-        return self._inner._call(name, args, kwargs)
-
-    def _many(self, name: str, calls: list[tuple[tuple, dict]]) -> list:
-        self._check()
-        return self._inner._many(name, calls)
-
-    def _drive(self, source: str, name: str, args: tuple, kwargs: dict) -> object:
-        self._check()
-        return self._inner._drive(source, name, args, kwargs)
-
-    def _apart(self, place: str, source: str, name: str, args: tuple) -> object:
-        self._check()
-        return self._inner._apart(place, source, name, args)
-
-    def _check(self) -> None:
-        if time.monotonic() > self._end:
-            raise StudentError("Timeout", "the time for the whole submission was used up")
 
 
 def run_tests_of(

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from autograder.grading.results import ExerciseResult, Report
 from autograder.intake.choose import MARKED_LATE
 from autograder.intake.timestamps import duration
+from autograder.report.board import board_of
 from autograder.report.items import FEW, Item, analyse
 from autograder.report.rows import Row, graded_rows, key_of
 from autograder.report.style import CSS
@@ -55,6 +56,7 @@ def report_page(report: Report, title: str, named: bool = False) -> str:
         exercises=list(exercises(rows)), groups=groups(items),
         cells=lambda row: cells(row, items), everybody=passed_by(items, all_of_them=True),
         nobody=passed_by(items, all_of_them=False), causes=causes(rows), slow=slow_cells(rows),
+        board=board_of(rows), figure=lambda value: f"{value:.4g}",
         grading=grading_seconds(rows), late=[row for row in rows if row.late is not None],
         marked=[row for row in rows if MARKED_LATE in row.result.notes and row.late is None],
         apart=[(name, of_status(report, status)) for status, name in APART.items()],

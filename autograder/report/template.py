@@ -39,7 +39,8 @@ PAGE = (
 {{ number(top) }}; questions that a person grades and what is taken off for lateness are not in
 them.{% if not named %} No name, id or single message of a student stands on this page; a number is
 a place in the order of points.{% endif %}</p>
-<nav><a href="#scores">Scores</a> <a href="#heat">Students and tests</a>
+<nav>{% if board %}<a href="#board">Board</a> {% endif %}
+<a href="#scores">Scores</a> <a href="#heat">Students and tests</a>
 <a href="#items">Item analysis</a> <a href="#causes">Usual causes</a> <a href="#slow">Slow cells</a>
 <a href="#people">Missing and late</a> <a href="#similar">Similar submissions</a></nav>
 <ul class="tiles">
@@ -61,7 +62,16 @@ a place in the order of points.{% endif %}</p>
 <td class="n">{{ part.open }}</td></tr>
 {% endfor %}</tbody></table></div>
 {% else %}<p>Nothing was graded.</p>{% endif %}
-
+{% if board %}
+<h2 id="board">The board</h2>
+<p>It gives no points. Less is better; as the lab is released: {{ figure(board.released) }}
+{{ board.unit }}. Left so: {{ board.untouched }}; does not count: {{ board.invalid }}.</p>
+{% if board.places %}<div class="wide"><table class="list"><thead><tr><th>Place</th><th>Student</th>
+<th class="n">{{ board.unit }}</th></tr></thead><tbody>
+{% for place, label, value in board.places %}<tr><td class="n">{{ place }}</td><td>{{ label }}</td>
+<td class="n">{{ figure(value) }}</td></tr>
+{% endfor %}</tbody></table></div>{% endif %}
+{% endif %}
 <h2 id="heat">Students and tests</h2>
 {% if rows %}<p>A row is a student, a column a test; the numbers lead to the item analysis. A cell
 that is not passed says what it is when you point at it.</p>

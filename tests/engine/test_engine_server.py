@@ -229,10 +229,19 @@ def test_the_page_is_served(address):
     assert page.headers["content-type"].startswith("text/html") and "/v1/models" in page.text
 
 
-async def one_stream(http, address, prompt, tokens, leave_after, whole):
-    """The text of a stream, cut where the client goes: after so many chunks."""
+async def one_client(http, address, patience, *case):
+    """As one_stream, but whoever has waited for so many seconds goes, in line or in an answer."""
+    told = []
+    try:
+        async with asyncio.timeout(patience):
+            return await one_stream(http, address, told, *case)
+    except TimeoutError:
+        return "".join(told), False
+
+
+async def one_stream(http, address, told, prompt, tokens, leave_after, whole):
+    """The text of a stream, cut where the client goes: after so many chunks; told: of each."""
     body = {"model": "small", "prompt": prompt, "max_tokens": tokens, "temperature": 0}
-    text, chunks = "", 0
     url = f"{address}/v1/completions"
     async with http.stream("POST", url, json={**body, "stream": not whole}) as answer:
         assert answer.status_code == 200
@@ -240,12 +249,11 @@ async def one_stream(http, address, prompt, tokens, leave_after, whole):
             return json.loads(await answer.aread())["choices"][0]["text"], True
         async for line in answer.aiter_lines():
             if line == "data: [DONE]":
-                return text, True
+                return "".join(told), True
             if line:
-                text += json.loads(line.removeprefix("data: "))["choices"][0]["text"]
-                chunks += 1
-            if chunks == leave_after:
-                return text, False
+                told.append(json.loads(line.removeprefix("data: "))["choices"][0]["text"])
+            if len(told) == leave_after:
+                return "".join(told), False
     raise AssertionError("a stream ended without [DONE]")
 
 
@@ -255,16 +263,17 @@ def test_two_hundred_streams_of_which_many_are_left(address, engine, text):
     for i in range(200):
         prompt = "".join(draw.choices(LETTERS, k=draw.randint(1, 25)))
         leave = draw.randint(1, 8) if i % 3 == 0 else None
-        cases.append((prompt, draw.randint(1, 30), leave, i % 7 == 1))
+        patience = draw.uniform(0, 2) if i % 5 == 1 else None  # seconds
+        cases.append((patience, prompt, draw.randint(1, 30), leave, i % 7 == 1))
 
     async def all_of_them():
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(timeout=WAIT * 5, limits=limits) as http:
-            return await asyncio.gather(*(one_stream(http, address, *case) for case in cases))
+            return await asyncio.gather(*(one_client(http, address, *case) for case in cases))
 
     answers = asyncio.run(all_of_them())
     left = 0
-    for (prompt, tokens, _, _), (told, ended) in zip(cases, answers, strict=True):
+    for (_, prompt, tokens, _, _), (told, ended) in zip(cases, answers, strict=True):
         want = text(prompt, tokens)
         assert told == want if ended else want.startswith(told)
         left += not ended

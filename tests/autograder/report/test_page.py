@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from classes import LAB, SCRIPT, apart, generated, result, test_result
 
-from autograder.grading.results import CellRun, Late, Report
+from autograder.grading.results import CellRun, Late, Place, Report
 from autograder.report.page import report_page
 from autograder.report.style import DARK, LIGHT
 
@@ -106,6 +106,18 @@ def test_tests_that_cost_most_come_first_and_those_that_all_pass_are_folded():
     assert re.findall(r'<tr id="t(\d)"', folded) == ["2"]
     assert "<summary>Tests that everybody passes: 1</summary>" in folded
     assert "<li><b>3</b>graded</li>" in page and "<li><b>1</b>of them untouched</li>" in page
+
+
+def test_equal_values_share_a_place_on_the_board_and_who_changed_nothing_has_none():
+    tests, values = [test_result("ex1", "a")], {"a": 2.0, "b": 1.0, "c": 2.0, "d": 3.0, "e": 9.0}
+    places = {name: Place(value=v, released=9.0, unit="s") for name, v in values.items()}
+    places["f"] = Place(value=None, released=9.0, unit="s", reason=HOSTILE)
+    made = [result(name, tests, board=place) for name, place in places.items()]
+    page = report_page(Report(lab=LAB, results=(*made, result("g", tests))), "Toy")
+    board = page.partition('<h2 id="board">')[2].partition("<h2")[0]
+    assert "Left so: 1; does not count: 1." in " ".join(board.split())
+    rows = re.findall(r'<td class="n">(\d)</td><td>\d</td>\n<td class="n">(\d)</td>', board)
+    assert rows == [("1", "1"), ("2", "2"), ("2", "2"), ("4", "3")]
 
 
 @pytest.mark.parametrize("results", [(), (apart("a", "missing"),), (apart("b", "fault", "x"),)])
