@@ -52,7 +52,6 @@ def grade_one(
 
     seconds: of tests; with fewer than SUBMISSION_SECONDS, of cells and tests together, and a result
     that they cut off says so and is doubtful.
-
     seed: by default of student, lab and suite; each test derives its own from it and its name, so
     that nothing else moves a grade.  Raises SandboxUnavailable, and errors of the course's files.
     """
@@ -66,8 +65,6 @@ def grade_one(
     try:
         reports, doubtful = run_tests_of(lab, remote, seed, end)
         cut_off = time.monotonic() > (end or math.inf)
-        if remote.unavailable:  # raised inside a test, it would be the student's failure
-            raise remote.unavailable
         cells, notes = run_notes(rebuilt, remote, lab.budget)
         doubtful = doubtful or remote.doubtful or cut_off
         place = place_of(lab, remote, seed, end)  # whatever happens there moves no point
@@ -161,7 +158,7 @@ def run_tests_of(
     """(reports, whether they are doubtful) of public tests and then of hidden ones.
 
     What a public test says reaches the student.  So where one was killed, it is repeated before a
-    hidden test runs, in a sandbox that has seen no hidden input.
+    hidden test runs, in a sandbox that has seen no hidden input.  Raises SandboxUnavailable.
     """
     timed = TimedStudent(remote, end or time.monotonic() + SUBMISSION_SECONDS)
     again, doubts = [], []
@@ -179,6 +176,8 @@ def run_tests_of(
     if again:
         many = f"{len(again)} tests were" if len(again) > 1 else "1 test was"
         remote.notes.append(f"{many} run again: their process was killed, perhaps from outside.")
+    if remote.unavailable:  # raised inside a test, it would be the student's failure
+        raise remote.unavailable
     return reports, any(doubts) or remote.swallowed
 
 
