@@ -13,6 +13,7 @@ import argparse
 import time
 from itertools import compress, permutations, product
 from pathlib import Path
+from random import Random
 
 import torch
 
@@ -30,6 +31,7 @@ GENERATED = ROOT / "course" / "chapters" / "_generated"
 FIGURES = ROOT / "course" / "figures" / "lab18"
 ON = ("batched", "pieces", "blocks", "proposals", "4 bits")
 MEMORY, LONGEST, BITS = 672, 168, 4.625
+MANY = 37  # of each request of a pass: of 8 they make 296
 H100 = LLAMA_8B._asdict()
 H100_4 = H100 | {"weights": H100["head"] + (H100["weights"] - H100["head"]) * BITS / 16}
 
@@ -82,6 +84,7 @@ def bill(engine: Joined, machine: dict) -> dict[str, float]:
         "tokens read": sum(n for pieces, _ in engine.log for _, _, n in pieces),
         "GB": (machine["weights"] * len(engine.log) + machine["row"] * keys) / 1e9,
         "GPU, s": sum(OWN["seconds"](machine, *did) for did in engine.log),
+        "many, s": sum(OWN["seconds"](machine, p * MANY, n * MANY) for p, n in engine.log),
     }
 
 
@@ -117,7 +120,18 @@ def opening() -> None:
 def switches() -> None:
     models, asked = models_of("target"), trace(12)
     right = [one_by_one(model, asked) for model in models]
-    rows = [["switched on", "tokens/s here", "passes", "tokens read", "GB", "H100, s", "texts"]]
+    rows = [
+        [
+            "switched on",
+            "tokens/s here",
+            "passes",
+            "tokens read",
+            "GB",
+            "H100, s",
+            f"{MANY} of each, s",
+            "texts",
+        ]
+    ]
     times = {}
     for i in range(6):
         on, begin = ON[:i], time.process_time()
@@ -155,11 +169,48 @@ def orders() -> None:
 
 
 def proposals() -> None:
-    rows = [["requests", *(f"{share:.0%} hold" for share in (0.2, 0.5, 0.7, 0.9))]]
+    kinds = {f"{share:.0%} hold": (H100, 500, share) for share in (0.2, 0.5, 0.7, 0.9)}
+    kinds |= {f"70 %, {cached} cached": (H100, cached, 0.7) for cached in (0, 4000)}
+    kinds |= {"70 %, 4 bits": (H100_4, 500, 0.7)}
+    rows = [["requests", *kinds]]
     for many in (1, 16, 64, 128, 256, 512):
-        best = [OWN["best_gamma"](H100, many, 500, share, 16) for share in (0.2, 0.5, 0.7, 0.9)]
-        rows.append([many, *best])
+        rows.append([many, *(OWN["best_gamma"](m, many, c, a, 16) for m, c, a in kinds.values())])
     write("lab18_proposals.md", rows)
+
+
+class Unfound(OWN["Blocks"]):
+    """Blocks in which no beginning is found: one token of a text is always left to compute."""
+
+    def start(self, name, text):
+        return super().start(name, text[:1])
+
+
+def by_lot(text: list[int], n: int) -> list[int]:
+    return Random(len(text)).choices(text, k=min(n, 4))
+
+
+def controls() -> None:
+    """What else differs between two bars: finding and room, proposals that hold and any."""
+    model, asked = zoo.load("target").double(), trace(12)
+    room, right = Room(42, 16, 64, 8), one_by_one(model, asked)
+    unfound = PARTS_OF._replace(blocks=Unfound)
+    rows = [
+        ["", "passes", "tokens read", "put back", "held", "H100, s", f"{MANY} of each, s", "texts"]
+    ]
+    for name, parts, propose in (
+        ("blocks", PARTS_OF, None),
+        ("blocks, nothing found", unfound, None),
+        ("proposals", PARTS_OF, followed),
+        ("proposals by lot", PARTS_OF, by_lot),
+    ):
+        engine = Joined(model, parts, room, propose)
+        same = "equal" if engine.run(asked) == right else "differ"
+        row = bill(engine, H100)
+        numbers = [style.number(row[k]) for k in ("passes", "tokens read")]
+        held = f"{engine.held} of {engine.proposed}" if propose else ""
+        times = [style.number(row[k]) for k in ("GPU, s", "many, s")]
+        rows.append([name, *numbers, engine.put_back, held, *times, same])
+    write("lab18_controls.md", rows)
 
 
 def memory() -> None:
@@ -189,7 +240,7 @@ def one_pass() -> None:
 
 PARTS = {
     "opening": opening, "switches": switches, "orders": orders, "proposals": proposals,
-    "memory": memory, "one_pass": one_pass,
+    "controls": controls, "memory": memory, "one_pass": one_pass,
 }  # fmt: skip
 
 

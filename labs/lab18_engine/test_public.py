@@ -91,6 +91,8 @@ def test_step_by_hand(student, rng):
     ):
         check_step(student, [A, B], [-1, -1, *said], {"A": [], "B": new}, {"A": 3, "B": cached})
     check_step(student, [("B", 1, 2)], [3, 2], {"B": [3, 2]}, {"B": 3})
+    check_step(student, [("B", 0, 3)], [-1, 8, 2], {"B": [8]}, {"B": 2})
+    check_step(student, [("B", 0, 3)], [-1, 3, 8], {"B": [3, 8]}, {"B": 3})
     check_step(
         student, [(3, 2, 1), ("A", 0, 4)], [7, -1, -1, -1, 6], {3: [7], "A": [6]}, {3: 3, "A": 4}
     )
@@ -203,9 +205,10 @@ def test_answers_in_pieces(student, rng):
 
 
 def tables_for(rng, lengths, block, blocks):
-    """Tables with a block to spare, of blocks in any order."""
+    """Tables with a block to spare, of blocks in any order; the last request first, and others."""
     order = torch.randperm(blocks, generator=rng).tolist()
-    return {name: [order.pop() for _ in range(-(-n // block) + 1)] for name, n in lengths.items()}
+    own = {name: [order.pop() for _ in range(-(-n // block) + 1)] for name, n in lengths.items()}
+    return {"others": [order.pop()]} | {name: own[name] for name in reversed(own)}
 
 
 def random_pages(rng, pieces, heads, kv, d, block, dtype=torch.float64, scale=1.0):
@@ -351,6 +354,22 @@ def grids(weight, group):
     return torch.cat(parts_of, 1)
 
 
+def by_the_card(weight, group):
+    """(w_hat [N, K] in float64, of which weights it is sure: no rounding is near a half)."""
+    w, scale, right, sure = weight.double(), grids(weight, group), [], []
+    for start in range(0, w.shape[1], group):
+        some, step = w[:, start : start + group], scale[:, start : start + group]
+        lo = some.amin(1, keepdim=True).clamp(max=0)
+        span = some.amax(1, keepdim=True).clamp(min=0) - lo
+        zero, code = -lo / step[:, :1], some / step
+        near = [(x - x.floor() - 0.5).abs() < 1e-3 for x in (zero, code)]
+        both = [(span / 15 * (1 + d)).clamp(min=2.0**-14).half() for d in (-1e-6, 1e-6)]
+        code = (code.round() + zero.round()).clamp(0, 15)
+        right.append((code - zero.round()) * step)
+        sure.append(~near[0] & ~near[1] & (both[0] == both[1]))
+    return torch.cat(right, 1), torch.cat(sure, 1)
+
+
 def bytes_of(n, k, group, bias):
     groups = -(-k // group)
     codes, zeros = n * -(-k // 2), n * -(-groups // 2)
@@ -369,6 +388,13 @@ def check_packed(student, rng, n, k, group, dtype=torch.float32, bias=True, scal
     w_hat, zero, outputs, kept = student.drive(drive_packed, weight, bias, group, inputs, False)
     where = f"[{n}, {k}] in groups of {group}"
     assert isinstance(w_hat, torch.Tensor) and w_hat.shape == (n, k), f"{where}: forward's shape"
+    right, sure = by_the_card(weight, group)
+    far = sure & ~((w_hat.double() - right).abs() <= 1e-5 * grids(weight, group))
+    i, j = (far.nonzero().tolist() or [(0, 0)])[0]
+    assert dtype != torch.float32 or not far.any(), (
+        f"{where}: weight [{i}, {j}] = {float(weight[i, j]):.6g} came back as "
+        f"{float(w_hat[i, j]):.8g}, expected {float(right[i, j]):.8g}"
+    )
     step = grids(weight, group)
     # half a step, 15 times the scale's rounding to float16 (2^-11), and what the dtype cannot hold
     bound = step * (0.5 + 15 * 2.0**-11) + weight.double().abs() * 1.1 * torch.finfo(dtype).eps
@@ -402,8 +428,8 @@ def check_packed(student, rng, n, k, group, dtype=torch.float32, bias=True, scal
     "ex3",
     points=2,
     invariant="-1, 0, 0.45, 2 become -1, 0, 0.4, 2; every weight comes back within half a step",
-    cause="the range without 0, codes rounded down, a scale for the wrong group, halves of a byte "
-    "exchanged",
+    cause="the range without 0, codes rounded down or made with the scale before it was float16, a "
+    "scale for the wrong group, halves of a byte exchanged",
 )
 def test_codes_by_hand(student, rng):
     w_hat, _, _ = check_packed(
@@ -412,8 +438,10 @@ def test_codes_by_hand(student, rng):
     right = torch.tensor([[-1.0, 0, 0.4, 2], [0, 0, 0, 0]])
     expect_close(w_hat, right, what="w_hat", atol=2e-3)  # the scale is 0.2 in float16
     assert w_hat[0, 1] == 0, f"0 came back as {float(w_hat[0, 1])}"
+    check_packed(student, rng, 2, 2, 2, weight=torch.tensor([[-1.0, 1], [2, -2]]))
     check_packed(student, rng, 3, 10, 4)
     check_packed(student, rng, 5, 7, 2, bias=False)
+    check_packed(student, rng, 16, 60, 20, bias=False)
 
 
 @exercise(
@@ -786,6 +814,7 @@ def test_stops_by_hand(student, rng):
             (["END"], ["abE", "abEND", "abENDc", "abENDcd"], True, (["ab", "", "", ""], 1)),
             (["zz", "b"], ["a", "a b zz", "a b zz"], False, (["a", " ", ""], 1)),
             (["cd", "bcde"], ["ab", "abcd"], False, (["a", "b"], 1)),
+            (["a.c"], ["abc", "abca.", "abca.c"], False, (["abc", "", ""], 2)),
         ],
     )
 
@@ -883,13 +912,17 @@ def test_seconds_by_hand(student, rng):
     "ex6",
     points=2,
     invariant="where only weights cost all proposals are worth it; if none holds, none is",
-    cause="the rate per pass and not per second, or the largest of equal ones",
+    cause="the rate per pass and not per second, g logits in place of g + 1, or the largest of "
+    "equal ones",
 )
 def test_gamma_by_hand(student, rng):
     free = SMALL | {"row": 0, "token": 0, "pair": 0, "head": 0}
     for acceptance, right in ((0.5, 6), (1.0, 6), (0.0, 0)):
         seen = student.best_gamma(free, 3, 9, acceptance, 6)
         assert seen == right, f"{acceptance} hold: best_gamma is {seen}, expected {right}"
+    logits = free | {"weights": 0, "head": 20, "fixed": 3}  # 3 s, and 1 s for each logit
+    seen = student.best_gamma(logits, 1, 0, 0.9, 10)
+    assert seen == 6, f"where only logits cost: best_gamma is {seen}, expected 6"
     costly = free | {"token": 400, "bandwidth": 1000, "fixed": 0}  # computing alone counts
     assert student.best_gamma(costly, 1, 0, 0.9, 6) == 0, "every token costs its time: expected 0"
 

@@ -83,8 +83,9 @@ def random_pass(rng, count, longest, tokens):
     for name, cached, n in pieces:
         whole = [*texts[name], *proposed.get(name, [])]
         for p in range(cached, cached + n):
-            right = p >= len(texts[name]) - 1 and p + 1 < len(whole) and draw(rng, 0, 2)
-            best.append(whole[p + 1] if right else draw(rng, 0, tokens))
+            right = p + 1 < len(whole) and draw(rng, 0, 2)
+            said = whole[p + 1] if right else draw(rng, 0, tokens)
+            best.append(said if p >= len(texts[name]) - 1 else -1)
     return pieces, texts, proposed, best
 
 
@@ -121,11 +122,13 @@ def test_large_passes(student, rng):
     check_pass(student, *random_pass(rng, 60, 40, 10**5))
     check_pass(student, *random_pass(rng, 2, 2500, 150000))
     text = [draw(rng, 0, 10**5) for _ in range(2500)]
-    best = [draw(rng, 0, 10**5) for _ in range(1302)]
+    best = [-1] * 1299 + [draw(rng, 0, 10**5) for _ in range(3)]
     check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
     texts, proposed = {0: [0, 0], "": [0]}, {0: [0, 0, 0], "": [0] * 300}
     check_pass(student, [(0, 1, 3), ("", 0, 301)], texts, proposed, [0] * 304)
     check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
+    texts, proposed = {"1": [6, 7], 1: [4, 5]}, {"1": [3], 1: []}
+    check_pass(student, [(1, 0, 2), ("1", 1, 2)], texts, proposed, [-1, 9, 3, 8])
 
 
 def behind(text):
@@ -245,6 +248,7 @@ def random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale):
     need = {name: -(-(cached + n) // block) + draw(rng, 0, 2) for name, cached, n in pieces}
     order = torch.randperm(sum(need.values()) + 1, generator=rng).tolist()
     tables = {name: [order.pop() for _ in range(count)] for name, count in need.items()}
+    tables = {"nobody": order[:1]} | {name: tables[name] for name in reversed(tables)}
     rows = (sum(need.values()) + 1) * block
     k, v = (torch.full((rows, kv, d), bad, dtype=dtype) for bad in (math.inf, math.nan))
     own = {}
@@ -281,15 +285,19 @@ def check_over_blocks(student, rng, pieces, heads, kv, d, block, dtype, scale=1.
         tables[a][p // block] * block + p % block for a, c, n in pieces for p in range(c, c + n)
     ]
     assert seen.tolist() == right, "other slots"
-    out = student.attend(q, k, v, pieces, tables)
-    assert isinstance(out, torch.Tensor) and out.shape == q.shape, "another shape"
-    assert out.dtype == dtype, "another dtype"
     # a score errs by d eps |q| |k| / sqrt(d); a weight by as much, relatively, and a sum by n eps
     size = max(float(x.double().norm(dim=-1).max()) for x in (q, *(k for k, _ in own.values())))
     longest = max(c + n for _, c, n in pieces)
     most = max(float(v.abs().max()) for _, v in own.values())
     bound = 4 * torch.finfo(dtype).eps * most * (longest + d**0.5 * size**2)
-    expect_close(out.double(), plain_attention(q, pieces, own), what="attend", atol=bound)
+    order = torch.randperm(k.shape[0], generator=rng)  # the same requests in other blocks
+    moved = {name: order.argsort()[table].tolist() for name, table in tables.items()}
+    for query, pages, where in ((q, (k, v), tables), (-q, (k[order], v[order]), moved)):
+        out = student.attend(query, *pages, pieces, where)
+        assert isinstance(out, torch.Tensor) and out.shape == q.shape, "another shape"
+        assert out.dtype == dtype, "another dtype"
+        right = plain_attention(query, pieces, own)
+        expect_close(out.double(), right, what="attend", atol=bound)
 
 
 @exercise(
@@ -304,6 +312,13 @@ def test_many_requests(student, rng):
             names = [f"n{i}" if i % 2 else i for i in range(count)]
             pieces = [(name, draw(rng, 0, 20), draw(rng, 1, 6)) for name in names]
             check_over_blocks(student, rng, pieces, 4, 2, 4, block, torch.float64)
+    names = ["a", 0, "", 7]
+    for pieces in (  # all answer, all begin, and all alike
+        [(name, 3 + 5 * i, 1) for i, name in enumerate(names)],
+        [(name, 0, 2 + 3 * i) for i, name in enumerate(names)],
+        [(name, 6, 2) for name in names],
+    ):
+        check_over_blocks(student, rng, pieces, 4, 2, 4, 4, torch.float64)
 
 
 @exercise(
@@ -337,13 +352,20 @@ def test_large_scores(student, rng):
     out = student.attend(q, k, v, [("a", 2, 1)], {"a": [0]})
     assert isinstance(out, torch.Tensor) and out.shape == (1, 1, 1), "another shape"
     expect_close(out, torch.ones(1, 1, 1), what="equal scores", atol=1e-5)
+    out = student.attend(q.expand(3, 1, 1).clone(), k, v, [("a", 0, 3)], {"a": [0]})
+    assert isinstance(out, torch.Tensor) and out.shape == (3, 1, 1), "another shape"
+    right = torch.tensor([0.0, 0.5, 1.0]).view(3, 1, 1)
+    expect_close(out, right, what="scores of -10^8, later keys", atol=1e-5)
 
 
 # ---- exercise 3 --------------------------------------------------------------------------------
 
 
 def drive_linear(student, weight, bias, group, inputs):
-    """Runs beside the student's code: outputs, again after the arguments changed, and bytes."""
+    """Runs beside the student's code: outputs, again after the arguments changed, and bytes.
+
+    The arguments ask for gradients, as a model's do.
+    """
     import gc
 
     import torch
@@ -354,21 +376,27 @@ def drive_linear(student, weight, bias, group, inputs):
 
     gc.collect()
     before = alive()
+    for argument in (weight, bias):
+        if argument is not None:
+            argument.requires_grad_(True)
     module = student.Packed(weight, bias, group)
+    after = weight.detach().clone(), None if bias is None else bias.detach().clone()
+    places = {t.untyped_storage().data_ptr() for t in after if t is not None}
     gc.collect()
-    first = [n for place, n in alive().items() if place not in before]
+    first = [n for p, n in alive().items() if p not in before and p not in places]
     outputs = [module(x).detach() for x in inputs]
     gc.collect()
-    given = {t.untyped_storage().data_ptr() for t in outputs}
+    given = {t.untyped_storage().data_ptr() for t in outputs} | places
     later = [n for place, n in alive().items() if place not in before and place not in given]
     buffers = [t for t in [*module.buffers(), *module.parameters()]]
+    graphs = [t.grad_fn is not None for t in buffers]
     sizes = sum(t.numel() * t.element_size() for t in buffers)
-    weight.zero_()
-    if bias is not None:
-        bias.zero_()
+    for argument in (weight, bias):
+        if argument is not None:
+            argument.data.zero_()
     again = module(inputs[0]).detach()
     floats = [t.dtype for t in buffers if t.dtype not in (torch.uint8, torch.float16)]
-    return outputs, again, sum(first), sum(later), sizes, floats
+    return outputs, again, sum(first), sum(later), sizes, floats, after, any(graphs)
 
 
 def step_of(weight, group):
@@ -383,15 +411,33 @@ def step_of(weight, group):
     return scale
 
 
+def by_the_card(weight, step, group):
+    """(w_hat [N, K], where it is sure: not next to a half, which may be rounded either way)."""
+    w, right, sure = weight.double(), torch.empty(weight.shape).double(), []
+    for j in range(w.shape[1]):
+        start = j - j % group
+        some, scale = w[:, start : start + group], step[:, j]
+        lo, hi = some.amin(1).clamp(max=0), some.amax(1).clamp(min=0)
+        zero, code = -lo / scale, w[:, j] / scale
+        right[:, j] = ((code.round() + zero.round()).clamp(0, 15) - zero.round()) * scale
+        halves = [((x - x.floor()) - 0.5).abs() > 1e-3 for x in (zero, code)]
+        least, most = (((hi - lo) / 15 * (1 + d)).clamp(min=2.0**-14).half() for d in (-1e-6, 1e-6))
+        sure.append(halves[0] & halves[1] & (least == most))
+    return right, torch.stack(sure, 1)
+
+
 def check_linear(student, rng, weight, group, bias=None):
     n, k = weight.shape
     dtype = weight.dtype
     unit = torch.eye(k, dtype=dtype)
     inputs = [unit, torch.zeros(0, k, dtype=dtype), torch.randn(k, generator=rng).to(dtype)]
     inputs.append(torch.randn(2, 1, 3, k, generator=rng).to(dtype))
-    outputs, again, first, later, sizes, floats = student.drive(
+    outputs, again, first, later, sizes, floats, after, graphs = student.drive(
         drive_linear, weight.clone(), None if bias is None else bias.clone(), group, inputs
     )
+    assert torch.equal(after[0], weight), "the weight has changed"
+    assert bias is None or torch.equal(after[1], bias), "the bias has changed"
+    assert graphs is False, "a graph of the arguments is kept"
     b = torch.zeros(n, dtype=dtype) if bias is None else bias
     eps, step = torch.finfo(dtype).eps, step_of(weight, group)
     assert all(y.dtype == dtype for y in outputs), "another dtype"
@@ -401,6 +447,9 @@ def check_linear(student, rng, weight, group, bias=None):
     slack = eps * (weight.double().abs() + step + 2 * b.double().abs()[:, None])
     bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + 2 * slack
     expect_at_most((w_hat - weight.double()).abs(), bound, "|w_hat - w|")
+    right, sure = by_the_card(weight, step, group)
+    far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
+    expect_at_most(far, 16 * 1e-6 * step + 2 * slack, "distance of w_hat from what the card says")
     whole = (w_hat / step - (w_hat / step).round()).abs() * step
     expect_at_most(whole, 16 * 1e-6 * step + 2 * slack, "distance of w_hat from the grid")
     for x, y in zip(inputs[1:], outputs[1:], strict=True):
@@ -447,27 +496,40 @@ def test_magnitudes(student, rng):
     base = torch.randn(4, 24, generator=rng)
     for weight in (1e-8 * base, 1e4 * base / base.abs().max(), base.abs(), -base.abs(), 0 * base):
         check_linear(student, rng, weight, 8)
+    for scale in (0.3, 0.9, 1.1, 1.9, 4):  # the least scale is 2^-14
+        span = 2.0**-14 * 15 * scale
+        check_linear(student, rng, torch.rand(4, 24, generator=rng) * span - span / 3, 24)
+        weight = torch.rand(4, 24, generator=rng) * span
+        weight[:, 0], weight[:, 1] = 0, span
+        check_linear(student, rng, weight - span / 3, 24)
     check_linear(student, rng, base.abs() + 5, 8, torch.randn(4, generator=rng))
     check_linear(student, rng, torch.full((2, 6), -3.0), 4)
     check_linear(student, rng, base.bfloat16(), 8, torch.randn(4, generator=rng).bfloat16())
     check_linear(student, rng, (1e3 * base).bfloat16(), 5)
     check_linear(student, rng, base.double(), 8, torch.randn(4, generator=rng).double())
+    check_linear(student, rng, torch.randn(8, 40, generator=rng).bfloat16(), 20)
+    check_linear(student, rng, torch.tensor([[-1.0, 1.0], [3.0, -3.0]]), 2)  # 8 + 8 is no code
     base[:, 3] *= 1000
     check_linear(student, rng, base, 8)
 
 
-def drive_names(student, biased, tied, group, x):
+def drive_names(student, biased, tied, group, x, seed):
     """Runs beside the student's code: kinds by name, what is shared, and the linears' outputs."""
     import torch
     from torch import nn
 
-    torch.manual_seed(7)
+    torch.manual_seed(seed)
 
     class Layer(nn.Module):
         def __init__(self):
             super().__init__()
             self.up, self.down = nn.Linear(4, 10, bias=biased), nn.Linear(10, 4, bias=biased)
             self.norm = nn.LayerNorm(4)
+
+    class Reader(nn.Module):
+        def __init__(self, table):
+            super().__init__()
+            self.scale, self.table = nn.Parameter(torch.ones(4)), table
 
     class Model(nn.Module):
         def __init__(self):
@@ -476,6 +538,11 @@ def drive_names(student, biased, tied, group, x):
             self.layers = nn.ModuleList(Layer() for _ in range(12))
             self.twin, self.other = nn.Linear(4, 6, bias=True), nn.Linear(4, 6, bias=False)
             self.lm_head = nn.Linear(4, 6, bias=False)
+            self.third, self.fourth = nn.Linear(4, 6), nn.Linear(4, 6)
+            self.fourth.bias = self.twin.bias  # a bias alone is no matter
+            self.fourth.weight.data.copy_(self.third.weight)  # nor are equal values
+            self.read = nn.Linear(4, 6)
+            self.reader = Reader(self.read.weight if tied else nn.Parameter(torch.ones(6, 4)))
             if tied:
                 self.lm_head.weight = self.embed.weight
                 self.other.weight = self.twin.weight
@@ -485,7 +552,9 @@ def drive_names(student, biased, tied, group, x):
                 x = x + layer.down(layer.up(layer.norm(x)).relu())
             return self.lm_head(x)
 
-    model = Model()
+    model = Model().eval()
+    model.layers[3].train()
+    model.layers[4].norm.weight.requires_grad_(False)
     kinds_before = [type(m).__name__ for m in model.modules()]
     before = [p.detach().clone() for p in model.parameters()]
     copy = student.quantized(model, group)
@@ -494,11 +563,23 @@ def drive_names(student, biased, tied, group, x):
     same = [torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
     kept = [type(m).__name__ for m in model.modules()] == kinds_before
     kinds = {name: type(m).__name__ for name, m in copy.named_modules() if name}
+    asks = {name: p.requires_grad for name, p in copy.named_parameters()}
+    rest = [
+        asks.get(name) == p.requires_grad
+        for name, p in model.named_parameters()
+        if "norm" in name or "embed" in name or "reader" in name
+    ]
+    rest += [
+        m.training == copy.get_submodule(name).training
+        for name, m in model.named_modules()
+        if type(copy.get_submodule(name)).__name__ != "Packed"
+    ]
     places = {p.data_ptr() for p in model.parameters()}
     apart = all(p.data_ptr() not in places for p in [*copy.parameters(), *copy.buffers()])
     shared = (
         getattr(copy.lm_head, "weight", None) is copy.embed.weight,
         getattr(copy.other, "weight", 0) is getattr(copy.twin, "weight", 1),
+        getattr(copy.read, "weight", 0) is copy.reader.table,
     )
     pairs = []
     for (name, ours), theirs in zip(model.named_modules(), copy.modules(), strict=True):
@@ -508,7 +589,7 @@ def drive_names(student, biased, tied, group, x):
             pairs.append((name, theirs(probe).detach(), direct(probe).detach()))
     with torch.no_grad():
         copy.embed.weight.zero_()
-    return kinds, same, kept, apart, shared, pairs, right, copy(x).detach()
+    return kinds, same, kept, apart, shared, pairs, right, copy(x).detach(), all(rest)
 
 
 @exercise(
@@ -519,21 +600,25 @@ def drive_names(student, biased, tied, group, x):
 )
 def test_any_model(student, rng):
     x = torch.randn(3, 4, generator=rng)
-    for biased, tied, group in ((True, True, 4), (False, False, 3)):
-        kinds, same, kept, apart, shared, pairs, _, zeroed = student.drive(
-            drive_names, biased, tied, group, x
+    for biased, tied, group in ((True, True, 4), (False, False, 3), (True, True, 4)):
+        seed = draw(rng, 0, 10**6)
+        kinds, same, kept, apart, shared, pairs, _, zeroed, rest = student.drive(
+            drive_names, biased, tied, group, x, seed
         )
+        assert rest is True, "what is no linear has another mode, or asks for other gradients"
         assert all(same) and kept is True, "the model has changed"
         assert apart is True, "the copy holds tensors of the model"
-        plain = {"twin", "other", "lm_head"} if tied else set()
+        plain = {"twin", "other", "lm_head", "read"} if tied else set()
+        others = ("twin", "other", "lm_head", "third", "fourth", "read")
         for name, kind in kinds.items():
-            linear = name.endswith(("up", "down")) or name in ("twin", "other", "lm_head")
+            linear = name.endswith(("up", "down")) or name in others
             right = "Linear" if name in plain else "Packed"
             assert not linear or kind == right, "another kind of module"
-            assert linear or kind in ("Embedding", "ModuleList", "Layer", "LayerNorm"), "replaced"
-        assert len(kinds) == 53, "modules are missing"
-        assert shared == (True, True) if tied else not any(shared), "sharing has changed"
-        assert len(pairs) == (24 if tied else 27), "linears are missing"
+            known = ("Embedding", "ModuleList", "Layer", "LayerNorm", "Reader")
+            assert linear or kind in known, "replaced"
+        assert len(kinds) == 57, "modules are missing"
+        assert tuple(shared) == (tied, tied, tied), "sharing has changed"
+        assert len(pairs) == (26 if tied else 30), "linears are missing"
         for _, own, direct in pairs:
             expect_close(own, direct, what="a linear of the copy", atol=1e-6, rtol=1e-6)
         if tied:
@@ -606,7 +691,9 @@ def drive_blocks(student, walks, blocks, block):
                     room[name] = max(room[name], said)
                 elif kind == "settle":
                     said = min(sure[name] + what, room[name], len(texts[name]))
-                    pool.settle(name, list(texts[name]), said)
+                    given = list(texts[name])
+                    pool.settle(name, given, said)
+                    given[:] = [-1] * len(given)  # the list is the caller's
                     sure[name] = said
                 elif kind == "roll_back":
                     said = max(room[name] - what, sure[name])
@@ -699,7 +786,8 @@ def test_long_walks_of_blocks(student, rng):
     "ex4",
     points=3,
     invariant="two that compute the same text hold it twice; found while either block holds it",
-    cause="only the first or the last block of a text remembered, or all forgotten with one",
+    cause="only the first or the last block of a text remembered, all forgotten with one, or by a "
+    "settle of fewer tokens or a MemoryError; the caller's list kept",
 )
 def test_held_twice(student, rng):
     text = [draw(rng, 0, 5) for _ in range(7)]
@@ -714,6 +802,16 @@ def test_held_twice(student, rng):
     walk = [("start", "a", text), ("grow", "a", 6), ("settle", "a", 6), ("end", "a", 0)]
     walk += [("start", "b", other), ("grow", "b", 2), ("settle", "b", 2), ("end", "b", 0)]
     check_walks(student, [[*walk, ("start", "c", other)]], 8, 2)
+    walk = [("start", "a", text), ("grow", "a", 7), ("settle", "a", 6), ("settle", "a", -4)]
+    walk += [("grow", "a", -5), ("roll_back", "a", -3), ("start", "b", text), ("end", "a", 0)]
+    check_walks(student, [[*walk, ("start", "c", text)]], 8, 2)  # less than there is: nothing
+    walk = [("start", "a", text), ("grow", "a", 7), ("settle", "a", 6), ("end", "a", 0)]
+    walk += [("start", "b", [9] * 15), ("grow", "b", 14), ("start", "c", text)]
+    check_walks(student, [walk], 6, 2)  # what could not be taken is still held
+    walk = [("start", "a", [1, 12, 3, 4, 5]), ("grow", "a", 4), ("settle", "a", 4)]
+    others = ([11, 2, 3, 4, 5], [12, 1, 3, 4, 5], [1, 12, 34, 0, 5], [112, 3, 4, 5, 6], [1, 123, 4])
+    walk += [("start", name, other) for name, other in enumerate(others)]
+    check_walks(student, [walk], 6, 2)  # tokens, not their digits, and in their order
 
 
 @exercise(
@@ -779,7 +877,7 @@ def drive_streams(student, streams):
 
 
 def random_stream(rng, letters, count, longest):
-    alphabet = "abcdeé\n "[:letters]
+    alphabet = "abcdeé\n .*[(?\\"[-letters if letters > 8 else 0 :][:letters]
     letter = lambda: alphabet[draw(rng, 0, letters - 1)]  # noqa: E731
     stops = ["".join(letter() for _ in range(draw(rng, 1, longest))) for _ in range(count)]
     text, texts = "", []
@@ -798,10 +896,17 @@ def check_streams(student, streams):
     "ex5",
     points=3,
     invariant="streams of random letters: told as soon as it is certain, and never before",
-    cause="held back for the longest word only, or for too long",
+    cause="held back for the longest word only or for too long, or a word taken for a pattern",
 )
 def test_streams_letter_by_letter(student, rng):
-    for letters, count, longest in ((2, 1, 4), (2, 3, 5), (3, 2, 3), (8, 4, 2), (2, 0, 1)):
+    for letters, count, longest in (
+        (2, 1, 4),
+        (2, 3, 5),
+        (3, 2, 3),
+        (8, 4, 2),
+        (9, 3, 2),
+        (2, 0, 1),
+    ):
         check_streams(student, [random_stream(rng, letters, count, longest) for _ in range(60)])
 
 
@@ -830,13 +935,27 @@ def test_long_streams(student, rng):
     ]
     check_streams(student, [(many, texts, True), (many, texts[:5], True), (many, texts[:5], False)])
     check_streams(student, [(["\n"], ["", "", "\ufffd", "a\n"], True), ([], [""], True)])
+    inside = [
+        "a\ufffd",
+        "a\ufffdb",
+        "a\ufffdbc\ufffd",
+        "a\ufffdbcd\ufffd",
+    ]  # no half character any more
+    check_streams(student, [([], inside, True), (["bcde"], inside, True), (["cd"], inside, False)])
+
+
+def drive_out(student, running, waiting, name, again):
+    """Runs beside the student's code: whether a passed dict is returned, and both afterwards."""
+    seen = student.take_out(running, waiting, name, again)
+    return any(one is two for one in seen for two in (running, waiting)), running, waiting
 
 
 @exercise(
     "ex5",
     points=3,
     invariant="of any number that run and wait one goes; all others stay in their order",
-    cause="a name that is 0 or empty, an order that changes, or put back without the answer",
+    cause="a name that is 0 or empty, an order that changes, put back without the answer, or the "
+    "dicts that were passed",
 )
 def test_who_goes(student, rng):
     for count in (1, 2, 5, 40):
@@ -853,6 +972,9 @@ def test_who_goes(student, rng):
             for again in (False, True):
                 if again and name not in run:
                     continue
+                same, *after = student.drive(drive_out, run, line, name, again)
+                assert same is False, "a dict that was passed is returned"
+                assert after == [run, line], "a dict that was passed has changed"
                 seen = parts(student.take_out(run, line, name, again), 2)
                 assert all(isinstance(one, dict) for one in seen), "no dicts"
                 own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in seen]
@@ -913,7 +1035,7 @@ def test_steps_key_by_key(student, rng):
             expect_close(
                 torch.tensor(float(seen)).double(), right, what="seconds", atol=0.0, rtol=1e-6
             )
-    long = [("a", 100000, 3000)]
+    long = [("a", 100000, 60000)]
     right = torch.tensor(counted(H100, long, 1)).double()
     expect_close(
         torch.tensor(float(student.seconds(H100, long, 1))).double(),
@@ -969,6 +1091,7 @@ def test_ends_of_gamma(student, rng):
         (flat, 5, 3, 1.0, 7, 7),
         (flat, 1, 0, 1, 0, 0),
         (flat | {"weights": 0, "token": 8}, 4, 0, 1.0, 7, 0),
+        (flat | {"weights": 0, "token": 8}, 5, 3, 1.0, 7, 0),
         (flat | {"token": 8, "weights": 0}, 2, 50, 0.5, 3, 0),
         (flat | {"token": 16, "fixed": 0}, 1, 0, 1.0, 9, 3),
         (H100, 1, 500, 1.0, 8, 8),
