@@ -272,7 +272,7 @@ def test_slots_by_hand(student, rng):
     tables = {"A": [7, 2, 5], 0: [3], "B": [0, 1]}
     check_slots(student, [("A", 3, 3)], tables, 4, [31, 8, 9])
     check_slots(student, [(0, 0, 2), ("A", 0, 1), ("B", 3, 2)], tables, 4, [12, 13, 28, 3, 4])
-    check_slots(student, [("A", 1, 2)], tables, 1, [2, 5])
+    check_slots(student, [("A", 1, 2)], {"A": [7, 2, 5]}, 1, [2, 5])
 
 
 @exercise(
