@@ -922,8 +922,8 @@ style.show(*draw(steps[8]))  # where nothing can move
 #
 # **"Each part has its gain, and gains multiply."** In your table they do: with eight short requests
 # a pass costs its weights, and every part saves passes or weights. They stop where something else
-# counts. Look at your best numbers of proposals over the batch, and with 4 bits, which shorten the
-# reading that hides them.
+# counts. Look at the column of 37 each, and at your best numbers of proposals over the batch, and
+# with 4 bits, which shorten the reading that hides them.
 #
 # **"Proposals gain because a pass does more."** By lot they do as much, and hold nothing.
 #
