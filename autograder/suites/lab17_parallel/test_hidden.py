@@ -48,7 +48,8 @@ def drive_ranks(student, name, args, strided=False):
 
 
 def drive_parts(student, name, args, strided=False):
-    """What a function gives for each args, and how many bytes of memory its tensors keep alive."""
+    """What a function gives for each args, and how many bytes of memory its tensors keep alive,
+    in all and of the arguments'."""
     found = []
     for own in args:
         if strided:
@@ -56,9 +57,27 @@ def drive_parts(student, name, args, strided=False):
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
-        kept = sum({s.data_ptr(): s.nbytes() for s in stores}.values())
-        found.append((made, kept))
+        kept = {s.data_ptr(): s.nbytes() for s in stores}
+        given = {v.untyped_storage().data_ptr() for v in own if hasattr(v, "untyped_storage")}
+        shared = sum(size for place, size in kept.items() if place in given)
+        found.append((made, (sum(kept.values()), shared)))
     return found
+
+
+def drive_twice(student, name, args):
+    """Runs beside the student's code: in each rank a call with args[rank][0], then one with [1]."""
+    from efflib.parallel.together import run_together
+
+    def both(first, second, comm):
+        function = getattr(student, name)
+        return [function(*first, comm), function(*second, comm)]
+
+    return run_together(both, args)[0]
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: [name(*args)], one after the other."""
+    return [getattr(student, name)(*args) for name, args in calls]
 
 
 def ranks(student, name, args, what, strided=False):
@@ -75,7 +94,8 @@ def parts(student, name, args, strided=False):
 def own_memory(made, kept, what):
     tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
     bytes_ = sum(t.numel() * t.element_size() for t in tensors)
-    expect_at_most(kept, bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[0], bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[1], 0, f"bytes of {what} that are the argument's own memory")
 
 
 def one_reduce(calls, numbers, what, ops=("sum",)):
@@ -88,6 +108,16 @@ def one_reduce(calls, numbers, what, ops=("sum",)):
         assert good, f"{what}: rank {rank} called {said}" + (f" ({op})" if op else "")
         count = math.prod(shape)
         assert count == numbers, f"{what}: rank {rank} reduces {count} numbers, not {numbers}"
+
+
+def again(student, name, first, second, rights):
+    """Two calls in the same ranks, as a model's layers make them.  rights: of the two calls."""
+    values = student.drive(drive_twice, name, list(zip(first, second, strict=True)))
+    for rank, both in enumerate(values):
+        for turn, (seen, right) in enumerate(zip(both, rights, strict=True), start=1):
+            what = f"{name} in rank {rank} of {len(values)}, call {turn} of 2"
+            expect_tensor(seen, what, right.dtype, tuple(right.shape))
+            expect_close(seen, right, what=what, atol=1e-4, rtol=1e-4)  # float32's angles
 
 
 def draw(rng, *shape, dtype=F64, scale=1.0):
@@ -286,7 +316,7 @@ def test_parts_of_any_layer(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="a row parallel layer in up to nine ranks, in all dtypes and sizes, the bias once",
     cause="the bias p times, a rank without inputs that calls nothing, or a sum in another dtype",
 )
@@ -351,12 +381,37 @@ def test_mlps_of_any_size(student, rng):
         one_reduce(calls, x.numel(), what)
 
 
+@exercise(
+    "ex1",
+    points=1,
+    invariant="two layers of the same shapes, one after the other: each its own part and result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_layers_one_after_the_other(student, rng):
+    cases = [mlp_case(rng, 4, 6, True) for _ in range(2)]
+    xs = [draw(rng, 3, 4) for _ in range(2)]
+    both = [mlp_args(x, w, b, 2) for x, (w, b) in zip(xs, cases, strict=True)]
+    rights = [mlp(x, w, b) for x, (w, b) in zip(xs, cases, strict=True)]
+    again(student, "parallel_mlp", *both, rights)
+    rows = [[(x[:, :2], w[0][:, :2], b[0]), (x[:, 2:], w[0][:, 2:], b[0])]
+            for x, (w, b) in zip(xs, cases, strict=True)]  # fmt: skip
+    rights = [F.linear(x, w[0], b[0]) for x, (w, b) in zip(xs, cases, strict=True)]
+    again(student, "row_linear", *rows, rights)
+    calls = [("column_part", (w[0], b[0], 1, 2)) for w, b in cases]
+    calls += [("row_part", (w[0], 1, 2)) for w, _ in cases]
+    seen = student.drive(drive_again, calls)
+    for i, (w, b) in enumerate(cases):
+        for part, right in zip(seen[i], (w[0][3:], b[0][3:]), strict=True):
+            expect_close(part, right, what="the part of a layer of the same shape")
+        expect_close(seen[2 + i], w[0][:, 2:], what="the part of a layer of the same shape")
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="heads of any model in any number of ranks: query heads dealt out, key heads "
     "where they are read",
     cause="a group that is cut, ranks beyond the heads, or heads that are no multiple",
@@ -453,6 +508,28 @@ def test_caches_of_any_model(student, rng):
         assert tuple(whole(n, "cached_numbers") for n in seen) == (max(kept), sum(kept))
 
 
+@exercise(
+    "ex2",
+    points=1,
+    invariant="two layers of the same shapes, one after the other: each its own part and result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_attentions_one_after_the_other(student, rng):
+    heads, kv, d, width = 4, 2, 2, 6
+    xs, qkvs, outs = ([draw(rng, *shape) for _ in range(2)]
+                      for shape in ((1, 4, width), (16, width), (width, 8)))  # fmt: skip
+    made = list(zip(xs, qkvs, outs, strict=True))
+    both = [attention_args(x, qkv, out, 2, heads, kv, d) for x, qkv, out in made]
+    rights = [dense_attention(x, qkv, out, heads, kv, d) for x, qkv, out in made]
+    again(student, "parallel_attention", *both, rights)
+    calls = [("qkv_part", (qkv, 1, 2, heads, kv)) for qkv in qkvs]
+    calls += [("out_part", (out, 1, 2, heads)) for out in outs]
+    seen = student.drive(drive_again, calls)
+    for i, args in enumerate(both):
+        for part, right in ((seen[i], args[1][1]), (seen[2 + i], args[1][2])):
+            expect_close(part, right, what="the part of a layer of the same shape")
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -484,7 +561,7 @@ def test_embeddings_of_any_table(student, rng):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="losses against float64, with logits from 1e-8 to 1e4, in all dtypes, by three "
     "numbers a token",
     cause="exp that overflows, a rank without rows, a loss in bfloat16, or logits that travel",
@@ -562,12 +639,34 @@ def test_next_tokens_of_any_vocabulary(student, rng):
             assert ids.tolist() == [where, 0], "next_token of 250000 entries is another one"
 
 
+@exercise(
+    "ex3",
+    points=1,
+    invariant="two texts of the same length, one after the other: each its own result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_texts_one_after_the_other(student, rng):
+    table, texts = draw(rng, 9, 3), [torch.randperm(9, generator=rng)[:4] for _ in range(2)]
+    cut = vocabulary_parts(table, 3)
+    both = [[(ids, rows, start) for rows, start in cut] for ids in texts]
+    again(student, "embed", *both, [table[ids] for ids in texts])
+    hidden = [table[ids] for ids in texts]
+    both = [[(h, rows, ids, start) for rows, start in cut]
+            for h, ids in zip(hidden, texts, strict=True)]  # fmt: skip
+    logits = [h @ table.T for h in hidden]
+    rights = [F.cross_entropy(row, ids, reduction="none")
+              for row, ids in zip(logits, texts, strict=True)]  # fmt: skip
+    again(student, "cross_entropy", *both, rights)
+    both = [[(h, rows, start) for rows, start in cut] for h in hidden]
+    again(student, "next_token", *both, [row.argmax(1) for row in logits])
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex4",
-    points=5,
+    points=4,
     invariant="sums of any shape, layout and dtype in one to nine ranks, by the ring's rules",
     cause="fewer numbers than ranks, no number, integers summed as floats, or a shape that is lost",
 )
@@ -648,6 +747,18 @@ def test_bytes_of_every_kind(student, rng):
                              rtol=1e-12)  # fmt: skip
     for kind in ("", "reduce", "ALL_REDUCE", "gather", "scatter", "send", "recv", "broadcast"):
         expect_error(ValueError, lambda k=kind: student.sent_bytes(k, 8, 2), f"kind {kind!r}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="two sums one after the other, of the same shape: each its own",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_rings_one_after_the_other(student, rng):
+    xs = [[draw(rng, 7) for _ in range(3)] for _ in range(2)]
+    both = [[(x,) for x in turn] for turn in xs]
+    again(student, "ring_all_reduce", *both, [sum(turn) for turn in xs])
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -772,6 +883,17 @@ def loss_of(line, n, t):
     return ((line[0] + line[1] * n - t) / t).square().sum().item()
 
 
+def best_pairs(n, t):
+    """Allowed pairs, among them the best: with alpha alone, with beta alone, and with both."""
+    columns = torch.stack([1 / t, n / t], 1)
+    alone = [columns[:, i].sum() / columns[:, i].square().sum() for i in (0, 1)]
+    large = columns.amax(0)
+    ones = torch.ones(len(n), 1, dtype=F64)
+    both = torch.linalg.lstsq(columns / large, ones).solution[:, 0] / large
+    pairs = [(alone[0].item(), 0.0), (0.0, alone[1].item())]
+    return pairs + ([tuple(both.tolist())] if both.min() >= 0 else [])
+
+
 @exercise(
     "ex6",
     points=3,
@@ -792,10 +914,21 @@ def test_fits_of_noise(student, rng):
     cases += [(n, torch.tensor([1e-9, 1e-7, 3e-5], dtype=F64))]  # alpha would be negative
     cases += [(n, torch.tensor([3e-6, 2e-6, 1e-6], dtype=F64))]  # beta would be negative
     cases += [(torch.tensor([0, 8]), torch.tensor([1e-8, 2e-8], dtype=F64))]
+    cases += [(torch.tensor([1, 3]), torch.tensor([5e3, 1e4], dtype=F64))]  # a slow network
+    for sizes, seconds in (  # a pair with a 0, and other measures of "less" choose the other pair
+        ([6, 0, 3], [8, 14, 4]),
+        ([13, 6, 8], [18, 1, 1]),
+        ([1, 13, 5], [5, 19, 2]),
+        ([16, 2, 7], [7, 19, 2]),
+    ):
+        cases += [(torch.tensor(sizes), torch.tensor(seconds, dtype=F64))]
     for n, t in cases:
         line = pair(student.fit(n, t), "fit")
         assert min(line) >= 0, f"fit gave a number below 0: {line}"
         best = loss_of(line, n.double(), t)
+        for other in best_pairs(n.double(), t):
+            most = loss_of(other, n.double(), t) * (1 + 1e-9) + 1e-18
+            expect_at_most(best, most, "the squares of fit's line")
         for a in (0.0, line[0] * 0.99, line[0], line[0] * 1.01, t.min().item()):
             for b in (
                 0.0,
