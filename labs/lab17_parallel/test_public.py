@@ -245,6 +245,7 @@ def test_heads_by_hand(student, rng):
         (3, 4, 6, 6, ([5], [5], [0])),
         (0, 1, 4, 2, ([0, 1, 2, 3], [0, 1], [0, 0, 1, 1])),
         (2, 3, 2, 1, ([], [], [])),
+        (2, 5, 16, 16, ([7, 8, 9], [7, 8, 9], [0, 1, 2])),
     ):
         call = f"heads_of({rank}, {size}, {heads}, {kv})"
         seen = three(student.heads_of(rank, size, heads, kv), call)
@@ -322,7 +323,9 @@ def attention_args(x, qkv, out, size, heads, kv, d):
     "leaves its call out or fails",
 )
 def test_attention_in_parts(student, rng):
-    for size, heads, kv in ((1, 4, 2), (2, 4, 4), (3, 8, 2), (4, 4, 1), (7, 6, 3)):
+    for size, heads, kv in (
+        (1, 4, 2), (2, 4, 4), (3, 8, 2), (4, 4, 1), (7, 6, 3), (2, 8, 2), (4, 14, 2),
+    ):  # fmt: skip
         d, width = 4, 6
         qkv, out = draw(rng, (heads + 2 * kv) * d, width), draw(rng, width, heads * d)
         x = draw(rng, 2, 5, width)
@@ -412,6 +415,14 @@ def test_losses_in_parts(student, rng):
             expect_tensor(loss, what, F64, (4,))
             expect_close(loss, right, what=what, atol=1e-12 * max(1, scale), rtol=1e-12)
         numbers_handed(calls, 3 * 4, what)
+    # logits that are whole numbers, so also exact in bfloat16: the loss is float32's
+    head = torch.arange(20, dtype=BF16)[:, None] % 7
+    hidden, targets = torch.tensor([[1.0], [-1.0]], dtype=BF16), torch.tensor([3, 19])
+    right = F.cross_entropy((hidden @ head.T).float(), targets, reduction="none")
+    args = [(hidden, rows, targets, start) for rows, start in vocabulary_parts(head, 3)]
+    for loss in ranks(student, "cross_entropy", args, "cross_entropy of bfloat16")[0]:
+        expect_tensor(loss, "cross_entropy of bfloat16", F32, (2,))
+        expect_close(loss, right, what="the loss of bfloat16", atol=1e-5)
 
 
 @exercise(

@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission.
 """
 
+import itertools
 import math
 
 import torch
@@ -379,6 +380,17 @@ def test_mlps_of_any_size(student, rng):
             expect_tensor(y, what, dtype, (*shape, 4))
             expect_at_most((y.double() - exact).abs(), slack * (1 + exact.abs()) / 8, what)
         one_reduce(calls, x.numel(), what)
+    for scale in (1e-8, 1e4):  # silu of the smallest and of the largest
+        for dtype in (F32, F64, BF16):
+            (g, u, d), b = mlp_case(rng, 4, 6, False)
+            w, x = [t.to(dtype) for t in (g, u, d)], draw(rng, 3, 4, dtype=dtype, scale=scale)
+            values, *_ = ranks(student, "parallel_mlp", mlp_args(x, w, b, 2), "parallel_mlp")
+            g, u, d, x = (t.double() for t in (*w, x))
+            terms = (x.abs() @ g.abs().T) * (x.abs() @ u.abs().T) @ d.abs().T
+            bound = 4 * error_bound(terms, 4 + 6, dtype)  # silu grows by 1.1 at most, and twice 4
+            for y in values:
+                off = (y.double() - mlp(x, (g, u, d), b)).abs()
+                expect_at_most(off, bound, "the error of parallel_mlp")
 
 
 @exercise(
@@ -417,16 +429,18 @@ def test_layers_one_after_the_other(student, rng):
     cause="a group that is cut, ranks beyond the heads, or heads that are no multiple",
 )
 def test_heads_of_any_model(student, rng):
-    for heads, kv in ((1, 1), (6, 6), (12, 4), (32, 8), (71, 1), (14, 2)):
+    for heads, kv in ((1, 1), (6, 6), (12, 4), (32, 8), (71, 1), (14, 2), (16, 16), (40, 40)):
         for size in (1, 2, 3, 5, 8, 33, 40):
             for rank in sorted({0, size // 2, size - 1}):
                 call = f"heads_of({rank}, {size}, {heads}, {kv})"
                 seen = three(student.heads_of(rank, size, heads, kv), call)
                 assert seen == heads_right(rank, size, heads, kv), f"{call} is wrong"
     for heads, kv in ((5, 2), (8, 3), (2, 4)):
-        expect_error(
-            ValueError, lambda h=heads, k=kv: student.heads_of(0, 1, h, k), f"{heads}, {kv}"
-        )
+        for place in ((0, 1), (1, 3), (8, 9)):  # also of a rank that has no head
+            call = f"heads_of{(*place, heads, kv)}"
+            expect_error(
+                ValueError, lambda p=place, h=heads, k=kv: student.heads_of(*p, h, k), call
+            )
 
 
 @exercise(
@@ -468,6 +482,8 @@ def test_attention_of_any_model(student, rng):
         (5, 12, 4, 4, 6, F64),
         (3, 8, 2, 4, 4, F64),
         (9, 8, 2, 2, 3, F64),
+        (2, 16, 4, 2, 3, F64),
+        (4, 14, 2, 4, 3, F64),
         (2, 6, 6, 8, 1, F32),
         (3, 4, 2, 4, 7, F32),
         (2, 4, 2, 4, 5, BF16),
@@ -589,6 +605,16 @@ def test_losses_of_any_vocabulary(student, rng):
             bound = 4 * error_bound(terms, 4, dtype) + 64 * ROUNDING[own] * (1 + v + exact.abs())
             expect_at_most((loss.double() - exact).abs(), bound, f"the error of {what}")
         numbers_handed(calls, 3 * t, what)
+    for v in (40, 200):  # small whole logits, exact in bfloat16: all else is float32's
+        head = torch.randint(-3, 4, (v, 2), generator=rng).to(BF16)
+        hidden = torch.randint(-2, 3, (5, 2), generator=rng).to(BF16)
+        targets = torch.randint(v, (5,), generator=rng)
+        exact = F.cross_entropy(hidden.double() @ head.double().T, targets, reduction="none")
+        args = [(hidden, rows, targets, s) for rows, s in vocabulary_parts(head, 3)]
+        for loss in ranks(student, "cross_entropy", args, "cross_entropy of bfloat16")[0]:
+            expect_tensor(loss, "cross_entropy", F32, (5,))
+            bound = 64 * ROUNDING[F32] * (1 + v + exact.abs())
+            expect_at_most((loss.double() - exact).abs(), bound, "the error of a loss of bfloat16")
     low = torch.tensor([[-1000.0], [-1001.0], [-1002.0]])  # all far below 0
     targets = torch.tensor([1])
     args = [(torch.ones(1, 1), rows, targets, s) for rows, s in vocabulary_parts(low, 2)]
@@ -746,7 +772,9 @@ def test_bytes_of_every_kind(student, rng):
                 expect_close(real(student.sent_bytes(kind, n, size), call), factor * n, what=call,
                              rtol=1e-12)  # fmt: skip
     for kind in ("", "reduce", "ALL_REDUCE", "gather", "scatter", "send", "recv", "broadcast"):
-        expect_error(ValueError, lambda k=kind: student.sent_bytes(k, 8, 2), f"kind {kind!r}")
+        for n, size in ((8, 2), (8, 1), (0, 3)):  # also where nothing travels
+            call = f"sent_bytes({kind!r}, {n}, {size})"
+            expect_error(ValueError, lambda a=(kind, n, size): student.sent_bytes(*a), call)
 
 
 @exercise(
@@ -786,6 +814,15 @@ def test_orders_of_any_size(student, rng):
                 call = f"one_f_one_b({stage}, {stages}, {micro})"
                 seen = order_of(student.one_f_one_b(stage, stages, micro), call)
                 assert seen == right, f"{call} is another order"
+
+
+def alternating(stage, stages, micro):
+    """The order of a stage in 1F1B."""
+    forwards, order = iter(range(micro)), []
+    for i in range(micro):
+        ahead = stages - stage if i == 0 else 1
+        order += [("F", j) for j in itertools.islice(forwards, ahead)] + [("B", i)]
+    return order
 
 
 def by_rounds(orders, f, b):
@@ -835,6 +872,12 @@ def test_times_of_any_orders(student, rng):
             assert seen == by_rounds(orders, f, b), (
                 "start_times of an order that was drawn are others"
             )
+    for stages, micro in ((2, 20), (4, 9)):  # forth and back many times; unlike times
+        orders = [alternating(s, stages, micro) for s in range(stages)]
+        for f, b in ((2, 3), (3.0, 2.0), (0.75, 0.5)):
+            seen = times_of(student.start_times(orders, f, b), orders, "start_times")
+            what = f"start_times of 1F1B with {stages} stages, {f} and {b}"
+            assert seen == by_rounds(orders, f, b), f"{what} are others"
     for orders in (
         [[("F", 0), ("B", 1)], [("F", 0), ("B", 0)]],
         [[("B", 0), ("F", 0)], [("F", 0), ("B", 0)]],
@@ -915,6 +958,10 @@ def test_fits_of_noise(student, rng):
     cases += [(n, torch.tensor([3e-6, 2e-6, 1e-6], dtype=F64))]  # beta would be negative
     cases += [(torch.tensor([0, 8]), torch.tensor([1e-8, 2e-8], dtype=F64))]
     cases += [(torch.tensor([1, 3]), torch.tensor([5e3, 1e4], dtype=F64))]  # a slow network
+    n, noise = torch.tensor([4, 4, 5000, 4, 5000]), torch.tensor([1.1, 0.8, 1.0, 0.9, 1.2])
+    cases += [(n, (2e-5 + 1e-9 * n.double()) * noise)]  # measured several times
+    n = torch.tensor([4, 10**6, 4 * 10**9, 10**11])
+    cases += [(n, (1e-5 + 1e-10 * n.double()) * torch.tensor([1.1, 0.9, 1.2, 0.8]))]
     for sizes, seconds in (  # a pair with a 0, and other measures of "less" choose the other pair
         ([6, 0, 3], [8, 14, 4]),
         ([13, 6, 8], [18, 1, 1]),
@@ -1004,6 +1051,18 @@ def test_steps_of_any_job(student, rng):
             expect_close(
                 real(seen, "all_reduce_seconds"), one, what="all_reduce_seconds", rtol=1e-9
             )
+    # what decides between reading and computing: with caches, with weights alone it would be other
+    job = {"layers": 2, "weights": 100, "cache": 100, "flops": 60, "row": 8, "bandwidth": 100}
+    job |= {"peak": 50, "alpha": 0.5, "beta": 0.25}
+    for cache, batch, size in ((100, 4, 1), (100, 8, 2), (30, 8, 2), (1000, 6, 3)):
+        job |= {"cache": cache}
+        for (plan, micro), right in ways(job, batch, size).items():
+            if plan == "tensor":
+                seen = student.tensor_step(job, batch, size)
+            else:
+                seen = student.pipeline_step(job, batch, size, micro)
+            call = f"{plan}_step of a job with much cache"
+            expect_close(real(seen, call), right, what=call, rtol=1e-9)
     for batch, micro in ((5, 2), (4, 8), (4, 0), (4, -2)):
         expect_error(
             ValueError,
@@ -1042,6 +1101,15 @@ def test_plans_of_any_job(student, rng):
     slow = odd | {"weights": 1, "cache": 0, "flops": 30, "peak": 1, "alpha": 1.0, "beta": 0.0}
     seen = tuple(student.better_plan(slow | {"layers": 80}, 4, 3))
     assert seen[:2] == ("pipeline", 4), f"the plan of 4 sequences on 3 devices is {seen}"
+    # the same job on devices and a network 1e8 times as fast
+    fast = {key: odd[key] / 1e8 for key in ("alpha", "beta")}
+    fast |= {key: odd[key] * 1e8 for key in ("bandwidth", "peak")}
+    seen = tuple(student.better_plan(odd | fast, 9, 3))
+    assert seen[:2] == ("pipeline", 3), f"the plan of a job of microseconds is {seen}"
+    many = slow | {"layers": 80, "alpha": 0.01}  # as many micro-batches as there are sequences
+    for batch in (128, 131):
+        seen = tuple(student.better_plan(many, batch, 100))
+        assert seen[:2] == ("pipeline", batch), f"the plan of {batch} sequences is {seen}"
     # powers of two: exact in any order of operations
     job = {"layers": 1, "weights": 64, "cache": 0, "flops": 1, "row": 1, "bandwidth": 1}
     job |= {"peak": 1024.0, "alpha": 0, "beta": 0}
