@@ -1279,8 +1279,8 @@ lab.reveal("batch", found["batch", "PCIe", "best"])
 #
 # **Section 3, map.** Its token must pass all stages one after the other: all layers are read, one
 # device at a time, and messages come on top. Nor does it beat whole copies of a model that fits one
-# device: a pipeline's gain is that each device holds a quarter of the weights. Where both plans come
-# near each other, two stages of two devices can be faster than either.
+# device: a pipeline's gain is that each device holds a quarter of the weights. Where both
+# plans come near each other, two stages of two devices can be faster than either.
 # </details>
 #
 # **"p devices have p times the memory for the cache."** Only as far as there are key heads to deal
