@@ -7,8 +7,9 @@
 They are ordinary new programs (`python -m efflib.parallel.worker`), not copies of the notebook, so
 it is the same on Linux, macOS and Windows.  Functions travel as source (see `sources`), arguments
 and results as files in a folder of their own, which is also where the ranks find each other: no
-port, no name, no network.  A stop, an error or a rank that waits too long ends all of them, and
-the next run starts them anew; they also end when the notebook does, even when it is killed.
+port, no name, no network.  A stop of a run, an error or a rank that waits too long ends all of
+them, and the next run starts them anew; a stop of another cell does not concern them.  They also
+end when the notebook does, even when it is killed.
 """
 
 import os
@@ -30,6 +31,11 @@ from efflib.parallel.distributed import loopback_environment
 from efflib.parallel.sources import source_with_needs
 
 LIMIT = 60.0  # seconds that a run may take
+# a stop from the keyboard goes to a whole group of programs: the ranks are in another one than the
+# notebook, which alone decides whether it concerns them
+APART = {"start_new_session": True}
+if sys.platform == "win32":
+    APART = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
 
 
 class Ran(NamedTuple):
@@ -106,9 +112,10 @@ class Processes:
             raise RuntimeError(f"rank {rank}: {result['fault']}\n{result['trace']}")
 
     def _start(self) -> None:
-        self._running.extend(_One(rank, self._folder) for rank in range(self.most))
         started = False
         try:
+            for rank in range(self.most):
+                self._running.append(_One(rank, self._folder))
             for rank, one in enumerate(self._running):
                 one.hear(rank, LIMIT)
             started = True
@@ -136,6 +143,7 @@ class _One:
                 stderr=log,
                 text=True,
                 env={**os.environ, **own},
+                **APART,
             )
         self.answers: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()

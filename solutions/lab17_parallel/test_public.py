@@ -49,7 +49,8 @@ def drive_ranks(student, name, args, strided=False):
 
 
 def drive_parts(student, name, args, strided=False):
-    """What a function gives for each args, and how many bytes of memory its tensors keep alive."""
+    """What a function gives for each args, and how many bytes of memory its tensors keep alive,
+    in all and of the arguments'."""
     found = []
     for own in args:
         if strided:
@@ -57,8 +58,10 @@ def drive_parts(student, name, args, strided=False):
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
-        kept = sum({s.data_ptr(): s.nbytes() for s in stores}.values())
-        found.append((made, kept))
+        kept = {s.data_ptr(): s.nbytes() for s in stores}
+        given = {v.untyped_storage().data_ptr() for v in own if hasattr(v, "untyped_storage")}
+        shared = sum(size for place, size in kept.items() if place in given)
+        found.append((made, (sum(kept.values()), shared)))
     return found
 
 
@@ -76,7 +79,8 @@ def parts(student, name, args, strided=False):
 def own_memory(made, kept, what):
     tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
     bytes_ = sum(t.numel() * t.element_size() for t in tensors)
-    expect_at_most(kept, bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[0], bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[1], 0, f"bytes of {what} that are the argument's own memory")
 
 
 def one_reduce(calls, numbers, what, ops=("sum",)):
@@ -119,10 +123,11 @@ def error_bound(terms, inner, dtype):
     "ex1",
     points=2,
     invariant="parts side by side are the whole weight, and keep no more memory than their own",
-    cause="outputs and inputs confused, a view that keeps all of w, or a rest that goes lost",
+    cause="outputs and inputs confused, a view that keeps all of w (also in one rank), or a rest "
+    "that goes lost",
 )
 def test_parts_make_the_whole(student, rng):
-    for n, k, size in ((4, 6, 2), (5, 7, 3), (2, 3, 4)):
+    for n, k, size in ((4, 6, 2), (5, 7, 3), (2, 3, 4), (3, 2, 1)):
         w, b = draw(rng, n, k, dtype=F32), draw(rng, n, dtype=F32)
         columns = parts(student, "column_part", [(w, b, r, size) for r in range(size)])
         rows = parts(student, "row_part", [(w, r, size) for r in range(size)])
@@ -240,6 +245,7 @@ def test_heads_by_hand(student, rng):
         (3, 4, 6, 6, ([5], [5], [0])),
         (0, 1, 4, 2, ([0, 1, 2, 3], [0, 1], [0, 0, 1, 1])),
         (2, 3, 2, 1, ([], [], [])),
+        (2, 5, 16, 16, ([7, 8, 9], [7, 8, 9], [0, 1, 2])),
     ):
         call = f"heads_of({rank}, {size}, {heads}, {kv})"
         seen = three(student.heads_of(rank, size, heads, kv), call)
@@ -317,7 +323,9 @@ def attention_args(x, qkv, out, size, heads, kv, d):
     "leaves its call out or fails",
 )
 def test_attention_in_parts(student, rng):
-    for size, heads, kv in ((1, 4, 2), (2, 4, 4), (3, 8, 2), (4, 4, 1), (7, 6, 3)):
+    for size, heads, kv in (
+        (1, 4, 2), (2, 4, 4), (3, 8, 2), (4, 4, 1), (7, 6, 3), (2, 8, 2), (4, 14, 2),
+    ):  # fmt: skip
         d, width = 4, 6
         qkv, out = draw(rng, (heads + 2 * kv) * d, width), draw(rng, width, heads * d)
         x = draw(rng, 2, 5, width)
@@ -407,6 +415,14 @@ def test_losses_in_parts(student, rng):
             expect_tensor(loss, what, F64, (4,))
             expect_close(loss, right, what=what, atol=1e-12 * max(1, scale), rtol=1e-12)
         numbers_handed(calls, 3 * 4, what)
+    # logits that are whole numbers, so also exact in bfloat16: the loss is float32's
+    head = torch.arange(20, dtype=BF16)[:, None] % 7
+    hidden, targets = torch.tensor([[1.0], [-1.0]], dtype=BF16), torch.tensor([3, 19])
+    right = F.cross_entropy((hidden @ head.T).float(), targets, reduction="none")
+    args = [(hidden, rows, targets, start) for rows, start in vocabulary_parts(head, 3)]
+    for loss in ranks(student, "cross_entropy", args, "cross_entropy of bfloat16")[0]:
+        expect_tensor(loss, "cross_entropy of bfloat16", F32, (2,))
+        expect_close(loss, right, what="the loss of bfloat16", atol=1e-5)
 
 
 @exercise(

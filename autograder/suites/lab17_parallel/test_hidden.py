@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission.
 """
 
+import itertools
 import math
 
 import torch
@@ -48,7 +49,8 @@ def drive_ranks(student, name, args, strided=False):
 
 
 def drive_parts(student, name, args, strided=False):
-    """What a function gives for each args, and how many bytes of memory its tensors keep alive."""
+    """What a function gives for each args, and how many bytes of memory its tensors keep alive,
+    in all and of the arguments'."""
     found = []
     for own in args:
         if strided:
@@ -56,9 +58,27 @@ def drive_parts(student, name, args, strided=False):
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
-        kept = sum({s.data_ptr(): s.nbytes() for s in stores}.values())
-        found.append((made, kept))
+        kept = {s.data_ptr(): s.nbytes() for s in stores}
+        given = {v.untyped_storage().data_ptr() for v in own if hasattr(v, "untyped_storage")}
+        shared = sum(size for place, size in kept.items() if place in given)
+        found.append((made, (sum(kept.values()), shared)))
     return found
+
+
+def drive_twice(student, name, args):
+    """Runs beside the student's code: in each rank a call with args[rank][0], then one with [1]."""
+    from efflib.parallel.together import run_together
+
+    def both(first, second, comm):
+        function = getattr(student, name)
+        return [function(*first, comm), function(*second, comm)]
+
+    return run_together(both, args)[0]
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: [name(*args)], one after the other."""
+    return [getattr(student, name)(*args) for name, args in calls]
 
 
 def ranks(student, name, args, what, strided=False):
@@ -75,7 +95,8 @@ def parts(student, name, args, strided=False):
 def own_memory(made, kept, what):
     tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
     bytes_ = sum(t.numel() * t.element_size() for t in tensors)
-    expect_at_most(kept, bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[0], bytes_, f"bytes kept alive by {what}")
+    expect_at_most(kept[1], 0, f"bytes of {what} that are the argument's own memory")
 
 
 def one_reduce(calls, numbers, what, ops=("sum",)):
@@ -88,6 +109,16 @@ def one_reduce(calls, numbers, what, ops=("sum",)):
         assert good, f"{what}: rank {rank} called {said}" + (f" ({op})" if op else "")
         count = math.prod(shape)
         assert count == numbers, f"{what}: rank {rank} reduces {count} numbers, not {numbers}"
+
+
+def again(student, name, first, second, rights):
+    """Two calls in the same ranks, as a model's layers make them.  rights: of the two calls."""
+    values = student.drive(drive_twice, name, list(zip(first, second, strict=True)))
+    for rank, both in enumerate(values):
+        for turn, (seen, right) in enumerate(zip(both, rights, strict=True), start=1):
+            what = f"{name} in rank {rank} of {len(values)}, call {turn} of 2"
+            expect_tensor(seen, what, right.dtype, tuple(right.shape))
+            expect_close(seen, right, what=what, atol=1e-4, rtol=1e-4)  # float32's angles
 
 
 def draw(rng, *shape, dtype=F64, scale=1.0):
@@ -286,7 +317,7 @@ def test_parts_of_any_layer(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="a row parallel layer in up to nine ranks, in all dtypes and sizes, the bias once",
     cause="the bias p times, a rank without inputs that calls nothing, or a sum in another dtype",
 )
@@ -349,6 +380,42 @@ def test_mlps_of_any_size(student, rng):
             expect_tensor(y, what, dtype, (*shape, 4))
             expect_at_most((y.double() - exact).abs(), slack * (1 + exact.abs()) / 8, what)
         one_reduce(calls, x.numel(), what)
+    for scale in (1e-8, 1e4):  # silu of the smallest and of the largest
+        for dtype in (F32, F64, BF16):
+            (g, u, d), b = mlp_case(rng, 4, 6, False)
+            w, x = [t.to(dtype) for t in (g, u, d)], draw(rng, 3, 4, dtype=dtype, scale=scale)
+            values, *_ = ranks(student, "parallel_mlp", mlp_args(x, w, b, 2), "parallel_mlp")
+            g, u, d, x = (t.double() for t in (*w, x))
+            terms = (x.abs() @ g.abs().T) * (x.abs() @ u.abs().T) @ d.abs().T
+            bound = 4 * error_bound(terms, 4 + 6, dtype)  # silu grows by 1.1 at most, and twice 4
+            for y in values:
+                off = (y.double() - mlp(x, (g, u, d), b)).abs()
+                expect_at_most(off, bound, "the error of parallel_mlp")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="two layers of the same shapes, one after the other: each its own part and result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_layers_one_after_the_other(student, rng):
+    cases = [mlp_case(rng, 4, 6, True) for _ in range(2)]
+    xs = [draw(rng, 3, 4) for _ in range(2)]
+    both = [mlp_args(x, w, b, 2) for x, (w, b) in zip(xs, cases, strict=True)]
+    rights = [mlp(x, w, b) for x, (w, b) in zip(xs, cases, strict=True)]
+    again(student, "parallel_mlp", *both, rights)
+    rows = [[(x[:, :2], w[0][:, :2], b[0]), (x[:, 2:], w[0][:, 2:], b[0])]
+            for x, (w, b) in zip(xs, cases, strict=True)]  # fmt: skip
+    rights = [F.linear(x, w[0], b[0]) for x, (w, b) in zip(xs, cases, strict=True)]
+    again(student, "row_linear", *rows, rights)
+    calls = [("column_part", (w[0], b[0], 1, 2)) for w, b in cases]
+    calls += [("row_part", (w[0], 1, 2)) for w, _ in cases]
+    seen = student.drive(drive_again, calls)
+    for i, (w, b) in enumerate(cases):
+        for part, right in zip(seen[i], (w[0][3:], b[0][3:]), strict=True):
+            expect_close(part, right, what="the part of a layer of the same shape")
+        expect_close(seen[2 + i], w[0][:, 2:], what="the part of a layer of the same shape")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -356,22 +423,24 @@ def test_mlps_of_any_size(student, rng):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="heads of any model in any number of ranks: query heads dealt out, key heads "
     "where they are read",
     cause="a group that is cut, ranks beyond the heads, or heads that are no multiple",
 )
 def test_heads_of_any_model(student, rng):
-    for heads, kv in ((1, 1), (6, 6), (12, 4), (32, 8), (71, 1), (14, 2)):
+    for heads, kv in ((1, 1), (6, 6), (12, 4), (32, 8), (71, 1), (14, 2), (16, 16), (40, 40)):
         for size in (1, 2, 3, 5, 8, 33, 40):
             for rank in sorted({0, size // 2, size - 1}):
                 call = f"heads_of({rank}, {size}, {heads}, {kv})"
                 seen = three(student.heads_of(rank, size, heads, kv), call)
                 assert seen == heads_right(rank, size, heads, kv), f"{call} is wrong"
     for heads, kv in ((5, 2), (8, 3), (2, 4)):
-        expect_error(
-            ValueError, lambda h=heads, k=kv: student.heads_of(0, 1, h, k), f"{heads}, {kv}"
-        )
+        for place in ((0, 1), (1, 3), (8, 9)):  # also of a rank that has no head
+            call = f"heads_of{(*place, heads, kv)}"
+            expect_error(
+                ValueError, lambda p=place, h=heads, k=kv: student.heads_of(*p, h, k), call
+            )
 
 
 @exercise(
@@ -413,6 +482,8 @@ def test_attention_of_any_model(student, rng):
         (5, 12, 4, 4, 6, F64),
         (3, 8, 2, 4, 4, F64),
         (9, 8, 2, 2, 3, F64),
+        (2, 16, 4, 2, 3, F64),
+        (4, 14, 2, 4, 3, F64),
         (2, 6, 6, 8, 1, F32),
         (3, 4, 2, 4, 7, F32),
         (2, 4, 2, 4, 5, BF16),
@@ -453,6 +524,28 @@ def test_caches_of_any_model(student, rng):
         assert tuple(whole(n, "cached_numbers") for n in seen) == (max(kept), sum(kept))
 
 
+@exercise(
+    "ex2",
+    points=1,
+    invariant="two layers of the same shapes, one after the other: each its own part and result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_attentions_one_after_the_other(student, rng):
+    heads, kv, d, width = 4, 2, 2, 6
+    xs, qkvs, outs = ([draw(rng, *shape) for _ in range(2)]
+                      for shape in ((1, 4, width), (16, width), (width, 8)))  # fmt: skip
+    made = list(zip(xs, qkvs, outs, strict=True))
+    both = [attention_args(x, qkv, out, 2, heads, kv, d) for x, qkv, out in made]
+    rights = [dense_attention(x, qkv, out, heads, kv, d) for x, qkv, out in made]
+    again(student, "parallel_attention", *both, rights)
+    calls = [("qkv_part", (qkv, 1, 2, heads, kv)) for qkv in qkvs]
+    calls += [("out_part", (out, 1, 2, heads)) for out in outs]
+    seen = student.drive(drive_again, calls)
+    for i, args in enumerate(both):
+        for part, right in ((seen[i], args[1][1]), (seen[2 + i], args[1][2])):
+            expect_close(part, right, what="the part of a layer of the same shape")
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -484,7 +577,7 @@ def test_embeddings_of_any_table(student, rng):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="losses against float64, with logits from 1e-8 to 1e4, in all dtypes, by three "
     "numbers a token",
     cause="exp that overflows, a rank without rows, a loss in bfloat16, or logits that travel",
@@ -512,6 +605,16 @@ def test_losses_of_any_vocabulary(student, rng):
             bound = 4 * error_bound(terms, 4, dtype) + 64 * ROUNDING[own] * (1 + v + exact.abs())
             expect_at_most((loss.double() - exact).abs(), bound, f"the error of {what}")
         numbers_handed(calls, 3 * t, what)
+    for v in (40, 200):  # small whole logits, exact in bfloat16: all else is float32's
+        head = torch.randint(-3, 4, (v, 2), generator=rng).to(BF16)
+        hidden = torch.randint(-2, 3, (5, 2), generator=rng).to(BF16)
+        targets = torch.randint(v, (5,), generator=rng)
+        exact = F.cross_entropy(hidden.double() @ head.double().T, targets, reduction="none")
+        args = [(hidden, rows, targets, s) for rows, s in vocabulary_parts(head, 3)]
+        for loss in ranks(student, "cross_entropy", args, "cross_entropy of bfloat16")[0]:
+            expect_tensor(loss, "cross_entropy", F32, (5,))
+            bound = 64 * ROUNDING[F32] * (1 + v + exact.abs())
+            expect_at_most((loss.double() - exact).abs(), bound, "the error of a loss of bfloat16")
     low = torch.tensor([[-1000.0], [-1001.0], [-1002.0]])  # all far below 0
     targets = torch.tensor([1])
     args = [(torch.ones(1, 1), rows, targets, s) for rows, s in vocabulary_parts(low, 2)]
@@ -562,12 +665,34 @@ def test_next_tokens_of_any_vocabulary(student, rng):
             assert ids.tolist() == [where, 0], "next_token of 250000 entries is another one"
 
 
+@exercise(
+    "ex3",
+    points=1,
+    invariant="two texts of the same length, one after the other: each its own result",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_texts_one_after_the_other(student, rng):
+    table, texts = draw(rng, 9, 3), [torch.randperm(9, generator=rng)[:4] for _ in range(2)]
+    cut = vocabulary_parts(table, 3)
+    both = [[(ids, rows, start) for rows, start in cut] for ids in texts]
+    again(student, "embed", *both, [table[ids] for ids in texts])
+    hidden = [table[ids] for ids in texts]
+    both = [[(h, rows, ids, start) for rows, start in cut]
+            for h, ids in zip(hidden, texts, strict=True)]  # fmt: skip
+    logits = [h @ table.T for h in hidden]
+    rights = [F.cross_entropy(row, ids, reduction="none")
+              for row, ids in zip(logits, texts, strict=True)]  # fmt: skip
+    again(student, "cross_entropy", *both, rights)
+    both = [[(h, rows, start) for rows, start in cut] for h in hidden]
+    again(student, "next_token", *both, [row.argmax(1) for row in logits])
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex4",
-    points=5,
+    points=4,
     invariant="sums of any shape, layout and dtype in one to nine ranks, by the ring's rules",
     cause="fewer numbers than ranks, no number, integers summed as floats, or a shape that is lost",
 )
@@ -647,7 +772,21 @@ def test_bytes_of_every_kind(student, rng):
                 expect_close(real(student.sent_bytes(kind, n, size), call), factor * n, what=call,
                              rtol=1e-12)  # fmt: skip
     for kind in ("", "reduce", "ALL_REDUCE", "gather", "scatter", "send", "recv", "broadcast"):
-        expect_error(ValueError, lambda k=kind: student.sent_bytes(k, 8, 2), f"kind {kind!r}")
+        for n, size in ((8, 2), (8, 1), (0, 3)):  # also where nothing travels
+            call = f"sent_bytes({kind!r}, {n}, {size})"
+            expect_error(ValueError, lambda a=(kind, n, size): student.sent_bytes(*a), call)
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="two sums one after the other, of the same shape: each its own",
+    cause="something kept from the call before: results by shape, or memory that is filled again",
+)
+def test_rings_one_after_the_other(student, rng):
+    xs = [[draw(rng, 7) for _ in range(3)] for _ in range(2)]
+    both = [[(x,) for x in turn] for turn in xs]
+    again(student, "ring_all_reduce", *both, [sum(turn) for turn in xs])
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -675,6 +814,15 @@ def test_orders_of_any_size(student, rng):
                 call = f"one_f_one_b({stage}, {stages}, {micro})"
                 seen = order_of(student.one_f_one_b(stage, stages, micro), call)
                 assert seen == right, f"{call} is another order"
+
+
+def alternating(stage, stages, micro):
+    """The order of a stage in 1F1B."""
+    forwards, order = iter(range(micro)), []
+    for i in range(micro):
+        ahead = stages - stage if i == 0 else 1
+        order += [("F", j) for j in itertools.islice(forwards, ahead)] + [("B", i)]
+    return order
 
 
 def by_rounds(orders, f, b):
@@ -724,6 +872,12 @@ def test_times_of_any_orders(student, rng):
             assert seen == by_rounds(orders, f, b), (
                 "start_times of an order that was drawn are others"
             )
+    for stages, micro in ((2, 20), (4, 9)):  # forth and back many times; unlike times
+        orders = [alternating(s, stages, micro) for s in range(stages)]
+        for f, b in ((2, 3), (3.0, 2.0), (0.75, 0.5)):
+            seen = times_of(student.start_times(orders, f, b), orders, "start_times")
+            what = f"start_times of 1F1B with {stages} stages, {f} and {b}"
+            assert seen == by_rounds(orders, f, b), f"{what} are others"
     for orders in (
         [[("F", 0), ("B", 1)], [("F", 0), ("B", 0)]],
         [[("B", 0), ("F", 0)], [("F", 0), ("B", 0)]],
@@ -772,6 +926,17 @@ def loss_of(line, n, t):
     return ((line[0] + line[1] * n - t) / t).square().sum().item()
 
 
+def best_pairs(n, t):
+    """Allowed pairs, among them the best: with alpha alone, with beta alone, and with both."""
+    columns = torch.stack([1 / t, n / t], 1)
+    alone = [columns[:, i].sum() / columns[:, i].square().sum() for i in (0, 1)]
+    large = columns.amax(0)
+    ones = torch.ones(len(n), 1, dtype=F64)
+    both = torch.linalg.lstsq(columns / large, ones).solution[:, 0] / large
+    pairs = [(alone[0].item(), 0.0), (0.0, alone[1].item())]
+    return pairs + ([tuple(both.tolist())] if both.min() >= 0 else [])
+
+
 @exercise(
     "ex6",
     points=3,
@@ -792,10 +957,25 @@ def test_fits_of_noise(student, rng):
     cases += [(n, torch.tensor([1e-9, 1e-7, 3e-5], dtype=F64))]  # alpha would be negative
     cases += [(n, torch.tensor([3e-6, 2e-6, 1e-6], dtype=F64))]  # beta would be negative
     cases += [(torch.tensor([0, 8]), torch.tensor([1e-8, 2e-8], dtype=F64))]
+    cases += [(torch.tensor([1, 3]), torch.tensor([5e3, 1e4], dtype=F64))]  # a slow network
+    n, noise = torch.tensor([4, 4, 5000, 4, 5000]), torch.tensor([1.1, 0.8, 1.0, 0.9, 1.2])
+    cases += [(n, (2e-5 + 1e-9 * n.double()) * noise)]  # measured several times
+    n = torch.tensor([4, 10**6, 4 * 10**9, 10**11])
+    cases += [(n, (1e-5 + 1e-10 * n.double()) * torch.tensor([1.1, 0.9, 1.2, 0.8]))]
+    for sizes, seconds in (  # a pair with a 0, and other measures of "less" choose the other pair
+        ([6, 0, 3], [8, 14, 4]),
+        ([13, 6, 8], [18, 1, 1]),
+        ([1, 13, 5], [5, 19, 2]),
+        ([16, 2, 7], [7, 19, 2]),
+    ):
+        cases += [(torch.tensor(sizes), torch.tensor(seconds, dtype=F64))]
     for n, t in cases:
         line = pair(student.fit(n, t), "fit")
         assert min(line) >= 0, f"fit gave a number below 0: {line}"
         best = loss_of(line, n.double(), t)
+        for other in best_pairs(n.double(), t):
+            most = loss_of(other, n.double(), t) * (1 + 1e-9) + 1e-18
+            expect_at_most(best, most, "the squares of fit's line")
         for a in (0.0, line[0] * 0.99, line[0], line[0] * 1.01, t.min().item()):
             for b in (
                 0.0,
@@ -871,6 +1051,18 @@ def test_steps_of_any_job(student, rng):
             expect_close(
                 real(seen, "all_reduce_seconds"), one, what="all_reduce_seconds", rtol=1e-9
             )
+    # what decides between reading and computing: with caches, with weights alone it would be other
+    job = {"layers": 2, "weights": 100, "cache": 100, "flops": 60, "row": 8, "bandwidth": 100}
+    job |= {"peak": 50, "alpha": 0.5, "beta": 0.25}
+    for cache, batch, size in ((100, 4, 1), (100, 8, 2), (30, 8, 2), (1000, 6, 3)):
+        job |= {"cache": cache}
+        for (plan, micro), right in ways(job, batch, size).items():
+            if plan == "tensor":
+                seen = student.tensor_step(job, batch, size)
+            else:
+                seen = student.pipeline_step(job, batch, size, micro)
+            call = f"{plan}_step of a job with much cache"
+            expect_close(real(seen, call), right, what=call, rtol=1e-9)
     for batch, micro in ((5, 2), (4, 8), (4, 0), (4, -2)):
         expect_error(
             ValueError,
@@ -909,6 +1101,15 @@ def test_plans_of_any_job(student, rng):
     slow = odd | {"weights": 1, "cache": 0, "flops": 30, "peak": 1, "alpha": 1.0, "beta": 0.0}
     seen = tuple(student.better_plan(slow | {"layers": 80}, 4, 3))
     assert seen[:2] == ("pipeline", 4), f"the plan of 4 sequences on 3 devices is {seen}"
+    # the same job on devices and a network 1e8 times as fast
+    fast = {key: odd[key] / 1e8 for key in ("alpha", "beta")}
+    fast |= {key: odd[key] * 1e8 for key in ("bandwidth", "peak")}
+    seen = tuple(student.better_plan(odd | fast, 9, 3))
+    assert seen[:2] == ("pipeline", 3), f"the plan of a job of microseconds is {seen}"
+    many = slow | {"layers": 80, "alpha": 0.01}  # as many micro-batches as there are sequences
+    for batch in (128, 131):
+        seen = tuple(student.better_plan(many, batch, 100))
+        assert seen[:2] == ("pipeline", batch), f"the plan of {batch} sequences is {seen}"
     # powers of two: exact in any order of operations
     job = {"layers": 1, "weights": 64, "cache": 0, "flops": 1, "row": 1, "bandwidth": 1}
     job |= {"peak": 1024.0, "alpha": 0, "beta": 0}
