@@ -36,7 +36,7 @@ from efflib.zoo.training import Recipe, Run, loss_function
 
 FILE = Path(__file__).with_suffix(".json")
 STATE = Path("build/lab15")
-WIDTHS, LAYERS, STEPS, BATCH, CONTEXT, SEEDS = (32, 64, 96), 4, 600, 8, 128, (0,)
+WIDTHS, LAYERS, STEPS, BATCH, CONTEXT, SEEDS = (32, 64, 96), 4, 600, 8, 128, (0, 1, 2)
 RATES = (0.0015, 0.003, 0.006, 0.012, 0.024, 0.048)
 HELD_OUT, EVERY, SAVE = 16384, 25, 100
 WAYS = ("float", "tensor", "channel")
@@ -145,8 +145,8 @@ def main() -> None:
         for width in WIDTHS:
             for way in WAYS[:2]:
                 at(way, width, rates[way], seed)
-    for width in WIDTHS[:2]:
-        at("channel", width, rates["channel"], SEEDS[0])
+        for width in WIDTHS[:2]:
+            at("channel", width, rates["channel"], seed)
 
 
 if __name__ == "__main__":

@@ -188,7 +188,8 @@ for s in (0.9, 1.0, 1.45, 2.0):
 #
 # Codes are int8 [N, K], scales float32. Sums are made in float32 or better, whatever `w` is.
 #
-# **Shapes** `w` [N, K] float32 or bfloat16, perhaps a view, N and K at least 1, finite.
+# **Shapes** `w` [N, K] float32 or bfloat16, perhaps a view, N and K at least 1; weights are 0, or
+# from $10^{-8}$ to $10^4$ in size.
 
 
 # %% solution="ex1"
@@ -287,7 +288,7 @@ lab.predict(
 # - `round_tokens(x)`: each token (a row along the last dimension) on a grid of 8 bits:
 #   $u = 127 / \max|x|$ with $\max|x|$ at least $10^{-5}$, then
 #   $\mathrm{clamp}(\mathrm{round}(x u), -128, 127) / u$, computed in float32 and given in the dtype
-#   of `x`. Its gradient is straight through: $dL/dx = dL/d\hat x$.
+#   of `x`; a tie may go either way. Its gradient is straight through: $dL/dx = dL/d\hat x$.
 # - `BitLinear(linear)`: a module with `weight` and `bias` (or `bias` None) that **are** the
 #   Parameters of the `nn.Linear`, so that an optimizer that knows them goes on with them.
 #   `forward(x)` gives $\hat x \hat W^T + b$ with $\hat x$ of `round_tokens` and $\hat W = s c$ of
@@ -295,7 +296,8 @@ lab.predict(
 #   where a code was clipped: $dL/dW = dL/d\hat W$. Scale and grid get no gradient. When the
 #   optimizer has changed $W$, the next call rounds the new one.
 #
-# **Shapes** `x` [..., K] in the dtype of $W$, float32 or bfloat16, perhaps empty or a view.
+# **Shapes** `x` [..., K] in the dtype of $W$, float32 or bfloat16, finite, perhaps without a token,
+# perhaps a view; K at least 1. The layer may be in either mode, which changes nothing.
 
 
 # %% solution="ex2"
@@ -378,9 +380,9 @@ lab.predict("share", "Packed so, which part of the float draft's 16-bit bytes is
 #
 # **Deliver** three functions.
 #
-# - `pack(codes) -> words`: codes [N, K] of any integer dtype -> uint8 [N, ceil(K / 5)]. A byte is
-#   $\sum_{i=0}^{4} (c_i + 1)\, 3^i$, the first code lowest. Each row begins a new byte; the last is
-#   filled up with codes 0. `ValueError` for a code other than -1, 0 and 1.
+# - `pack(codes) -> words`: codes [N, K], int8, int16, int32 or int64 -> uint8 [N, ceil(K / 5)]. A
+#   byte is $\sum_{i=0}^{4} (c_i + 1)\, 3^i$, the first code lowest. Each row begins a new byte; the
+#   last is filled up with codes 0. `ValueError` for a code other than -1, 0 and 1.
 # - `unpack(words, length) -> codes`: int8 [N, length], undoes `pack`. `ValueError` for a byte above
 #   242, and unless there are ceil(length / 5) bytes in a row.
 # - `product(x, codes, scale) -> y`: $y_n = s\,(\sum_{c_{nk} = 1} x_k - \sum_{c_{nk} = -1} x_k)$ for
@@ -388,7 +390,7 @@ lab.predict("share", "Packed so, which part of the float draft's 16-bit bytes is
 #   multiplied by a code, and one whose code is 0 **is not read**: infinity or NaN there changes
 #   nothing.
 #
-# **Shapes** N, K and the batch at least 1; `x` float32 or float64.
+# **Shapes** N, K, `length` and the batch at least 1; `x` float32 or float64; all perhaps views.
 
 
 # %% solution="ex3"
@@ -433,8 +435,8 @@ lab.check("ex3")
 # **By hand.** 0, 1, -1, 0, 1 are the digits 1, 2, 0, 1, 2: 1 + 6 + 0 + 27 + 162 = 196. Six codes
 # are two bytes; the second ends with four digits 1.
 #
-# **The usual errors.** uint8 in between: 2 · 81 + 2 · 27 + ... fits, but 200 + 81 would not, and
-# a signed byte ends at 127. Filling with digits 0, which are codes -1. The highest digit first.
+# **The usual errors.** Bytes read as int8, which ends at 127; codes cast to int8 before they are
+# looked at, for 257 becomes 1. Filling with digits 0, which are codes -1. The highest digit first.
 # `x * (codes == 1)`: infinity times 0 is NaN.
 # </details>
 #
@@ -491,12 +493,14 @@ lab.predict(
 # - `forward_kl(teacher, student)` and `reverse_kl(teacher, student)`: [...], nats. The gradient
 #   reaches the student and **not** the teacher. Logits may be as large as $10^4$. The teacher may
 #   hold -inf (it never says that token): $0 \ln 0 = 0$ in forward KL; reverse KL is infinite there,
-#   for the student is finite.
+#   for the student is finite, also where its chance rounds to 0. (Its gradient there is not asked
+#   for.)
 # - `gradients(teacher, student)`: **derived**, without autograd: the pair of gradients of
 #   `forward_kl` and of `reverse_kl` with respect to the student's logits, each [..., V]; both
 #   arguments finite.
 #
-# Results in the dtype of the student, float32 or float64.
+# **Shapes** both of one dtype, float32 or float64, which results have; any dimensions, perhaps
+# views; V at least 1, and the teacher says at least one token of a row.
 
 
 # %% solution="ex4"
@@ -513,7 +517,8 @@ def reverse_kl(teacher: Tensor, student: Tensor) -> Tensor:
     """KL(q || p), [..., V] -> [...]."""
     ### BEGIN SOLUTION
     log_p, log_q = teacher.detach().log_softmax(-1), student.log_softmax(-1)
-    return (log_q.exp() * (log_q - log_p)).sum(-1)
+    term = log_q.exp() * (log_q - log_p)
+    return torch.where(log_p > -torch.inf, term, torch.inf).sum(-1)
     ### END SOLUTION
 
 
@@ -540,8 +545,9 @@ lab.check("ex4")
 # gradient is $(-\frac{5}{16}, \frac{6}{16}, -\frac{1}{16}) \ln 2$.
 #
 # **The usual errors.** The two exchanged. The mean over V in place of the sum.
-# `softmax(...).log()`, which is -inf where logits are far apart. `0 * -inf` is NaN. The gradient of
-# reverse KL without its second part: a gradient to logits sums to 0.
+# `softmax(...).log()`, which is -inf where logits are far apart. 0 times infinity is NaN: forward KL
+# where p is 0, reverse KL where q rounds to 0 as well. The gradient of reverse KL without its second
+# part: a gradient to logits sums to 0.
 # </details>
 #
 # **Reveal.** One normal distribution on a mixture of two, by your divergences, on a grid.
@@ -597,8 +603,9 @@ lab.reveal("modes", found["modes"])
 # **Deliver** two functions.
 #
 # - `write(model, prompts, n, generator)`: `prompts` [B, T] continued by `n` tokens that are
-#   drawn at temperature 1 from `model` (ids [B, T] -> logits [B, T, V]), each row for itself: ids
-#   [B, T + n]. Random numbers come from `generator` alone; no gradient is kept. n may be 0.
+#   drawn at temperature 1 from `model` (ids [B, T] -> logits [B, T, V]), each from all of its row's
+#   text so far: ids [B, T + n]. What is drawn depends on `generator` alone, which goes on from
+#   where it is. The model stays as it is, its mode too; no gradient is kept. n may be 0.
 # - `minillm_loss(teacher, student, ids)`: logits [B, T, V] of both that predict the drawn `ids`
 #   [B, T]. A scalar whose gradient to the student's logits is that of both parts, on the mean over
 #   the B texts. **Derive** $R_t$: a token is to blame for what comes *behind* it, and the single
@@ -768,13 +775,16 @@ for way in ("cut out", "hard labels", "forward KL"):
 # - `own_text(model, rows, length, greedy, generator)`: ids [rows, 1 + length]. First `BEGIN_ID`,
 #   then a token drawn **evenly** from the vocabulary, then `greedy` tokens that are each the
 #   likeliest, then tokens drawn at temperature 1. `greedy` may be 0, or larger than what is left:
-#   then all are the likeliest. Random numbers come from `generator` alone; `length` is at least 1.
+#   then all are the likeliest. What is drawn depends on `generator` alone, which goes on from where
+#   it is; `length` is at least 1.
 # - `qat(model, batches, lr)`: a copy of the model with `BitLinear` in place of **every**
-#   `nn.Linear` but `lm_head`, trained by AdamW (`weight_decay=0`, rate `lr`, one step for each
-#   batch of ids [B, 1 + T]) towards the model itself: the mean of `forward_kl` over all rows and
-#   the T positions that read `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as
-#   floats. All parameters of the student are trained, also where the given model is frozen; the
-#   given model stays as it was, without gradients; the student is in eval mode.
+#   `nn.Linear` but `lm_head`, trained by AdamW (`weight_decay=0`, the same rate `lr` at every step,
+#   all else as torch has it; one step for each batch of ids [B, 1 + T], which may differ in size)
+#   towards the model itself: the mean of `forward_kl` over all rows and the T positions that read
+#   `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as floats. All parameters of
+#   the student are trained, also where the given model is frozen, and a head that is tied to the
+#   embedding stays so; the given model stays as it was, without gradients; the student is in eval
+#   mode.
 
 
 # %% solution="ex6"
