@@ -15,6 +15,7 @@ from pathlib import Path
 
 import lab15_draft as drafts
 import lab15_runs as runs
+from lab15_sharper import sharper_table
 
 from efflib import zoo
 from efflib.finetuning.bills import apart
@@ -119,6 +120,8 @@ def draft() -> None:
         *(start[k]["acceptance"] for k in ("cut", "whole", "shipped draft"))
     )
     write("lab15_draft", text)
+    if sharper := sharper_table(kept(drafts.FILE)):
+        write("lab15_sharper", sharper)
 
 
 def ternary() -> None:
@@ -135,7 +138,7 @@ def found(way: str) -> dict[int, list[dict]]:
     done: dict[int, list[dict]] = {}
     for key, entry in kept(runs.FILE).items():
         name, width, _, seed = key.split(" ")
-        if name == way and int(seed) in runs.SEEDS:
+        if name == way and int(seed) in runs.SEEDS[int(width)]:
             done.setdefault(int(width), []).append(entry)
     return done
 

@@ -424,13 +424,13 @@ def drive_loss(student, a, b, ids):
 @exercise(
     "ex5",
     points=1,
-    invariant="nothing follows the last token: the gradient to its logits is that of its own step's "
-    "KL(student || teacher) alone, on the mean over the texts; a loss is a scalar",
+    invariant="nothing follows the last token: the gradient to its logits is that of its own "
+    "step's KL(student || teacher) alone, on the mean over the texts; a loss is a scalar",
     cause="a return with its own step or with what came before, one with a gradient, or a sum over "
     "texts",
 )
 def test_nothing_follows_the_last_token(student, rng):
-    for b, t in ((1, 1), (3, 4)):
+    for b, t in ((1, 1), (3, 1), (3, 4)):
         teacher, pupil = (torch.randn(b, t, 5, generator=rng, dtype=F64) for _ in (0, 1))
         ids = torch.randint(5, (b, t), generator=rng)
         loss, untouched, grad = student.drive(drive_loss, teacher, pupil, ids)

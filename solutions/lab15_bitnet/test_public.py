@@ -424,8 +424,8 @@ def drive_loss(student, a, b, ids):
 @exercise(
     "ex5",
     points=1,
-    invariant="nothing follows the last token: the gradient to its logits is that of its own step's "
-    "KL(student || teacher) alone, on the mean over the texts; a loss is a scalar",
+    invariant="nothing follows the last token: the gradient to its logits is that of its own "
+    "step's KL(student || teacher) alone, on the mean over the texts; a loss is a scalar",
     cause="a return with its own step or with what came before, one with a gradient, or a sum over "
     "texts",
 )
