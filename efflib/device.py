@@ -18,6 +18,11 @@ from torch import nn
 DEVICE, DTYPE = "EFFLIB_DEVICE", "EFFLIB_DTYPE"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+# Which functions follow `with device:` is noted by torch once, at the first such line. transformers
+# has another linspace while it reads a model: noted then, torch's own would stay on the CPU.
+with torch.device("cpu"):
+    torch.empty(0)
+
 
 def chosen_device(name: str | torch.device | None = None) -> torch.device:
     """The device of this name; None: what EFFLIB_DEVICE says.

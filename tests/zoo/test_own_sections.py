@@ -6,7 +6,9 @@ they print is the same, and no tensor goes from one place to the other.
 
 import ast
 import re
-from contextlib import redirect_stdout
+import subprocess
+import sys
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,10 @@ from efflib import device
 from efflib.zoo import own_model
 
 ROOT = Path(__file__).parents[2]
-LABS = ("lab01_quantization", "lab02_smoothquant", "lab03_awq", "lab04_wanda", "lab11_gptq")
+LABS = tuple(
+    f"lab{name}"
+    for name in "01_quantization 02_smoothquant 03_awq 04_wanda 10_lora 11_gptq".split()
+)
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
 LAST_DIGIT = 0.002  # of a loss; attention sums in another order where the device is another
 DEFINES = ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
@@ -41,7 +46,8 @@ def definitions(lab):
     for _, code in cells(lab):
         for node in ast.parse(code).body:
             if isinstance(node, DEFINES) or CONSTANT.match(ast.unparse(node)):
-                exec(ast.unparse(node), space)
+                with suppress(NameError):  # a default that the run notebook alone has
+                    exec(ast.unparse(node), space)
     return space
 
 
@@ -93,3 +99,13 @@ def test_the_same_comes_out_elsewhere_and_nothing_is_copied(lab, spaces, monkeyp
     numbers = [list(map(float, NUMBER.findall(said))) for said in (there, here)]
     assert numbers[0] == pytest.approx(numbers[1], abs=LAST_DIGIT)
     assert moved == [elsewhere.arrived] and elsewhere.left == 0
+
+
+def test_what_is_made_after_a_model_was_read_follows_the_device():
+    """transformers has another linspace while it reads; torch would note that one in its place."""
+    code = (
+        "import torch; from efflib.zoo.own_model import open_model; open_model('draft')\n"
+        "with torch.device('meta'): print(torch.linspace(0, 1, 3).device)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "meta\n"
