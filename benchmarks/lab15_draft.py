@@ -13,9 +13,6 @@ Ternary: the zoo's `draft` with BitLinears, towards its float self, on the stand
 own text (LLM-QAT), or on tokens that were drawn evenly.  Measured: held-out loss.
 
 The learning rate is searched for each way with a seed of its own (100), by factors of about three.
-
-Control: the drafts of SHARPENED again, with their acceptance at several temperatures of the draft,
-which no training sets.
 """
 
 import json
@@ -62,15 +59,6 @@ TERNARY = {
     "forward KL, own": ("self", forward_kl),
     "forward KL, random tokens": ("random", forward_kl),
 }
-
-
-SHARPENED = (
-    "hard labels, library",
-    "forward KL, library",
-    "reverse KL, library",
-    "distance, library",
-)
-TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 
 
 @cache
@@ -158,23 +146,10 @@ def held_out(model: nn.Module) -> dict[str, float]:
     return {"loss": loss.double().mean().item()}
 
 
-def distilled(way: str, rate: float, seed: int) -> nn.Module:
-    whose, divergence = DRAFT[way]
-    return distill(cut(), target(), batches(whose, seed), STEPS, rate, divergence)[0]
-
-
 def draft(way: str, rate: float, seed: int) -> dict[str, float]:
-    return acceptance(distilled(way, rate, seed))
-
-
-@torch.no_grad()
-def sharpened(way: str, rate: float, seed: int) -> dict[str, float]:
-    """{temperature of the draft: acceptance}."""
-    with torch.enable_grad():
-        model = distilled(way, rate, seed)
-    ids, wanted = judged()
-    seen = model(ids[:, :-1])[:, PROMPT:]
-    return {str(t): 1 - distance(wanted, seen / t).double().mean().item() for t in TEMPERATURES}
+    whose, divergence = DRAFT[way]
+    model, _ = distill(cut(), target(), batches(whose, seed), STEPS, rate, divergence)
+    return acceptance(model)
 
 
 def ternary(way: str, rate: float, seed: int) -> dict[str, float]:
@@ -225,14 +200,6 @@ def main() -> None:
         }
     lines(done, "ternary", TERNARY, ternary, lambda found: -found["loss"])
     lines(done, "draft", DRAFT, draft, lambda found: found["acceptance"])
-    for way in SHARPENED:
-        rate = done[f"draft | {way} | rate"]
-        for seed in SEEDS:
-            key = f"sharpened | {way} | {rate} | {seed}"
-            if key not in done:
-                done[key] = sharpened(way, rate, seed)
-                FILE.write_text(json.dumps(done, indent=1) + "\n")
-                print(key, {t: round(v, 4) for t, v in done[key].items()}, flush=True)
     FILE.write_text(json.dumps(done, indent=1) + "\n")
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import lab15_draft as drafts
 import lab15_runs as runs
-from lab15_sharper import sharper_table
-
 from efflib import zoo
 from efflib.finetuning.bills import apart
 from efflib.finetuning.distillation import forward_kl, reverse_kl
@@ -120,8 +118,6 @@ def draft() -> None:
         *(start[k]["acceptance"] for k in ("cut", "whole", "shipped draft"))
     )
     write("lab15_draft", text)
-    if sharper := sharper_table(kept(drafts.FILE)):
-        write("lab15_sharper", sharper)
 
 
 def ternary() -> None:

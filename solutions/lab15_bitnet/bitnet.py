@@ -95,6 +95,13 @@ def with_weights(change) -> nn.Module:
     return model
 
 
+def even_grid(w: Tensor, bits: int) -> Tensor:
+    """w on 2^bits even steps from each row's least to its largest."""
+    low, high = w.amin(1, keepdim=True), w.amax(1, keepdim=True)
+    step = (high - low) / (2**bits - 1)
+    return low + step * ((w - low) / step).round()
+
+
 def with_bit_linears(model: nn.Module) -> nn.Module:
     """A copy with your BitLinear in place of each layer."""
     model = copy.deepcopy(model)
@@ -242,13 +249,6 @@ lab.check("ex1")
 # %% tags=["demo"]
 def from_codes(codes: Tensor, scale: Tensor) -> Tensor:
     return codes * scale
-
-
-def even_grid(w: Tensor, bits: int) -> Tensor:
-    """w on 2^bits even steps from each row's least to its largest."""
-    low, high = w.amin(1, keepdim=True), w.amax(1, keepdim=True)
-    step = (high - low) / (2**bits - 1)
-    return low + step * ((w - low) / step).round()
 
 
 normal = torch.randn(1000, 1000, generator=torch.Generator().manual_seed(0))
