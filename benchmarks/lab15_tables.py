@@ -15,6 +15,7 @@ from pathlib import Path
 
 import lab15_draft as drafts
 import lab15_runs as runs
+
 from efflib import zoo
 from efflib.finetuning.bills import apart
 from efflib.finetuning.distillation import forward_kl, reverse_kl
