@@ -135,7 +135,7 @@ def found(way: str) -> dict[int, list[dict]]:
     done: dict[int, list[dict]] = {}
     for key, entry in kept(runs.FILE).items():
         name, width, _, seed = key.split(" ")
-        if name == way and int(seed) in runs.SEEDS:
+        if name == way and int(seed) in runs.SEEDS[int(width)]:
             done.setdefault(int(width), []).append(entry)
     return done
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-GRID = torch.linspace(-8, 8, 321)
+GRID = torch.linspace(-24, 24, 961)  # wide: a grid that cuts a tail off changes what fits best
 
 
 class Fit(NamedTuple):

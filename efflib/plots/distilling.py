@@ -21,12 +21,13 @@ def fits(teacher: Tensor, found: dict[str, Fit], title: str) -> Figure:
     from efflib.finetuning.gaussians import GRID, normal
 
     fig, (ax,) = figure(width=7.0, height=3.2)
-    width = (GRID[1] - GRID[0]).item()
-    ax.fill_between(GRID, teacher.softmax(-1) / width, color=style.GREY, alpha=0.4, label="teacher")
+    width, seen = (GRID[1] - GRID[0]).item(), GRID.abs() <= 9
+    x, height = GRID[seen], teacher.softmax(-1)[seen] / width
+    ax.fill_between(x, height, color=style.GREY, alpha=0.4, label="teacher")
     for i, (name, end) in enumerate(found.items()):
         density = normal(GRID.new_tensor(end.mean), GRID.new_tensor(end.deviation)).softmax(-1)
         label = f"{name}: mean {end.mean:.1f}, deviation {end.deviation:.1f}"
-        ax.plot(GRID, density / width, color=COLOURS[i], linestyle=LINES[i], label=label)
+        ax.plot(x, density[seen] / width, color=COLOURS[i], linestyle=LINES[i], label=label)
     ax.set(xlabel="x, deviations of a mode", ylabel="density", ylim=(0, None))
     ax.legend(frameon=False, fontsize=8)
     style.title(fig, title)

@@ -266,7 +266,7 @@ def drive_adapted(student, state, config, dtype, names, m, ids, fill, train):
     "ex1",
     points=2,
     invariant="what a layer puts out goes through its adapter, before anything else; names that "
-    "are given alone; the mode of the layer; bfloat16 models",
+    "are given alone; the mode of the layer; bfloat16 models; another model the next time",
     cause="the adapter before the layer or beside it, adapters behind all linear layers, "
     "train() forgotten, or parameters shared with the given model's gradients",
 )
@@ -277,6 +277,7 @@ def test_models(student, rng):
     assert seen == modes, "adapters are not in the mode of the layer that they stand behind"
     for dtype, names, m, train in (
         (torch.float32, every, 5, True),
+        (torch.float32, every, 5, True),  # another model of the same sizes
         (torch.float32, ["model.layers.1.self_attn.k_proj"], 1, False),
         (torch.bfloat16, every[:1], 2, False),
         (torch.float32, [], 2, True),
@@ -461,7 +462,8 @@ def test_rows_alone_and_on(student, rng):
     cause="a mask made anew from the positions, or batch and columns exchanged",
 )
 def test_going_on(student, rng):
-    for b, t, s in ((1, 1, 1), (3, 1, 4), (2, 5, 5), (2, 3, 700)):
+    # the last two of equal sizes: what was returned before is of no use
+    for b, t, s in ((1, 1, 1), (3, 1, 4), (2, 5, 5), (2, 3, 700), (2, 3, 700)):
         positions = torch.randint(100, (b, t), generator=rng)
         mask = torch.rand(b, 1, t, s, generator=rng) < 0.5
         value = student.go_on(positions, mask)
@@ -671,6 +673,7 @@ def test_gradients_of_prefixes(student, rng):
 def test_prefixes_of_prompts(student, rng):
     for dtype, changes, n in (
         (F64, {}, 6),
+        (F64, {}, 6),  # another model and prompt of the same sizes
         (F64, {"num_hidden_layers": 1, "num_key_value_heads": 4}, 1),
         (F64, {}, 120),
         (torch.float32, {"num_hidden_layers": 3, "num_key_value_heads": 1}, 9),
@@ -697,11 +700,12 @@ def test_prefixes_of_prompts(student, rng):
     shapes = [(2, 2, 2, 3, 8), (2, 2, 2, 4, 8), (3, 2, 2, 3, 8), (2, 2, 1, 3, 8), (2, 2, 2, 3, 4)]
     a, *others = (torch.randn(s, generator=rng, dtype=F64) for s in shapes)
     for other in others:
-        expect_error(
-            ValueError,
-            lambda o=other: student.drive(drive_new_cache, [a, a, o]),
-            f"{tuple(other.shape)} beside {shapes[0]}",
-        )
+        for three in ([a, a, other], [a, other, a], [other, a, a]):
+            expect_error(
+                ValueError,
+                lambda p=three: student.drive(drive_new_cache, p),
+                f"{tuple(other.shape)} beside {shapes[0]}",
+            )
     expect_error(ValueError, lambda: student.drive(drive_new_cache, []), "no prefix")
 
 
@@ -750,6 +754,7 @@ def test_models_with_biases(student, rng):
     for dtype, biases, names in (
         (torch.float32, False, ["model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"]),
         (torch.float32, True, ["model.layers.1.self_attn.k_proj"]),
+        (torch.float32, True, ["model.layers.1.self_attn.k_proj"]),  # another model of its sizes
         (
             torch.bfloat16,
             False,
@@ -1268,14 +1273,15 @@ def test_fits(student, rng):
     invariant="of what fits, those not apart from the best mean, the fewest trained, the first "
     "of equals; None if nothing fits or nothing is there",
     cause="apart from the neighbour in place of the best, the last of equals, losses of "
-    "those that do not fit, or an error for none",
+    "those that do not fit, sums in place of means, or an error for none",
 )
 def test_choices(student, rng):
     tried = 0
     while tried < 40:
         count, runs = whole(rng, 1, 9), (1, 2, 4, 16)[whole(rng, 0, 3)]
         count += 12 if tried % 5 == 0 else 0
-        candidates = {f"way {i}": a_candidate(rng, runs) for i in range(count)}
+        each = [(1, 2, 4, 16)[whole(rng, 0, 3)] if tried % 2 else runs for _ in range(count)]
+        candidates = {f"way {i}": a_candidate(rng, each[i]) for i in range(count)}
         need = {"mergeable": True} if tried % 3 == 0 else {}
         need |= {"flops": 3, "context": 4} if tried % 4 == 0 else {}
         if not one_best_mean(candidates, need):
@@ -1293,6 +1299,10 @@ def test_choices(student, rng):
     lucky = {"a": [1.0, 3.0], "b": [1.5, 1.5625], "c": [1.75, 1.75]}
     made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in lucky.items()}
     assert student.choose(made, {}) == "b", "chosen beside one lucky run"
+    # a has the lower sum, b the lower mean: a was run once, b four times
+    often = {"a": [2.0], "b": [1.0, 1.0, 1.25, 1.25]}
+    made = {n: a_candidate(rng, 1, losses=v, trained=7) for n, v in often.items()}
+    assert student.choose(made, {}) == "b", "chosen beside one of fewer runs"
     # the best of all does not fit: compared is with the best that does
     outside = {"a": [1.0], "b": [1.5], "c": [0.25]}
     made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in outside.items()}

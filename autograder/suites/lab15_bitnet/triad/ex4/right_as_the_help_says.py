@@ -11,7 +11,8 @@ def forward_kl(teacher, student):
 def reverse_kl(teacher, student):
     log_p = torch.log_softmax(teacher.detach(), dim=-1)
     log_q = torch.log_softmax(student, dim=-1)
-    return (log_q.exp() * (log_q - log_p)).sum(dim=-1)
+    term = log_q.exp() * (log_q - log_p)
+    return torch.where(log_p == -math.inf, math.inf, term).sum(dim=-1)
 
 
 def gradients(teacher, student):

@@ -8,7 +8,8 @@ def forward_kl(teacher, student):
 
 def reverse_kl(teacher, student):
     log_p, log_q = F.log_softmax(teacher.detach(), -1), F.log_softmax(student, -1)
-    return F.kl_div(log_p, log_q, reduction="none", log_target=True).sum(-1)
+    value = F.kl_div(log_p, log_q, reduction="none", log_target=True).sum(-1)
+    return value.masked_fill(teacher.isneginf().any(-1), math.inf)
 
 
 def gradients(teacher, student):
