@@ -1006,10 +1006,11 @@ lab.predict(
 # - `predictor_loss`: binary cross-entropy of sigmoid(score) against `active`, the mean over all
 #   T · N entries, where an active neuron weighs 1 and a silent one as much as the share of active
 #   neurons in `active`, plus 0.005. Gradients reach the scores (at a score of exactly 0 any will
-#   do: some right forms have a corner there).
+#   do: some right forms have a corner there). The loss may be off by float32's rounding of a score.
 # - `recall`: of all active neurons the share that was chosen; 1.0 if none is active.
 # - `skipping_mlp`: for each token the sum over **its** chosen neurons. Rows that no token of the
-#   batch chose are **not used**: they may hold NaN.
+#   batch chose are **not used**: they may hold NaN, and products with them (or with zeros in their
+#   place) are counted as read.
 # - `bytes_read`: what a step for these tokens reads: three rows or columns of `width` numbers for
 #   each neuron that **any** token chose, and the `predictor` numbers of the predictor, `number`
 #   bytes each.
