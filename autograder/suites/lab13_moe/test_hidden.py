@@ -188,7 +188,7 @@ def test_biases_of_any_size(student, rng):
     for tokens, count, k, size in ((9, 6, 2, 0.02), (4, 5, 3, 2.0), (3, 8, 3, 1e4), (2, 4, 4, 3.0)):
         logits = distinct(rng, tokens, count)
         bias = distinct(rng, 1, count)[0]
-        bias = size * bias / (bias.abs().max() if size == 1e4 else 1)  # as large as it may be
+        bias = size * (bias / (bias.abs().max() if size == 1e4 else 1))  # as large as it may be
         compared = logits.double().sigmoid() + bias.double()
         gaps = compared.sort(1).values.diff(dim=1)
         if gaps.numel() and gaps.min() < 1e-6 * max(1.0, size):  # a near tie: lay it apart
@@ -235,7 +235,7 @@ def test_ties_and_huge_logits(student, rng):
             expect_routing(value, logits, 3, convention, None, f"{convention}, logits near {base}")
         for size in (300.0, 1e4):
             logits = distinct(rng, 4, 5)
-            logits = size * logits / logits.abs().max()  # far behind the first a softmax is 0
+            logits = size * (logits / logits.abs().max())  # far behind the first a softmax is 0
             for k in (1, 2, 5):
                 value = student.route(logits, k, convention)
                 what = f"{convention}, logits of {size}"
