@@ -1373,7 +1373,8 @@ takeaways = [
     f"Busiest expert, mean over layers (least to most): {ends['moe']} with the loss, "
     f"{ends['uneven']} without.",
     f"Dropped at factor 1: {at_one['moe']:.0%} and {at_one['uneven']:.0%}; perplexity then "
-    f"{perplexity(capped['moe', 1.0]):.2f} and {perplexity(capped['uneven', 1.0]):.2f}.",
+    f"{perplexity(capped['moe', 1.0]):.3g} and {perplexity(capped['uneven', 1.0]):.3g}; with the "
+    f"order of choices {perplexity(capped['by lot', 'choices']):.3g} in the balanced one.",
     "Experts in common, mean over layers: "
     + ", ".join(f"{w} {placements.mean(v):.2f}" for w, v in divided.items())
     + ".",
