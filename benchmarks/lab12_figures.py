@@ -23,8 +23,6 @@ def opening(found: dict[str, list[float]], exact: list[float]) -> Drawn:
     ax.set(ylabel="perplexity, held-out code", xlabel="a rule: which 16 tokens a head keeps")
     ax.legend(frameon=False, fontsize=8)
     ax.margins(y=0.15)
-    title = f"Sixteen tokens a head: {min(heights):.0f} to {max(heights):.0f}, by which they are; "
-    ax.set_title(title + f"{mean(exact):.0f} with all", fontsize=10)
     said = ", ".join(f"{n} {h:.0f}" for n, h in zip(names, heights, strict=True))
     alt = (
         "Perplexity of one model that keeps sixteen tokens in every head, by four rules: "
@@ -53,8 +51,6 @@ def against_size(found: dict[tuple[str, int], list[float]], exact: list[float]) 
     ax.set_yticks([10, 15, 20, 30], ["10", "15", "20", "30"])
     ax.minorticks_off()
     ax.legend(frameon=False, fontsize=8)
-    told = ", ".join(f"{way} {mean(found[way, 16]):.1f}" for way in (ways[0], "H2O", ways[-1]))
-    ax.set_title(f"At 16 tokens: {told}; everything kept {mean(exact):.1f}", fontsize=10)
     alt = "Perplexity against tokens kept, on two logarithmic axes. " + "; ".join(
         f"{way}: {', '.join(f'{mean(found[way, s]):.1f} at {s}' for s in sizes)}" for way in ways
     )
