@@ -83,7 +83,10 @@ def bill(batches: list[int], seconds: dict[str, list[float]]) -> Drawn:
 
 
 def skipped(curves: dict[str, list[tuple[float, float]]]) -> Drawn:
-    title = "Bytes for bytes the gate itself loses least, where it reaches"
+    at = {way: min(size for size, lost in points if lost < 0.05) for way, points in curves.items()
+          if min(lost for _, lost in points) < 0.05}  # fmt: skip
+    told = ", ".join(f"{way} {size:.0%}" for way, size in at.items())
+    title = f"Share of the bytes at which less than 0.05 nats are lost: {told}"
     alt = "Loss added against the share of the MLPs' bytes: " + "; ".join(
         f"{way}: " + ", ".join(f"{lost:.2f} at {size:.0%}" for size, lost in points)
         for way, points in curves.items()

@@ -19,12 +19,13 @@ import torch
 from efflib import zoo
 from efflib.meter.roofline import GPUS
 from efflib.moe.balance import balancing_loss, load
+from efflib.moe.capacity import admitted, capacity
 from efflib.moe.router import route
 from efflib.moe.traffic import sent, woken
 from efflib.plots import style
 from efflib.sparsity import contextual
 from efflib.zoo.phenomena import moe as story
-from efflib.zoo.phenomena.skipping import WAYS, Skipping
+from efflib.zoo.phenomena.skipping import CONTROLS, WAYS, Skipping
 from efflib.zoo.phenomena.story import losses
 from efflib.zoo.windows import Scale, windows
 
@@ -40,6 +41,7 @@ NAMES = {
 }
 MIXTURES = {"with balancing loss": "moe", "without": "moe_unbalanced"}
 FACTORS = [0.5, 1.0, 1.25, 1.5, 2.0, 3.0]
+BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # neurons, by those active
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 MANY = [1, 2, 4, 8, 16, 64, 256, 1024, 2048, 4096]
 
@@ -128,6 +130,35 @@ def drops() -> None:
     picture("drops.svg", pictures.drops(FACTORS, found))
 
 
+def orders() -> None:
+    """Factor 1: both orders of the queue, as the text comes and in random order; who is dropped."""
+    model, cells = zoo.load("moe"), {}
+    for order in ("tokens", "choices"):
+        added: dict[str, list[float]] = {
+            "first": [],
+            "second": [],
+            "both": [],
+            "text": [],
+            "lot": [],
+        }
+        for seed in SEEDS:
+            text = windows("code", True, SCALE, seed)
+            exact = losses(model, text, batch=1).mean().item()
+            places = capacity(256, 8, 2, 1.0)
+            parts = [p for e in story.choices(model, text[:, :-1]) for p in e.split(256)]
+            gone = ~torch.stack([admitted(p, places, order) for p in parts])
+            for what, value in zip(("first", "second"), gone.double().mean((0, 1)), strict=True):
+                added[what].append(value.item())
+            added["both"].append(gone.all(2).double().mean().item())
+            for what in ("text", "lot"):
+                capped = story.with_capacity(model, 1.0, order, seed if what == "lot" else None)
+                added[what].append(losses(capped, text, batch=1).mean().item() - exact)
+        cells[f'"{order}"'] = [spread(v) for v in added.values()]
+    head = ["order", "first choices", "second", "tokens without any"]
+    head += ["loss added, queue as the text", "in random order"]
+    write("lab13_orders.md", table(head, cells))
+
+
 def lots() -> None:
     """Drops at factor 1 by the size of the batch: as text, dealt by lot, and with even loads."""
     g, sizes = torch.Generator().manual_seed(0), (64, 256, 1024, 4096)
@@ -165,38 +196,77 @@ def divided() -> None:
     write("lab13_divided.md", table(head, rows))
 
 
+def differ(ids: torch.Tensor, own: torch.Tensor) -> list[float]:
+    """Shares of the load by which the halves of the windows ids [W, T] differ; own [W, T, E].
+
+    All their tokens; what the other tokens alone would do; the same tokens.  For tokens that occur
+    in both halves: the mean experts of a token in the first, and in the second.  Weighted as the
+    second has these tokens, the first's means are what other tokens alone would do.
+    """
+    parts, rows = ids.flatten().chunk(2), own.flatten(0, 1).chunk(2)
+    size = 1 + int(ids.max())
+    often = torch.stack([torch.bincount(part, minlength=size) for part in parts]).double()
+    often *= (often > 0).all(0)
+    share = often / often.sum(1, keepdim=True)  # [2, V]
+    sums = torch.stack([torch.zeros(size, own.shape[2]).double().index_add(0, p, o)
+                        for p, o in zip(parts, rows, strict=True)])  # fmt: skip
+    each = sums / often.clamp(min=1)[..., None]  # of a token, in either half
+    first, second = (share[i] @ each[i] for i in (0, 1))
+    moved = share[1] @ each[0]
+    pairs = ((first, second), (first, moved), (moved, second))
+    return [0.5 * (a - b).abs().sum().item() for a, b in pairs]
+
+
 def subjects() -> None:
     """Loads of code and of prose: how much of their difference is that of their tokens.
 
-    For tokens that occur in both: the mean experts of a token in code, and in prose.  Weighted as
-    prose has these tokens, code's means are what other tokens alone would do.
+    The control is the same statistic of the same windows, dealt by lot into two halves.
     """
-    told = ("code and prose", "other tokens alone", "the same tokens", "two halves of code")
+    told = ("code and prose", "other tokens alone", "the same tokens", "the same, windows by lot")
     found: dict[str, list[list[float]]] = {way: [] for way in told}
+    above, g = [], torch.Generator().manual_seed(0)
     for seed in SEEDS:
-        parts = [windows(kind, True, SCALE, seed)[:, :-1].flatten() for kind in ("code", "prose")]
-        size = 1 + max(int(part.max()) for part in parts)
-        often = torch.stack([torch.bincount(part, minlength=size) for part in parts]).double()
-        often *= (often > 0).all(0)
-        share = often / often.sum(1, keepdim=True)  # [2, V]
-        ids = torch.stack(parts).view(-1, 256)
-        rows: dict[str, list[float]] = {way: [] for way in told}
+        ids = torch.cat([windows(kind, True, SCALE, seed)[:, :-1] for kind in ("code", "prose")])
+        deals = [torch.randperm(len(ids), generator=g) for _ in range(100)]
+        rows, over = [], []
         for experts in story.choices(zoo.load("moe"), ids):
-            own = torch.nn.functional.one_hot(experts, 8).double().mean(1).view(2, -1, 8)
-            sums = torch.stack([torch.zeros(size, 8).double().index_add(0, p, o)
-                                for p, o in zip(parts, own, strict=True)])  # fmt: skip
-            each = sums / often.clamp(min=1)[..., None]  # of a token, in code and in prose
-            code, prose = ((share[i, :, None] * each[i]).sum(0) for i in (0, 1))
-            moved = (share[1, :, None] * each[0]).sum(0)
-            first, second = (half.mean(0) for half in own[0].split(own.shape[1] // 2))
-            pairs = ((code, prose), (code, moved), (moved, prose), (first, second))
-            for way, (a, b) in zip(told, pairs, strict=True):
-                rows[way].append(0.5 * (a - b).abs().sum().item())
-        for way in told:
-            found[way].append(rows[way])
+            own = torch.nn.functional.one_hot(experts, 8).double().mean(1).view(*ids.shape, 8)
+            seen = differ(ids, own)
+            lots = [differ(ids[deal], own[deal])[2] for deal in deals]
+            rows.append([*seen, mean(lots)])
+            over.append(sum(v >= seen[2] for v in lots))
+        for way, values in zip(told, zip(*rows, strict=True), strict=True):
+            found[way].append(list(values))
+        above.append(over)
     cells = {w: [spread([r[i] for r in rows]) for i in range(4)] for w, rows in found.items()}
+    cells["of 100 such deals, as much as code and prose"] = [
+        ", ".join(str(over[i]) for over in above) for i in range(4)
+    ]
     head = ["share of the load that differs", *(f"layer {i}" for i in range(4))]
     write("lab13_subjects.md", table(head, cells))
+
+
+def before() -> None:
+    """Experts in common with the same token in another window, by the token before it."""
+    told = ("the same token before it", "another one")
+    found: dict[str, list[list[float]]] = {way: [] for way in told}
+    for seed in SEEDS:
+        g = torch.Generator().manual_seed(seed)
+        parts = [windows(kind, True, SCALE, seed)[:8, :-1] for kind in ("code", "prose")]
+        text = torch.cat(parts)
+        ids, window = text.flatten(), torch.arange(text.numel()) // text.shape[1]
+        fellow = (ids[:, None] == ids) & (window[:, None] != window)
+        inside = torch.arange(len(ids)) % text.shape[1] > 0
+        alike = ids.roll(1)[:, None] == ids.roll(1)
+        ways = [fellow & inside & alike, fellow & inside & ~alike]
+        rows = inside & ways[0].any(1) & ways[1].any(1)
+        layers = story.choices(zoo.load("moe"), text)
+        for way, mask in zip(told, ways, strict=True):
+            partner = (torch.rand(mask.shape, generator=g) * mask)[rows].argmax(1)
+            found[way].append([story.in_common(e[rows], e[partner]) for e in layers])
+        print(f"seed {seed}: {int(rows.sum())} tokens with a partner of each kind")
+    cells = {w: [spread([r[i] for r in rows]) for i in range(4)] for w, rows in found.items()}
+    write("lab13_before.md", table(["experts in common", *(f"layer {i}" for i in range(4))], cells))
 
 
 def traffic() -> None:
@@ -265,8 +335,8 @@ def skipping() -> None:
             contextual.active_neurons(x, m.gate_proj.weight.detach())
             for x, m in zip(held, made.mlps, strict=True)
         ]
-        for way in WAYS:
-            for factor in (0.5, 0.75, 1.0, 1.25, 1.5):
+        for way in (*WAYS, *CONTROLS):
+            for factor in BUDGETS:
                 lost = losses(made.made(way, factor), text).mean().item() - exact
                 own = found.setdefault(way, {}).setdefault(factor, [])
                 own.append((made.share(way, factor), lost))
@@ -282,7 +352,7 @@ def skipping() -> None:
             f"{mean(s for s, _ in own):.0%}: {spread([v for _, v in own])}"
             for own in points.values()
         ]
-    head = ["neurons, by those active", "0.5", "0.75", "1", "1.25", "1.5"]
+    head = ["neurons, by those active", *(f"{f:g}" for f in BUDGETS)]
     write("lab13_skipping.md", table(head, rows))
     recalls = {w: [spread([run[i] for run in runs]) for i in range(4)] for w, runs in hits.items()}
     recalls["active neurons"] = [f"{d:.0%}" for d in made.density]
@@ -291,7 +361,8 @@ def skipping() -> None:
         w: [(mean(s for s, _ in o), mean(v for _, v in o)) for o in p.values()]
         for w, p in found.items()
     }
-    picture("skipped.svg", pictures.skipped(curves))
+    shown = {w: c[1:] for w, c in curves.items() if w != "random, one set"}
+    picture("skipped.svg", pictures.skipped(shown))
     unions = {}
     for i, t in enumerate(truth):
         rows64 = t[: 64 * 64].view(64, 64, -1)  # 64 batches of consecutive tokens
@@ -321,8 +392,10 @@ def main(parts: list[str]) -> None:
         "balance": balance,
         "drops": drops,
         "lots": lots,
+        "orders": orders,
         "divided": divided,
         "subjects": subjects,
+        "before": before,
         "traffic": traffic,
         "bill": bill,
         "skipping": skipping,

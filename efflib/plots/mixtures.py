@@ -76,7 +76,7 @@ def skipped(curves: dict[str, Sequence[tuple[float, float]]], title: str) -> Fig
     fig, (ax,) = figure(columns=1, width=7.0, height=3.6)
     for i, (label, points) in enumerate(curves.items()):
         size, lost = zip(*points, strict=True)
-        look = {"color": COLOURS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
+        look = {"color": COLOURS[i], "linestyle": LINES[i % 4], "marker": MARKERS[i]}
         ax.plot([100 * s for s in size], lost, label=label, **look)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set(xlabel="% of the MLPs' bytes, one token, prediction included")

@@ -504,7 +504,8 @@ def keys(rng, bits, *shape, scale=1.0):
     codes = torch.randint(-most, most + 1, shape, generator=rng).double()
     off = 0.6 * torch.rand(shape, generator=rng, dtype=F64) - 0.3
     off = torch.where(codes.abs() == most, 0.0, off)
-    codes[..., 0], off[..., 0] = most, 0.0
+    signs = 1 - 2 * (torch.arange(codes[..., 0].numel()) % 2)  # the largest may be negative
+    codes[..., 0], off[..., 0] = most * signs.view(shape[:-1]), 0.0
     return (codes + off) * scale, codes.long()
 
 
@@ -512,7 +513,8 @@ def keys(rng, bits, *shape, scale=1.0):
     "ex6",
     points=2,
     invariant="code -37 of 8 bits, 4 of them low: high -3, rest 11; high 2^low + rest is the code",
-    cause="a division that rounds to 0, a scale for all keys, or 2^bits - 1 steps",
+    cause="a division that rounds to 0, a scale for all keys, 2^bits - 1 steps, or a largest value "
+    "without its |.|",
 )
 def test_split_bits(student, rng):
     k = tensor([[[[127.0, -37, 0, 15], [0, 0, 0, 0], [2.54, -0.74, 0, 0.3]]]])

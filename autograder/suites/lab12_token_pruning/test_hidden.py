@@ -181,7 +181,13 @@ def test_attention_of_any_kind(student, rng):
     cause="powers that begin at the other end, 0^0, heads mixed up, or float32 throughout",
 )
 def test_mass_of_any_p(student, rng):
-    for B, H, heads, T, S in ((1, 1, 1, 1, 1), (2, 6, 2, 5, 7), (1, 4, 4, 40, 40), (2, 4, 1, 3, 3)):
+    for B, H, heads, T, S in (
+        (1, 1, 1, 1, 1),
+        (2, 6, 2, 5, 7),
+        (2, 6, 2, 5, 7),  # another p of the same shape
+        (1, 4, 4, 40, 40),
+        (2, 4, 1, 3, 3),
+    ):
         p = (3 * draw(rng, B, H, T, S)).softmax(-1)
         for decay in (0.0, 0.25, 0.99, 1.0, 0, 1):
             right = torch.zeros(B, heads, S, dtype=F64)
@@ -504,7 +510,7 @@ def test_pairs_of_any_losses(student, rng):
     cause="row t, a horizon that is one off, the mean, heads in the wrong order, or float32 sums",
 )
 def test_futures(student, rng):
-    for B, H, heads, T in ((1, 1, 1, 1), (2, 4, 2, 6), (1, 3, 1, 9), (1, 2, 2, 40)):
+    for B, H, heads, T in ((1, 1, 1, 1), (2, 4, 2, 6), (2, 4, 2, 6), (1, 3, 1, 9), (1, 2, 2, 40)):
         p = (
             (4 * draw(rng, B, H, T, T))
             .masked_fill(torch.ones(T, T).triu(1) > 0, -math.inf)
@@ -599,7 +605,15 @@ def exact_products(q, k):
     cause="the earlier of equal ones, the newest besides, the future, or one choice for all heads",
 )
 def test_chosen_of_any_bounds(student, rng):
-    for P, T, pages in ((1, 1, 1), (1, 3, 5), (6, 6, 1), (6, 4, 2), (6, 6, 3), (9, 5, 40)):
+    for P, T, pages in (
+        (1, 1, 1),
+        (1, 3, 5),
+        (6, 6, 1),
+        (6, 4, 2),
+        (6, 6, 3),
+        (9, 5, 40),
+        (40, 3, 7),
+    ):
         for kind in ("drawn", "ties", "equal", "close"):
             steps = torch.randint(0, 3, (2, 3, T, P), generator=rng).double()
             u = {
@@ -691,6 +705,9 @@ def test_largest_of_any_keys(student, rng):
             )
             near = k[:1] + torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]).to(dtype)
             expect_largest(student, q, torch.cat([k, near + (0 if dtype == HALF else high)]), 4)
+    k = 1 + 2.0**-40 * torch.arange(20, dtype=F64)[:, None]  # bounds that float32 makes equal
+    for keys_ in (k, k.flip(0), k[torch.randperm(20, generator=rng)]):
+        expect_largest(student, tensor([1.0]), keys_, 1)
     k = torch.cat([torch.full((5, 2), -3.0), torch.full((3, 2), -1.0)]).double()
     expect_largest(student, tensor([1.0, 1.0]), k, 4)
     expect_largest(student, tensor([0.0, 0.0]), k, 4)
@@ -740,12 +757,13 @@ def test_cascades_of_layers(student, rng):
     score, alive = tensor([[0.0, 0, 0, 1e4]]), torch.tensor([[True, True, True, False]])
     score, alive = student.cascade_tokens(p, score, alive, 2)
     expect_same(alive, torch.tensor([[True, False, True, False]]), "alive, of equal ones the later")
-    p = torch.zeros(2, 1, 9, 9, dtype=F64)  # scores that differ in their last digits, and ties
-    near = 1e4 + 1e-10 * torch.randint(0, 3, (2, 9), generator=rng).double()
-    for keep in (2, 5):
-        _, alive = student.cascade_tokens(p, near, torch.ones(2, 9) > 0, keep)
-        rows = [best(row.tolist(), [True] * 9, keep) for row in near]
-        expect_same(alive, torch.tensor(rows), f"alive of near scores, keep {keep}")
+    for S in (9, 60):  # scores that differ in their last digits, and ties
+        p = torch.zeros(2, 1, S, S, dtype=F64)
+        near = 1e4 + 1e-10 * torch.randint(0, 3, (2, S), generator=rng).double()
+        for keep in (2, 5, S // 2):
+            _, alive = student.cascade_tokens(p, near, torch.ones(2, S) > 0, keep)
+            rows = [best(row.tolist(), [True] * S, keep) for row in near]
+            expect_same(alive, torch.tensor(rows), f"alive of {S} near scores, keep {keep}")
     p = torch.zeros(1, 2, 3, 3)  # nobody gets anything
     score, alive = student.cascade_tokens(p, tensor([[0.0, 0, 0]]), torch.ones(1, 3) > 0, 2)
     expect_close(score, tensor([[0.0, 0, 0]]), what="score of nothing")
@@ -791,12 +809,18 @@ def test_heads_over_layers(student, rng):
     cause="what is left divided by its sum, a threshold with ties, the earlier of equal ones",
 )
 def test_values_of_any_rows(student, rng):
-    for B, H, heads, T, S, d in ((1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 9, 4), (1, 6, 1, 2, 5, 3)):
+    for B, H, heads, T, S, d in (
+        (1, 1, 1, 1, 1, 1),
+        (2, 4, 2, 3, 9, 4),
+        (1, 6, 1, 2, 5, 3),
+        (3, 4, 2, 2, 5, 3),
+    ):
         for kind in ("drawn", "ties", "equal"):
             p = (3 * draw(rng, B, H, T, S)).softmax(-1)
             if kind != "drawn":
                 p = torch.randint(1, 3 if kind == "ties" else 2, (B, H, T, S), generator=rng) / 8.0
-            for of_p, of_v in ((F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (F32, F64)):
+            dtypes = ((F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (HALF, HALF), (F32, F64))
+            for of_p, of_v in dtypes:
                 x, v = p.to(of_p), draw(rng, B, heads, S, d, dtype=of_v)
                 for keep in (1, 2, S, S + 7):
                     right = torch.zeros(B, H, T, d, dtype=F64)
@@ -822,7 +846,8 @@ def keys(rng, bits, *shape, scale=1.0):
     codes = torch.randint(-most, most + 1, shape, generator=rng).double()
     off = 0.6 * torch.rand(shape, generator=rng, dtype=F64) - 0.3
     off = torch.where(codes.abs() == most, 0.0, off)
-    codes[..., 0], off[..., 0] = most, 0.0
+    signs = 1 - 2 * (torch.arange(codes[..., 0].numel()) % 2)  # the largest may be negative
+    codes[..., 0], off[..., 0] = most * signs.view(shape[:-1]), 0.0
     return (codes + off) * scale, codes.long()
 
 
@@ -842,7 +867,7 @@ def test_pieces_of_any_code(student, rng):
         (16, 8, 0.125),
         (8, 3, 0.3),
     ):
-        for shape in ((1, 1, 1, 1), (2, 3, 5, 4)):
+        for shape in ((1, 1, 1, 1), (2, 3, 5, 4), (2, 3, 5, 4)):  # two of a shape
             k, codes = keys(rng, bits, *shape, scale=scale)
             for dtype in (F64, F32):
                 pieces = student.split_bits(k.to(dtype), bits, low)
@@ -882,6 +907,7 @@ def test_errors_are_reached(student, rng):
     for B, H, heads, T, S, d, low in (
         (1, 1, 1, 1, 1, 1, 1),
         (2, 4, 2, 3, 5, 4, 4),
+        (2, 4, 2, 3, 5, 4, 4),  # others of the same shapes
         (1, 3, 1, 2, 7, 6, 2),
         (1, 2, 2, 2, 3, 4, 0),
     ):
@@ -967,6 +993,7 @@ def test_progressive_rows(student, rng):
     for B, H, heads, T, S, d, bits, low, of_q, of_k in (
         (1, 1, 1, 1, 1, 2, 8, 4, F32, F64),
         (2, 4, 2, 3, 6, 4, 8, 3, F32, F64),
+        (2, 4, 2, 3, 6, 4, 8, 3, F32, F64),  # others of the same shapes
         (1, 2, 1, 5, 5, 8, 6, 2, F64, F32),
         (1, 2, 2, 4, 5, 4, 4, 2, HALF, HALF),
     ):
@@ -995,3 +1022,8 @@ def test_progressive_rows(student, rng):
             expect_tensor(p, "p", F64, (B, H, T, S))
             expect_same(fetched, right, f"fetched, tolerance {tolerance:.3f}")
             expect_close(p, torch.where(right[..., None], all_bits, rough), what="p", atol=1e-9)
+    k, q = keys(rng, 6, 1, 2, 5, 8, scale=0.25)[0], draw(rng, 1, 2, 5, 8)
+    _, fetched = student.progressive(q, k, 6, 2, 0.0)
+    assert not fetched[..., 0].any(), (
+        "a query that sees one key has nothing to gain: 0 is at most 0"
+    )

@@ -51,13 +51,23 @@ def dropped(experts: Tensor, factor: float, order: str = "tokens", batch: int = 
     return 1 - torch.cat(kept).float().mean().item()
 
 
-def with_capacity(model: Mixture, factor: float, order: str = "tokens") -> Mixture:
-    """A copy in which choices without a place add nothing; a forward pass is a batch."""
+def with_capacity(
+    model: Mixture, factor: float, order: str = "tokens", lot: int | None = None
+) -> Mixture:
+    """A copy in which choices without a place add nothing; a forward pass is a batch.
+
+    lot: the seed of a random order of the tokens in the queue; None for the text's own order.
+    """
 
     def mix(x: Tensor, logits: Tensor, k: int, experts: nn.ModuleList) -> Tensor:
         routing = route(logits, k)
         places = capacity(len(x), len(experts), k, factor)
-        return dispatch_combine(x, routing, experts, admitted(routing.experts, places, order))
+        queue = torch.arange(len(x))
+        if lot is not None:
+            queue = torch.randperm(len(x), generator=torch.Generator().manual_seed(lot))
+        kept = torch.empty(routing.experts.shape, dtype=torch.bool)
+        kept[queue] = admitted(routing.experts[queue], places, order)
+        return dispatch_combine(x, routing, experts, kept)
 
     changed = copy.deepcopy(model)
     changed.set_mix(mix)

@@ -2,7 +2,9 @@
 
 Each layer may use a number of neurons in proportion to those that are active in the mean.  Which
 ones, a way of WAYS scores: a predictor; the gate itself, whose rows are then read whole; those that
-were active most often; or random numbers.
+were active most often; or random numbers.  CONTROLS are what a sceptic asks for beside them:
+predictors that nobody trained (the gate in 4 bits; its best approximation of the predictors' rank,
+for inputs as the layer reads them), and one random set of neurons for all tokens.
 """
 
 import copy
@@ -15,6 +17,29 @@ from efflib.sparsity import contextual
 
 RANK = 32  # of the predictors
 WAYS = ("predictor", "gate", "fixed", "random")
+CONTROLS = ("gate, 4 bits", "gate, rank 32", "random, one set")
+GROUP = 32  # inputs that share a scale in 4 bits
+
+
+def in_4_bits(w: Tensor) -> Tensor:
+    """w [N, D] rounded to nearest with a scale for each GROUP of inputs; -7 to 7 are used."""
+    groups = w.unflatten(1, (-1, GROUP))
+    scale = groups.abs().amax(-1, keepdim=True) / 7
+    return ((groups / scale).round() * scale).flatten(1)
+
+
+def of_rank(w: Tensor, x: Tensor, rank: int) -> Tensor:
+    """The matrix of this rank whose products with tokens like x [T, D] are nearest to those of w.
+
+    With x'x / T = L L' the error of a product is that of w L in the Frobenius norm, so the singular
+    values of w L are cut.
+    """
+    second = x.double().T @ x.double() / len(x)
+    second += 1e-6 * second.diagonal().mean() * torch.eye(len(second), dtype=second.dtype)
+    lower = torch.linalg.cholesky(second)
+    u, s, v = torch.linalg.svd(w.double() @ lower, full_matrices=False)
+    cut = (u[:, :rank] * s[:rank]) @ v[:rank]
+    return torch.linalg.solve_triangular(lower, cut, upper=False, left=False).to(w.dtype)
 
 
 class Skipping:
@@ -30,6 +55,11 @@ class Skipping:
         fit = contextual.fit_predictor
         both = list(zip(self.inputs, self.active, strict=True))
         self.predictors = [fit(x, a, RANK, steps) for x, a in both]
+        gates = [m.gate_proj.weight.detach() for m in self.mlps]
+        self.untrained = {
+            "gate, 4 bits": [in_4_bits(w) for w in gates],
+            "gate, rank 32": [of_rank(w, x, RANK) for w, x in zip(gates, self.inputs, strict=True)],
+        }
 
     @torch.no_grad()
     def read(self, ids: Tensor) -> list[Tensor]:
@@ -56,10 +86,15 @@ class Skipping:
             return self.predictors[layer].scores(x)
         if way == "gate":
             return x @ self.mlps[layer].gate_proj.weight.detach().T
+        if way in self.untrained:
+            return x @ self.untrained[way][layer].T
         often = self.active[layer].float().mean(0).expand(len(x), -1)
         if way == "fixed":
             return often
-        return torch.rand(often.shape, generator=torch.Generator().manual_seed(layer))
+        g = torch.Generator().manual_seed(layer)
+        if way == "random, one set":
+            return torch.rand(often.shape[1], generator=g).expand(often.shape)
+        return torch.rand(often.shape, generator=g)
 
     def made(self, way: str, factor: float) -> nn.Module:
         """A copy of the model that computes the chosen neurons."""
@@ -83,6 +118,8 @@ class Skipping:
         for i, mlp in enumerate(self.mlps):
             neurons, width = mlp.gate_proj.weight.shape
             read = {"predictor": self.predictors[i].numbers(), "gate": width * neurons}
+            read["gate, 4 bits"] = width * neurons // 4 + width // GROUP * neurons  # with scales
+            read["gate, rank 32"] = RANK * (width + neurons)
             matrices = 2 if way == "gate" else 3  # the gate's own rows are read already
             total += matrices * width * self.budget(i, factor) + read.get(way, 0)
             whole += 3 * width * neurons

@@ -13,8 +13,8 @@ def route(logits, k, convention="mixtral", bias=None):
         values, indices = logits.topk(k, dim=-1)
         return indices, values.softmax(-1)
     if convention == "switch":
+        indices = logits.topk(k, dim=-1).indices
         scores = logits.softmax(-1)
-        indices = scores.topk(k, dim=-1).indices
         return indices, scores.gather(-1, indices)
     scores = logits.sigmoid()
     indices = (scores if bias is None else scores + bias).topk(k, dim=-1).indices
