@@ -986,6 +986,7 @@ def test_peaks_of_tokens(student, rng):
     for shape, scale in (
         ((6,), 1.0),
         ((2, 3, 5), 1e-37),
+        ((2, 3, 5), 1.0),  # other tokens in the same shape
         ((4, 1), 1e30),
         ((1, 7), 1e4),
         ((0, 3), 1.0),
