@@ -895,7 +895,7 @@ def gptq_ordered(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(codes [N, K], scale [N, G], zero [N, G], g_idx [K]) with the columns in act-order.
 
-    group is at least 1.  Raises ValueError as damped and inverse_factor.
+    group is at least 1, h square.  Raises ValueError as damped and inverse_factor.
     """
     ### BEGIN SOLUTION
     k, order = w.shape[1], act_order(h)
@@ -1096,8 +1096,9 @@ style.show(
 # embedding's own tensor. Linear layers of blocks may have biases, norms have none. The result has
 # the same names, and each tensor its dtype. Compute in float64; `peaks` gives float64.
 #
-# **Shapes** `Q` [n, n] float64; `seed` an int, at least 0; `state` {name: float32 or float64}; `x`
-# [..., K], float32 or bfloat16, perhaps without any token.
+# **Shapes** `Q` [n, n] float64; `seed` an int from 0 to $2^{32} - 1$; `state` {name: float32 or
+# float64}, both in one state if need be; `x` [..., K], float32 or bfloat16, perhaps without any
+# token.
 
 
 # %% solution="ex6"
