@@ -961,7 +961,10 @@ def test_inputs_of_any_dimensions(student, rng):
     cause="hooks left behind, copies that come too late, or everything that is a matrix masked",
 )
 def test_all_else_stays(student, rng):
-    states, texts, right = clear_case(rng, 0.25)
+    least = 1.0
+    while least <= 1 + 1e-4:  # with one text alone rounding, or channels that are 0, may not decide
+        states, texts, right = clear_case(rng, 0.25)
+        alone, least = true_blocks(states, texts[:1], 0.25)
     frozen = ["inner.down.weight", "first.bias"]
     after, hooks, trains, modes = pruned_blocks(student, states, texts, 0.25, frozen)
     expect_blocks(after, right, "25 %")
@@ -973,7 +976,7 @@ def test_all_else_stays(student, rng):
     _, _, trains, _ = pruned_blocks(student, states, texts, 0.25, list(states[0]))
     assert trains == [[], []], "blocks of which nothing trains have parameters that do"
     again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)
-    expect_blocks(again, true_blocks(states, texts[:1], 0.25)[0], "a second call, with one text")
+    expect_blocks(again, alone, "a second call, with one text")
 
 
 def drive_twice(student, weight, texts, sparsity):

@@ -1289,6 +1289,9 @@ def test_choices(student, rng):
         tried += 1
         seen, right = student.choose(candidates, need), walk(candidates, need)
         assert seen == right, "chosen is another one than by the rule"
+    late = {f"way {i}": a_candidate(rng, 1, losses=[2.0]) for i in range(20)}
+    late["last"] = a_candidate(rng, 1, losses=[1.0])
+    assert student.choose(late, {}) == "last", "chosen is not the only good one, the last of 21"
     assert student.choose({}, {}) is None, "chosen from nothing"
     # b is alike to a, c to b, but c is apart from a: and c has the fewest
     chain = {"a": [1.0, 1.25], "b": [1.25, 1.5], "c": [1.5, 1.75]}
