@@ -128,6 +128,14 @@ def test_tokens_of_any_arrangement(student, rng):
             x = torch.cat(rows)
             assert seen == len(x), f"{seen} tokens of {len(x)}"
             expect_close(h, mean_square(x), what="H", atol=EXACT * x.double().square().mean())
+    turns = [(torch.zeros(3, 3, dtype=F64), 0)] * 2  # two layers of one shape, in turns
+    parts = [inputs(rng, 3, 2), inputs(rng, 3, 4), inputs(rng, 3, 5), inputs(rng, 3, 1)]
+    for i, x in enumerate(parts):
+        value = student.add_tokens(*turns[i % 2], x)
+        turns[i % 2] = expect_tuple(value, (torch.Tensor, int), "add_tokens")
+    for i, (h, _) in enumerate(turns):
+        right = mean_square(torch.cat(parts[i::2]))
+        expect_close(h, right, what=f"H of layer {i} of two in turns", atol=10 * EXACT)
     x = torch.full((3000, 2), 1.0 + 2.0**-12)  # its square is no number of float32
     h, _ = student.add_tokens(torch.zeros(2, 2, dtype=F64), 0, x)
     right = torch.full((2, 2), (1.0 + 2.0**-12) ** 2, dtype=F64)
@@ -336,6 +344,8 @@ def test_prices_of_changes(student, rng):
             if k > 1:
                 least = least - h[j, rest] @ torch.linalg.solve(h[rest][:, rest], h[rest, j])
             expect_close(repaired[j].item(), least.item(), what="repaired", rtol=10 * EXACT)
+        apart = h.diagonal().diag()  # another H with the same diagonal: no repair helps
+        expect_close(student.prices(apart)[1], h.diagonal(), what="repaired, apart", rtol=EXACT)
     h = nearly_alike(1e-5)
     right = torch.full((2,), 1e-5 * (2 - 1e-5), dtype=F64)
     expect_close(student.prices(h)[1], right, what="repaired, inputs nearly alike", rtol=EXACT)
@@ -629,7 +639,15 @@ def test_lazy_between_fresh_and_static(student, rng):
     cause="a last block of full length, columns behind counted for each column, or a float",
 )
 def test_updates_counted(student, rng):
-    for n, k, block in ((3, 13, 4), (2, 12, 4), (7, 10, 3), (1, 1, 5), (4, 9, 9), (4, 9, 8)):
+    for n, k, block in (
+        (3, 13, 4),
+        (2, 12, 4),
+        (7, 10, 3),
+        (1, 1, 5),
+        (4, 9, 9),
+        (4, 9, 8),
+        (12345, 6789, 101),
+    ):
         count = 0
         for j in range(k):
             stop = min(k, j // block * block + block)
@@ -907,6 +925,8 @@ def test_rotations(student, rng):
         for b in drawn[:i]:
             assert not torch.equal(a, b), "two seeds, one matrix"
             assert not torch.equal(a, -b), "two seeds differ by one sign only"
+    for seed, q in zip(seeds, drawn, strict=True):
+        expect_same(student.random_rotation(64, seed), q, f"seed {seed} again")
     # signs are drawn, all of them: of 64 x 91 draws the share of unlike ones is within 0.007 of 1/2
     unlike = [(a * b < 0).double().mean().item() for i, a in enumerate(drawn) for b in drawn[:i]]
     share = sum(unlike) / len(unlike)
