@@ -21,7 +21,7 @@ from autograder.triad.forked import Run, in_workers, run_all
 from autograder.triad.mutate import mutants_of
 from autograder.triad.run import solved_cells
 from autograder.triad.variants import EQUIVALENT, frozen_but
-from autograder.triad.whole import OF_A_FUNCTION
+from autograder.triad.whole import ALWAYS, OF_A_FUNCTION, OF_A_PARAMETER, is_public
 
 SEEDS = (0, 1, 2)
 BATCH = 24
@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def collect_mutants(lab: LabSpec, solved: Notebook, recorded: Sequence[list]) -> list[Mutant]:
-    """recorded: [function, parameter, value] of the calls of the public tests."""
+    """recorded: what whole.record notes of the calls of the tests."""
     found = []
     for exercise in lab.exercises:
         freeze = frozen_but(lab, exercise, ())[-1].source
@@ -95,12 +95,14 @@ def of_functions(
     for function in lab.exercises[exercise].functions:
         if function not in parameters:  # a kernel is launched, not called
             continue
-        for kind in OF_A_FUNCTION:
+        own = [call for call in recorded if call[0] == function]
+        can_act = {(parameter, what) for _, parameter, kind, what in own if kind == "kind"}
+        for kind in (k for k in OF_A_FUNCTION if k in ALWAYS or ("", k) in can_act):
             yield function, kind, wrapping(function, kind)
-        for parameter in parameters.get(function, ()):
-            source = wrapping(function, "destroyed", parameter)
-            yield function, f"{parameter} destroyed", source
-            values = [value for f, p, value in recorded if (f, p) == (function, parameter)]
+        for parameter in parameters[function]:
+            for kind in (k for k in OF_A_PARAMETER if k in ALWAYS or (parameter, k) in can_act):
+                yield function, f"{parameter} {kind}", wrapping(function, kind, parameter)
+            values = [what for _, p, kind, what in own if (p, kind) == (parameter, "value")]
             for value in values[:MOST_VALUES]:
                 source = wrapping(function, "fixed", parameter, value)
                 yield function, f"{parameter} = {value!r} always", source
@@ -111,17 +113,22 @@ def wrapping(function: str, kind: str, *details) -> str:
 
 
 def signatures(solved: Notebook, exercise: str) -> dict[str, list[str]]:
-    """Names of the parameters of each function of an exercise, none of a class; no kernels."""
+    """Names of the parameters of each function and class of an exercise; no kernels."""
     found = {}
     for cell in solution_cells(solved, exercise):
         for node in ast.parse(cell).body:
             if isinstance(node, ast.ClassDef):
-                found[node.name] = []
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                named = [p for part in methods if is_public(part.name) for p in parameters_of(part)]
+                found[node.name] = [p for p in dict.fromkeys(named) if p != "self"]
             if isinstance(node, ast.FunctionDef) and not is_kernel(node):
-                arguments = node.args
-                named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-                found[node.name] = [argument.arg for argument in named]
+                found[node.name] = parameters_of(node)
     return found
+
+
+def parameters_of(function: ast.FunctionDef) -> list[str]:
+    arguments = function.args
+    return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
 def is_kernel(function: ast.FunctionDef) -> bool:
@@ -146,7 +153,10 @@ def prepare(lab: LabSpec, solved: Notebook) -> list[Mutant]:
 
 
 def controls_job(lab: LabSpec, cells: tuple[str, ...], exercises: Sequence[str]) -> bytes:
-    """What a worker does: the tests that the solution fails, and what public tests call it with."""
+    """What a worker does: the tests that the solution fails, and what is recorded (see whole.py).
+
+    Values are those of public tests, kinds those of all.
+    """
     runs = []
     for exercise in exercises:
         source = "".join(f"record(globals(), {f!r})\n" for f in lab.exercises[exercise].functions)
@@ -154,8 +164,11 @@ def controls_job(lab: LabSpec, cells: tuple[str, ...], exercises: Sequence[str])
         runs += [Run(own, exercise, seed) for seed in SEEDS]
     outcomes = {kind: run_all(lab, cells, runs, kind) for kind in lab.test_files}
     failed = [test for both in outcomes.values() for outcome in both for test in outcome.failed]
-    recorded = [call for outcome in outcomes["public"] for call in outcome.recorded]
-    distinct = [call for index, call in enumerate(recorded) if call not in recorded[:index]]
+    recorded = {kind: [call for o in outcomes[kind] for call in o.recorded] for kind in outcomes}
+    values = [call for call in recorded["public"] if call[2] == "value"]
+    kinds = sorted(call for calls in recorded.values() for call in calls if call[2] == "kind")
+    known = values + kinds
+    distinct = [call for index, call in enumerate(known) if call not in known[:index]]
     return msgspec.json.encode((sorted(set(failed)), distinct))
 
 
@@ -179,8 +192,11 @@ def mutants_job(lab: LabSpec, cells: tuple[str, ...], mutants: Sequence[Mutant])
                 found += [Verdict(mutant, kind, outcome.failed[0])] if outcome.failed else []
                 acted |= {mutant.name} if any(saw.touched for saw in outcome.saw) else set()
             alive = [m for m, outcome in zip(alive, outcomes, strict=True) if not outcome.failed]
-    survived = [Verdict(m, "") if m.diff or m.name in acted else None for m in alive]
-    return msgspec.json.encode(found + survived)
+        # what did not act under the first seed has no corner here to act in
+        alive = [m for m in alive if m.diff or m.name in acted]
+    survived = [Verdict(m, "") for m in alive]
+    idle = [None] * (len(mutants) - len(found) - len(survived))
+    return msgspec.json.encode(found + survived + idle)
 
 
 # ---- what they say ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ there is nothing to change.
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 def changed(value, leaf: Callable, acted: Callable):
     """The value with every tensor, number and module in it as `leaf` makes it."""
     if isinstance(value, tuple | list):
-        return type(value)([changed(part, leaf, acted) for part in value])
+        parts = [changed(part, leaf, acted) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if isinstance(value, dict):
         return {key: changed(part, leaf, acted) for key, part in value.items()}
     made = leaf(value)
@@ -90,6 +91,28 @@ def strided(value):
     if not isinstance(value, Tensor) or value.numel() < 2:
         return value
     return torch.stack([value, value], dim=-1)[..., 0]
+
+
+def described(value):
+    if isinstance(value, Tensor):
+        return value.dtype, tuple(value.shape)
+    if isinstance(value, nn.Module):
+        return type(value).__name__, [tuple(p.shape) for p in value.parameters()]
+    if isinstance(value, tuple | list):
+        return [described(part) for part in value]
+    if isinstance(value, dict):
+        return {key: described(part) for key, part in value.items()}
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def tensors(value) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from value.parameters()
+    elif isinstance(value, tuple | list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from tensors(part)
 
 
 SPOILT = {

@@ -9,12 +9,14 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from autograder.triad import aftermath, corners
 from autograder.triad.forked import RECORDED, TOUCHED
-from autograder.triad.spoilt import OTHER_FORMS, SPOILT, call, changed
+from autograder.triad.spoilt import OTHER_FORMS, SPOILT, call, changed, described, tensors
 
 SIMPLE = (bool, int, float, str, type(None))
 
@@ -31,6 +33,8 @@ def wrap(namespace: dict, name: str, kind: str, *details) -> None:
 
     def mutant_of(function: Callable) -> Callable:
         signature = inspect.signature(function)
+        if details and details[0] not in signature.parameters:
+            return function
         act = WHOLE[kind](function, acted, *details)
 
         @functools.wraps(function)
@@ -44,35 +48,61 @@ def wrap(namespace: dict, name: str, kind: str, *details) -> None:
 
         return mutant
 
+    replace(namespace, name, mutant_of)
+
+
+def replace(namespace: dict, name: str, made: Callable[[Callable], Callable]) -> None:
+    """made(function) takes the place of a function, and of the methods of a class."""
     value = namespace[name]
     if inspect.isclass(value):
         methods = {key: part for key, part in vars(value).items() if inspect.isfunction(part)}
-        public = {key: mutant_of(part) for key, part in methods.items() if key[0] != "_"}
+        public = {key: made(part) for key, part in methods.items() if is_public(key)}
         namespace[name] = type(name, (value,), public)
-    else:
-        namespace[name] = mutant_of(value)
+    elif not hasattr(value, "fn"):
+        namespace[name] = made(value)
+
+
+def is_public(method: str) -> bool:
+    return method[0] != "_" or method in ("__init__", "__call__")
 
 
 def record(namespace: dict, name: str) -> None:
-    """Notes each plain value with which a function is called, as [function, parameter, value].
+    """Notes what a function is called with: [function, parameter, "value", a plain value] and
+    [function, parameter, "kind", a kind of mutant that could act]. Of a class its methods.
 
     Kernels stay as they are: a test takes their text.
     """
     seen = namespace.setdefault(RECORDED, [])
-    if hasattr(namespace[name], "fn"):
-        return
-    function, signature = namespace[name], inspect.signature(namespace[name])
 
-    @functools.wraps(function)
-    def recorder(*args, **kwargs):
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        for parameter, value in bound.arguments.items():
-            if type(value) in SIMPLE and [name, parameter, value] not in seen:
-                seen.append([name, parameter, value])
-        return function(*args, **kwargs)
+    def recorder_of(function: Callable) -> Callable:
+        signature = inspect.signature(function)
 
-    namespace[name] = recorder
+        @functools.wraps(function)
+        def recorder(*args, **kwargs):
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            result, error = None, None
+            try:
+                result = function(*args, **kwargs)
+                return result
+            except Exception as fault:
+                error = fault
+                raise
+            finally:
+                found = noted(bound.arguments, result, error)
+                seen.extend(new for note in found if (new := [name, *note]) not in seen)
+
+        return recorder
+
+    replace(namespace, name, recorder_of)
+
+
+def noted(arguments: dict, result, error: Exception | None) -> Iterator[list]:
+    for parameter, value in arguments.items():
+        if type(value) in SIMPLE:
+            yield [parameter, "value", value]
+    kinds = chain(corners.acting(arguments, result), aftermath.acting(arguments, result, error))
+    yield from ([parameter, "kind", kind] for parameter, kind in kinds)
 
 
 def cached_by_shape(function: Callable, acted: Callable) -> Callable:
@@ -87,18 +117,6 @@ def cached_by_shape(function: Callable, acted: Callable) -> Callable:
         return memo[key]
 
     return act
-
-
-def described(value):
-    if isinstance(value, Tensor):
-        return value.dtype, tuple(value.shape)
-    if isinstance(value, nn.Module):
-        return type(value).__name__, [tuple(p.shape) for p in value.parameters()]
-    if isinstance(value, tuple | list):
-        return [described(part) for part in value]
-    if isinstance(value, dict):
-        return {key: described(part) for key, part in value.items()}
-    return getattr(value, "__qualname__", None) or repr(value)
 
 
 def first_argument(function: Callable, acted: Callable) -> Callable:
@@ -156,19 +174,12 @@ def argument_destroyed(function: Callable, acted: Callable, parameter: str) -> C
     return act
 
 
-def tensors(value) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, nn.Module):
-        yield from value.parameters()
-    elif isinstance(value, tuple | list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from tensors(part)
-
-
 OF_A_FUNCTION = OTHER_FORMS | {
     "argument returned": argument_returned,
     "first argument": first_argument,
     "cached by shape": cached_by_shape,
 }
-WHOLE = OF_A_FUNCTION | {"fixed": argument_fixed, "destroyed": argument_destroyed}
+ALWAYS = {*OF_A_FUNCTION, "destroyed"}  # the others are made where `record` saw that they can act
+OF_A_FUNCTION = OF_A_FUNCTION | corners.OF_CALLS | aftermath.OF_CALLS
+OF_A_PARAMETER = {"destroyed": argument_destroyed} | corners.OF_PARAMETERS | aftermath.OF_PARAMETERS
+WHOLE = OF_A_FUNCTION | OF_A_PARAMETER | {"fixed": argument_fixed}
