@@ -148,11 +148,19 @@ OF_RESULTS = NUMBERS | {
 }
 
 
+def act_on(leaf: Callable, value) -> bool:
+    """Whether a leaf changes anything in a value."""
+    found = []
+    changed(value, leaf, lambda: found.append(True))
+    return bool(found)
+
+
 def argument_changed(leaf: Callable) -> Callable:
     def kind(function: Callable, acted: Callable, parameter: str) -> Callable:
         def act(bound):
             value = bound.arguments[parameter]
-            bound.arguments[parameter] = changed(value, leaf, acted)
+            if act_on(leaf, value):  # else it stays the caller's own list
+                bound.arguments[parameter] = changed(value, leaf, acted)
             return call(function, bound)
 
         return act
@@ -162,13 +170,6 @@ def argument_changed(leaf: Callable) -> Callable:
 
 OF_CALLS = {f"result {name}": result_changed(leaf) for name, leaf in OF_RESULTS.items()}
 OF_PARAMETERS = {name: argument_changed(leaf) for name, leaf in OF_ARGUMENTS.items()}
-
-
-def act_on(leaf: Callable, value) -> bool:
-    """Whether a leaf changes anything in a value."""
-    found = []
-    changed(value, leaf, lambda: found.append(True))
-    return bool(found)
 
 
 def acting(arguments: dict, result) -> Iterator[tuple[str, str]]:
