@@ -33,7 +33,7 @@ def first_kept(function: Callable, acted: Callable, parameter: str) -> Callable:
 
     def act(bound):
         value = bound.arguments[parameter]
-        if isinstance(value, Tensor | list | tuple | dict | nn.Module):
+        if any(True for _ in tensors(value)):  # of all else the numbers are part of the key
             before = kept.setdefault(repr(described(value)), value)
             acted(before is not value)
             bound.arguments[parameter] = before
@@ -151,7 +151,7 @@ def acting(arguments: dict, result, error: Exception | None) -> Iterator[tuple[s
     if any(not tensor.requires_grad for tensor in tensors(result)):
         yield "", "memory kept"
     for parameter, value in arguments.items():
-        if isinstance(value, Tensor | list | tuple | dict | nn.Module) and parameter != "self":
+        if any(True for _ in tensors(value)) and parameter != "self":
             yield parameter, "of the first call"
         if isinstance(value, nn.Module):
             yield from ((parameter, name) for name in OF_MODULES)

@@ -19,14 +19,28 @@ class ChangedArgument(Exception):
 
 
 def call_unchanged(function: Callable, name: str, args: tuple, kwargs: dict):
-    """function(*args, **kwargs). Raises ChangedArgument if that changed one of them."""
+    """function(*args, **kwargs). Raises ChangedArgument if that changed one of them.
+
+    Also where it raises an error: what refuses an argument leaves it as it was.
+    """
     before = snapshot(args), snapshot(kwargs)
-    value = function(*args, **kwargs)
-    changed = [parameter(function, i) for i, arg in enumerate(args) if not same(before[0][i], arg)]
-    changed += [key for key, arg in kwargs.items() if not same(before[1][key], arg)]
-    if changed:
-        raise ChangedArgument(f"{name} changed its argument {changed[0]} in place")
+    try:
+        value = function(*args, **kwargs)
+    except Exception as error:
+        if names := changed(function, args, kwargs, *before):
+            what = f"{name} changed its argument {names[0]} in place"
+            both = ChangedArgument(f"{what}, and raised {type(error).__name__}: {error}")
+            raise both.with_traceback(error.__traceback__) from None  # the line stays its own
+        raise
+    if names := changed(function, args, kwargs, *before):
+        raise ChangedArgument(f"{name} changed its argument {names[0]} in place")
     return value
+
+
+def changed(function: Callable, args: tuple, kwargs: dict, args_before, kwargs_before) -> list[str]:
+    """Names of the parameters whose arguments are not what they were."""
+    names = [parameter(function, i) for i, arg in enumerate(args) if not same(args_before[i], arg)]
+    return names + [key for key, arg in kwargs.items() if not same(kwargs_before[key], arg)]
 
 
 def snapshot(value: object):

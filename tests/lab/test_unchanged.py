@@ -76,13 +76,17 @@ def test_gradients_may_flow_into_an_argument():
     assert x.grad is not None
 
 
-def test_an_error_of_the_function_comes_first():
+def test_an_error_of_the_function_is_told_as_well():
     def breaks(x):
         x.zero_()
         raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(ChangedArgument, match="its argument x in place, and raised ValueError: no"):
         call_unchanged(breaks, "breaks", (torch.ones(1),), {})
+    student = LocalStudent({"breaks": breaks})
+    with pytest.raises(StudentError) as caught:
+        student.breaks(torch.ones(1))
+    assert caught.value.kind == "ChangedArgument"
 
 
 def drive(student, x):
@@ -102,3 +106,11 @@ def test_one_element_of_a_larger_tensor_is_compared_by_its_bytes():
     before = snapshot(one)
     one.add_(1)
     assert not same(before, one)
+
+
+def test_a_refusal_that_changes_nothing_stays_what_it_is():
+    def refuse(x):
+        raise ValueError("no bits")
+
+    with pytest.raises(ValueError, match="no bits"):
+        call_unchanged(refuse, "refuse", (torch.ones(2),), {})

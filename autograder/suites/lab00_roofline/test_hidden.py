@@ -654,6 +654,11 @@ def test_limits_that_are_met(student, rng):
             close(student.summarize([many], *limits)["goodput"], right, "goodput at a limit")
         stopped = many | {"finished": False}
         close(student.summarize([stopped], 1e9, 1e9)["goodput"], 0, "goodput, unfinished")
+    days = {"arrival": 0.0, "times": [20_000.0, 50_000.0], "finished": True}
+    for limits, right in (((2e4, 3e4), 1 / 50_000), ((19_999.0, 3e4), 0), ((2e4, 29_999.0), 0)):
+        found = student.summarize([days], *limits)
+        same(found, of_log([days], *limits), "a slow server")
+        close(found["goodput"], right, "goodput of a slow server")
     waits = {"arrival": 1.0, "times": [], "finished": False}
     log = [{"arrival": 4.0, "times": [6.0], "finished": True}, waits]
     same(student.summarize(log, 2.0, 0.0), of_log(log, 2.0, 0.0), "an early request that waits")
@@ -676,6 +681,9 @@ def test_any_percentile(student, rng):
     short = [1e-9 * draw(rng, 1, 10**6) for _ in range(20)]  # seconds may be small
     expect_close(float(student.percentile(short, 99)), float(numpy.percentile(short, 99)),
                  what="percentile of small values", rtol=1e-9)  # fmt: skip
+    long = [1e3 * draw(rng, 1, 10**6) for _ in range(20)]  # a unit is not said
+    expect_close(float(student.percentile(long, 99)), float(numpy.percentile(long, 99)),
+                 what="percentile of large values", rtol=1e-9)  # fmt: skip
     whole = [draw(rng, -9, 9) for _ in range(7)]
     right = float(numpy.percentile(whole, 75))
     expect_close(float(student.percentile(whole, 75)), right, what="percentile", atol=1e-9)
