@@ -51,7 +51,7 @@
 # | $a_i$ | `acc` [T, d] | sum of $e^{s_{ij} - m_i} v_j$ so far |
 # | $\mathrm{lse}_i$ | `lse` [T] | $\log \sum_j e^{s_{ij}}$ |
 #
-# Functions change no argument.
+# Functions change no argument, and nothing that they returned before.
 
 # %%
 import torch

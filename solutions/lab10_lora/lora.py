@@ -45,7 +45,8 @@
 # | $s$ | | `scale` | factor of the update: $\alpha / r$, or $\alpha / \sqrt r$ |
 # | $m$ | [blocks] | `absmax` | largest size of a weight in a block of 64 |
 #
-# No function of this lab changes its arguments.
+# No function of this lab changes its arguments, also where it raises an error, nor what it returned
+# before.
 
 # %%
 import copy

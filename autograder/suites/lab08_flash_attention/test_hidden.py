@@ -93,6 +93,19 @@ def merged_views(student, *parts):
     return student.merge(*(torch.stack([x, x], 1)[:, 0] for x in parts))
 
 
+def held(student, name, *calls):
+    """Driver: the results of some calls, all of which are there before the first is looked at."""
+    return [getattr(student, name)(*call) for call in calls]
+
+
+def expect_held(student, name, *calls):
+    """What was returned stays as it is while the next call is made."""
+    for results, call in zip(student.drive(held, name, *calls), calls, strict=True):
+        right = getattr(student, name)(*call)
+        for seen, other in zip(results, right, strict=True):
+            expect_close(seen, other, what=f"{name}, held in another call", rtol=FLOAT)
+
+
 @exercise(
     "ex1",
     points=3,
@@ -120,6 +133,24 @@ def test_any_pieces(student, rng):
     s, v = normal(rng, 3, 7), normal(rng, 7, 2)
     state = torch.full((3,), -INF), torch.zeros(3), torch.zeros(3, 2)
     expect_same_attention(*student.drive(as_views, state, s, v), s, v, "views")
+    s[0, 1:4], s[1] = -INF, -INF
+    expect_same_attention(*student.drive(as_views, state, s, v), s, v, "views of masked scores")
+    for size in (-1e29, 1e29):  # finite scores, beside one that is masked
+        s, v = torch.tensor([[size, size, -INF], [-INF, size, -INF]]), normal(rng, 3, 2)
+        v = 1e30 * v
+        for sizes in ((3,), (1, 1, 1), (2, 1)):
+            o, lse = walked(student, s, v, sizes)
+            right = torch.stack([v[:2].mean(0), v[1]])
+            expect_close(o, right, what=f"o, {size:g}", atol=FLOAT * 1e30)
+            expect_close(lse, torch.full((2,), size), what=f"lse, {size:g}", rtol=FLOAT)
+    s, v = normal(rng, 2, 3, 4), normal(rng, 2, 4, 5)
+    calls = [(torch.full((3,), -INF), torch.zeros(3), torch.zeros(3, 5), *new)
+             for new in zip(s, v, strict=True)]  # fmt: skip
+    expect_held(student, "online_update", *calls)
+    states = [student.online_update(*call) for call in calls]
+    expect_held(student, "finish", *states)
+    (o_a, lse_a), (o_b, lse_b) = (student.finish(*state) for state in states)
+    expect_held(student, "merge", (o_a, lse_a, o_b, lse_b), (-o_a, lse_a, o_a, 2 + lse_b))
 
 
 def merged_exactly(o_a, lse_a, o_b, lse_b):
@@ -130,8 +161,8 @@ def merged_exactly(o_a, lse_a, o_b, lse_b):
 
 
 def expect_merge(student, rng, level, far):
-    """Two parts, one of which weighs more by so much, both ways round; values of three sizes."""
-    for size in (1e-8, 1.0, 1e4):
+    """Two parts, one of which weighs more by so much, both ways round; values of four sizes."""
+    for size in (1e-8, 1.0, 1e4, 1e30):
         lse_a, lse_b = (level + normal(rng, 4) / 8 for _ in range(2))
         lse_a[:2] += far
         lse_b[2:] += far
@@ -209,6 +240,7 @@ def test_random_tiles(student, rng):
     for scale in (1e-8, 1e-3):
         expect_tiled(student, rng, 3, 7, 4, scale, (2, 3))
     expect_tiled(student, rng, 3, 9, 4, 0.5, (2, 4), low=-20_000.0)  # scores of 40,000
+    expect_tiled(student, rng, 3, 9, 4, 1e-7, (2, 4), low=1e7)  # scores of -4
     expect_few_alive(student, rng, 1, 3)
 
 
@@ -565,6 +597,12 @@ def test_splits_hard_scores(student, rng):
     expect_close(run["outputs"]["Part"].double(), mean, what="a mean", rtol=40 * 2.0**-24)
 
 
+def held_parts(student, first, second):
+    """Driver: two results of merge_parts, the first of which is held in the second call."""
+    held = student.merge_parts(*first)
+    return [held, student.merge_parts(*second)]
+
+
 def parts_as_views(student, o, lse):
     """Driver: merge_parts on tensors that do not lie in one piece."""
     import torch
@@ -606,13 +644,16 @@ def test_many_parts(student, rng):
         expect_close(whole, total, what="lse", atol=bound)
     for far in (2.0, 5.0, 9.0, 14.0, 60.0):
         for level in (0.0, -20_000.0, 20_000.0):
-            for size in (1e-8, 1.0, 1e4):
+            for size in (1e-8, 1.0, 1e4, 1e30):
                 o, lse = size * normal(rng, 3, 4, 2), level + normal(rng, 3, 4) / 8
                 lse[0, :2] += far
                 lse[2, 1:3] -= far
                 expect_parts_merged(student.merge_parts(o, lse), o, lse)
     o, lse = normal(rng, 20, 3, 64), normal(rng, 20, 3)
     expect_parts_merged(student.drive(parts_as_views, o, lse), o, lse)
+    twice = student.drive(held_parts, (o, lse), (-o, 2 * lse))
+    for pair, parts in zip(twice, ((o, lse), (-o, 2 * lse)), strict=True):
+        expect_parts_merged(pair, *parts)
     o, lse = student.merge_parts(normal(rng, 1, 1, 1), normal(rng, 1, 1))
     expect_tensor(o, "o of a single number", torch.float32, (1, 1))
     o, lse = student.merge_parts(normal(rng, 2, 1, 3), normal(rng, 2, 1))

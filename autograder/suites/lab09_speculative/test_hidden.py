@@ -11,6 +11,7 @@ import torch
 
 from efflib.lab import exercise, expect_close, expect_same, expect_tensor
 from efflib.lab.chances import (
+    Model,
     calls_of_loop,
     calls_of_round,
     chance_of,
@@ -144,6 +145,8 @@ def test_sizes_and_magnitudes(student, rng):
         (-6e4, 6e4, torch.float16),
         (-math.inf, -6e4, torch.float16),
         (-math.inf, -1e30, torch.float32),
+        (-math.inf, torch.finfo(torch.float32).min, torch.float32),
+        (-math.inf, torch.finfo(torch.bfloat16).min, torch.bfloat16),
         (1e30, 2e30, torch.bfloat16),
         (1e-30, 2e-30, torch.bfloat16),
         (1e300, 2e300, torch.float64),
@@ -157,10 +160,14 @@ def test_sizes_and_magnitudes(student, rng):
         flat[1, [300, 301, 2500]] = -3.0
         tokens = student.verify_greedy(torch.tensor([40_001]), flat)
         expect_same(tokens, torch.tensor([40_001, 300]), "verify_greedy(...), equal logits")
+    tokens = student.verify_greedy(torch.tensor([0, 1]), torch.full((3, 4), -math.inf))
+    expect_same(tokens, torch.tensor([0, 0]), "verify_greedy(...), every logit -inf")
     own = torch.randint(0, 9, (5,), generator=rng)
     logits = torch.rand(5, 9, generator=rng).scatter(1, own[:, None], 2.0)
-    tokens = student.drive(drive_strided, "verify_greedy", [own[:-1].clone(), logits])
-    expect_same(tokens, own, "verify_greedy(...), of views")
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        views = [own[:-1].clone(), logits.to(dtype)]
+        tokens = student.drive(drive_strided, "verify_greedy", views)
+        expect_same(tokens, own, f"verify_greedy(...), of views in {dtype}")
     logits, other = torch.eye(9)[own], torch.eye(9)[(own + 1) % 9]
     calls = [(own[:-1].clone(), logits), ((own[:-1] + 1) % 9, other)]
     for tokens, right in zip(
@@ -320,12 +327,13 @@ def test_small_chances_and_long_rounds(student, rng):
         (130_000, 2, 1),
     ]
     for vocab, g, n in sizes:
+        dtype = torch.float64 if g in (6, 70) else torch.float32
         own = torch.randint(0, vocab, (g + 1,), generator=rng)
         own[0] = vocab - 1
         proposed = own[:-1].clone()
         if n < g:
             proposed[n] = (proposed[n] + 1) % vocab
-        p, q = (torch.nn.functional.one_hot(t, vocab).float() for t in (own, proposed))
+        p, q = (torch.nn.functional.one_hot(t, vocab).to(dtype) for t in (own, proposed))
         coin, _ = recorded(no_coin, g)
         tokens = student.drive(drive_strided, "verify", [proposed, q, p], coin, surely)
         expect_same(tokens, own[: n + 1], "verify(...) of sure models")
@@ -497,7 +505,8 @@ def test_rates(student, rng):
     expect_close(rate, 2.0**-40, what="a very small rate", atol=4 * 2.0**-52)
     p = torch.tensor([1 - 1e-8, 1e-8], dtype=torch.float64)
     q = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    expect_close(student.acceptance_rate(p, q), 1e-8, what="a small rate", rtol=1e-6)
+    for a, b in ((p, q), (q, p)):
+        expect_close(student.acceptance_rate(a, b), 1e-8, what="a small rate", rtol=1e-6)
 
 
 @exercise(
@@ -687,6 +696,14 @@ def test_long_runs(student, rng):
     guesses = [4 if i % 5 in (1, 2, 4) else 7 for i in range(400)]
     expect_calls(student, [4] * 400, guesses, [4], 2, 11)
     expect_calls(student, [4] * 12, [4] * 12, [4, 4], 5, 11)  # one token, again and again
+    texts, models = ([1, 0, 2], [0, 2, 1]), []
+    for text in texts:
+        p, q = certain_path(text, text)
+        target, draft = Model([1], p, "target", 9), Model([1], q, "draft", 9)
+        models.append((target.read, draft.read, [1], 3, 2))
+    held = student.drive(drive_two_texts, *models, no_coin, surely)
+    for (tokens, passes), text in zip(held, texts, strict=True):
+        assert (tokens, passes) == (text, 1), "a text held while another was written"
     text = [2047, 1024, 0, 255, 256, 257, 1501]
     expect_calls(student, text, [*text[:3], 3, *text[4:]], [2046, 300], 3, 2048)
 
@@ -707,6 +724,12 @@ def certain_path(text, guesses, vocab=3):
             return self[text]
 
     return Rows(text), Rows(guesses)
+
+
+def drive_two_texts(student, first, second, coin, pick):
+    """Runs beside the student's code, where what was returned could change: two texts."""
+    held = student.speculate(*first, coin, pick)
+    return [held, student.speculate(*second, coin, pick)]
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -764,6 +787,8 @@ def test_lookups(student, rng):
         seen = student.lookup(text, gamma, longest)
         ints = type(seen) is list and all(type(token) is int for token in seen)
         assert ints and seen == right, "another lookup"
+    held = student.drive(drive_two, "lookup", ([1, 2, 1], 1, 1), ([1, 3, 1], 1, 1))
+    assert held == [[2], [3]], "a lookup held while another was asked for"
 
 
 @exercise(
@@ -796,7 +821,7 @@ def test_rounds_of_certain_proposals(student, rng):
         expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round of certain proposals")
     for proposed, vocab in (
         *(([300], 2048), ([2047, 0, 256, 2047], 2048), ([4499, 256], 4500), ([0, 0], 1)),
-        *(([], 1), ([], 300), (list(range(300)), 300)),
+        *(([129_999, 0, 70_000], 130_000), ([], 1), ([], 300), (list(range(300)), 300)),
     ):
         proposed = torch.tensor(proposed, dtype=torch.int64)
         right = torch.zeros(len(proposed), vocab).scatter(1, proposed[:, None], 1.0)
@@ -855,6 +880,8 @@ def test_masks_of_random_trees(student, rng):
             assert mask[node].tolist() == right, "a node sees something else"
             assert deep[node] == len(path) - 1, "another depth"
     assert student.depths(list(range(-1, 399))) == list(range(400)), "another depth"
+    held = student.drive(drive_two, "depths", *((parents,) for parents in alike[:2]))
+    assert held == [list(range(6)), [0] + [1] * 5], "depths held while others were asked for"
     first, second = student.drive(drive_two, "tree_mask", *((parents, 0) for parents in alike[:2]))
     expect_same(first, torch.ones(6, 6).tril().bool(), "tree_mask(...), held in another call")
     star = torch.eye(6).bool().index_fill(1, torch.tensor(0), True)
@@ -862,11 +889,14 @@ def test_masks_of_random_trees(student, rng):
 
 
 def drive_walk(student, tokens, parents, p, coin, pick):
-    """Runs beside the student's code: p is a view of wider rows."""
+    """Runs beside the student's code: p is every second element of wider rows, and a walk that
+    ends at once follows while the result is held."""
     import torch
 
     wide = torch.cat([p, p.new_zeros(len(p), 3)], 1)
-    return student.walk(tokens, parents, wide[:, :-3], coin, pick)
+    held = student.walk(tokens, parents, torch.stack([wide, wide], 2)[:, :-3, 1], coin, pick)
+    student.walk(tokens[:1], parents[:1], p[:1], coin, pick)
+    return held
 
 
 def expect_walks(student, tokens, parents, rows, vocab):
@@ -959,6 +989,11 @@ def test_large_trees(student, rng):
     # powers of two: what is left is exact, however it is divided
     small = torch.tensor([[0.5, 0.5 - 2.0**-20, 2.0**-20, 0.0]] * 4, dtype=torch.float64)
     expect_walks(student, [0, 0, 1, 2], [-1, 0, 0, 0], small, 4)
+    ids = [0, 129_999, 40_000, 70_000]  # 1 and 2 stand behind node 0, 3 behind node 2
+    rows = torch.zeros(4, 130_000)
+    rows[[0, 1, 2, 3], [40_000, 0, 70_000, 129_999]] = 1.0
+    value = student.walk(ids, [-1, 0, 0, 2], rows, no_coin, surely)
+    assert value == ([0, 2, 3], 129_999), "a vocabulary of 130,000 tokens"
     value = student.walk([0], [-1], torch.ones(1, 1), no_coin, surely)
     assert value == ([0], 0), "a vocabulary of one token"
 
@@ -999,9 +1034,10 @@ def test_the_coins_of_a_walk(student, rng):
         coin, _ = recorded(lambda chance: False, 1)
         path, _ = student.walk([1, 0], [-1, 0], likely, coin, surely)
         assert path == [0], "a likely child was kept, though the coin said no"
-    row = 0.9 * distributions(rng, 300) + 0.1 / 300
-    never, asked = recorded(lambda chance: False, 20)
-    student.walk([0, *range(20)], [-1] + [0] * 20, row.expand(21, 300), never, surely)
-    right = [float(row[i] / row[i:].sum()) for i in range(20)]
-    asked = torch.tensor(asked, dtype=torch.float64)
-    expect_close(asked, torch.tensor(right, dtype=torch.float64), what="the coins", rtol=1e-11)
+    for vocab in (300, 3000):
+        row = 0.9 * distributions(rng, vocab) + 0.1 / vocab
+        never, asked = recorded(lambda chance: False, 20)
+        student.walk([0, *range(20)], [-1] + [0] * 20, row.expand(21, vocab), never, surely)
+        right = [float(row[i] / row[i:].sum()) for i in range(20)]
+        asked = torch.tensor(asked, dtype=torch.float64)
+        expect_close(asked, torch.tensor(right, dtype=torch.float64), what="the coins", rtol=1e-11)

@@ -29,6 +29,55 @@ def draw(rng, low, high):
     return int(torch.randint(low, high + 1, (1,), generator=rng))
 
 
+def drive_held(student, name, first, second):
+    """Runs beside the student's code, where what was returned could change: two calls' results."""
+    held = getattr(student, name)(*first)
+    return [held, getattr(student, name)(*second)]
+
+
+def expect_held(student, name, first, second):
+    """What a call returned is the same while the next one is made. Returns both results."""
+    held = student.drive(drive_held, name, first, second)
+    for seen, call in zip(held, (first, second), strict=True):
+        right = getattr(student, name)(*call)
+        parts = (
+            [(seen, right)] if isinstance(right, torch.Tensor) else zip(seen, right, strict=True)
+        )
+        for part, other in parts:
+            expect_close(part, other, what=f"{name}, held while it was called again", rtol=1e-5)
+    return held
+
+
+def drive_refused(student, name, *args):
+    """Runs beside the student's code: the kind of an error, and the arguments behind it."""
+    try:
+        getattr(student, name)(*args)
+    except ValueError:
+        return "ValueError", args
+    except Exception as fault:
+        return type(fault).__name__, args
+    return "no error", args
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return (
+        [t for part in value for t in tensors_in(part)] if isinstance(value, (list, tuple)) else []
+    )
+
+
+def expect_refused(student, name, *args):
+    """A ValueError that leaves the arguments as they were."""
+    before = [t.clone() for t in tensors_in(args)]
+    kind, after = student.drive(drive_refused, name, *args)
+    assert kind == "ValueError", f"{name}: {kind} in place of a ValueError"
+    for old, new in zip(before, tensors_in(after), strict=True):
+        same = old.dtype == new.dtype and old.shape == new.shape
+        same = same and torch.equal(old.nan_to_num(7.0), new.nan_to_num(7.0))
+        assert same, f"{name}: an argument is another one behind the error"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -56,7 +105,7 @@ def drive_layer(student, w, a, b, x, options):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="y = base(x) + s x A^T B^T for numbers of all sizes; the gradient reaches a, b, x, "
     "and no parameter of the base",
     cause="A or B transposed, a scale that fits one rank only, a base that must be an nn.Linear, "
@@ -227,6 +276,61 @@ def test_a_bfloat16_base(student, rng):
         expect_at_most((y.double() - base - update).abs(), bound, f"the error of {what}")
 
 
+def drive_dropped(student, x, dropout):
+    """Runs beside the student's code: an update of x itself, which dropout has gone over, in
+    training mode, on a base that puts out float32 zeros."""
+    import torch
+    from torch import nn
+
+    class Base(nn.Module):
+        in_features = out_features = 1
+
+        def forward(self, x):
+            return torch.zeros(x.shape)
+
+    layer = student.LoRALinear(Base(), 1, 1.0, dropout=dropout).train()
+    layer.a.data, layer.b.data = torch.ones(1, 1), torch.ones(1, 1)
+    return layer(x).detach()
+
+
+def drive_refused_layer(student, r, dropout):
+    """Runs beside the student's code: the error, and what it leaves of the base."""
+    from torch import nn
+
+    base = nn.Linear(3, 2).train()
+    before = [p.detach().clone() for p in base.parameters()]
+    try:
+        student.LoRALinear(base, r, 1.0, dropout)
+        kind = "no error"
+    except ValueError:
+        kind = "ValueError"
+    except Exception as fault:
+        kind = type(fault).__name__
+    after = [(p.requires_grad, p.detach()) for p in base.parameters()]
+    return kind, before, after, base.training
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="dropout divides in float32, of bfloat16 inputs too; what is refused leaves the base "
+    "as it was",
+    cause="dropout before x is made float32, or a base frozen before the arguments are looked at",
+)
+def test_dropped_digits_and_refusals(student, rng):
+    for dtype in (torch.bfloat16, torch.float32):
+        y = student.drive(drive_dropped, torch.ones(64, 1, dtype=dtype), 0.1)
+        expect_tensor(y, "the output", torch.float32, (64, 1))
+        off = torch.minimum(y.double().abs(), (y.double() - 1 / 0.9).abs())
+        expect_at_most(off, 1e-6, "1 / 0.9 or 0: the difference")
+    for r, dropout in ((0, 0.0), (-3, 0.5), (2, 1.0), (2, -0.25), (2, math.inf)):
+        kind, before, after, training = student.drive(drive_refused_layer, r, dropout)
+        assert kind == "ValueError", f"{kind} in place of a ValueError"
+        assert training, "a refused base came back in another mode"
+        for old, (trains, new) in zip(before, after, strict=True):
+            assert trains and torch.equal(old, new), "a refused base is frozen, or another one"
+
+
 def drive_mixed(student, w, a, b, x, out):
     """Runs beside the student's code: a base that puts out another dtype than it reads."""
     from torch import nn
@@ -321,7 +425,7 @@ def test_merged_weights(student, rng):
     for n, k, r in ((5, 7, 3), (1, 4, 1), (16, 2, 2), (4, 4, 2)):
         w = torch.randn(n, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
-        for size, scale in ((1.0, 0.5), (1e-3, -3.0), (1e-8, 1.25), (1e4, 0.0)):
+        for size, scale in ((1.0, 0.5), (1e-3, -3.0), (1e-8, 1.25), (1e5, 0.0), (1e5, 2.0)):
             exact = w.double() + scale * (b.double() @ (size * a).double())
             new = student.merge(w, size * a, b, scale)
             expect_tensor(new, "merge", torch.float32, (n, k))
@@ -344,6 +448,12 @@ def test_merged_weights(student, rng):
     parts = w.double().abs() + b.double().abs() @ a.double().abs()
     error = (new.double() - w.double() - b.double() @ a.double()).abs()
     expect_at_most(error, 8 * FLOAT32 * parts, "the error of merge of small weights, transposed")
+    low = student.drive(drive_views, w.bfloat16().T, a.T, b.T)
+    expect_tensor(low, "merge of a view in bfloat16", torch.bfloat16, (6, 4))
+    exact = w.bfloat16().double() + b.double() @ a.double()
+    bound = exact.abs() * BFLOAT16 * 1.01 + 8 * FLOAT32 * parts
+    expect_at_most((low.double() - exact).abs(), bound, "the error of merge of a bfloat16 view")
+    expect_held(student, "merge", (w, a, b, 1.0), (-w, a, b, 2.0))
 
 
 @exercise(
@@ -374,6 +484,8 @@ def test_sums_of_updates(student, rng):
             # a scale, or its root on both sides, is rounded in float32: four roundings
             error = (b.double() @ a.double() - right).abs()
             expect_at_most(error, 8 * FLOAT32 * parts, "the error of B A")
+    other = [(-a, 2 * b, scale) for a, b, scale in updates]
+    expect_held(student, "stack", (updates,), (other,))
 
 
 def drive_transposed(student, delta, r):
@@ -423,6 +535,13 @@ def test_the_nearest_matrix(student, rng):
     expect_at_most(off, 1e-5, "the distance to a matrix of sizes 1 and 2e-4")
     a, b = student.factor(torch.zeros(3, 4), 2)
     expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
+    rows = torch.randn(2, 3, 4, generator=rng)
+    held = student.drive(drive_held, "factor", *((delta, 3) for delta in rows))
+    for (a, b), delta in zip(held, rows, strict=True):
+        off = (delta.double() - b.double() @ a.double()).norm().item()
+        expect_at_most(off, 1e-4, "the distance, held while factor was called again")
+    for r in (0, -1, 4):
+        expect_refused(student, "factor", rows[0], r)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -479,6 +598,7 @@ def test_a_walk_through_the_passes(student, rng):
                 number(seen, walked(layers, b, c, every), "checkpointed")
     # 80 * (10^11 + 1) + 10^11 + 3 is no float32
     number(student.checkpointed(80, 10**11 + 1, 10**11 + 3, 1), 81 * 10**11 + 83, "large ones")
+    number(student.checkpointed(80, 1, 10**11 + 3, 80), 80 * 10**11 + 241, "large blocks")
 
 
 @exercise(
@@ -642,10 +762,20 @@ def test_there_and_back(student, rng):
     w = torch.full((2, 70), 3e38)  # their sum is infinite, they are not
     codes, absmax = coded(student, w)
     expect_same(student.dequantize_nf4(codes, absmax, (2, 70)), w, "140 weights of 3e38")
+    w = torch.randn(130, generator=rng)
+    codes, absmax = coded(student, w)
+    expect_held(student, "nf4_levels", (), ())
+    levels = student.nf4_levels()
+    expect_held(student, "quantize_nf4", (w,), (2 * w.flip(0),))
+    expect_held(
+        student, "dequantize_nf4", (codes, absmax, (130,)), (codes.flip(0), 2 * absmax, (130,))
+    )
+    expect_same(student.nf4_levels(), levels, "the levels behind other calls")
     for bad in (math.nan, math.inf, -math.inf):
-        w = torch.ones(130)
-        w[draw(rng, 64, 129)] = bad
-        expect_error(ValueError, lambda w=w: student.quantize_nf4(w), f"{bad} behind a block")
+        for dtype in (torch.float32, torch.bfloat16):
+            w = torch.ones(130, dtype=dtype)
+            w[draw(rng, 64, 129)] = bad
+            expect_refused(student, "quantize_nf4", w)
     expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
@@ -759,6 +889,14 @@ def test_blocks_at_the_mean(student, rng):
     back = student.dequantize_scales(codes, second, mean, levels)
     expect_tensor(back, "dequantize_scales", torch.float32, (512,))
     expect_close(back, absmax, what="the scales", atol=1e-6)
+    other = 3 * absmax.flip(0)
+    expect_held(student, "quantize_scales", (absmax, levels), (other, levels))
+    expect_held(
+        student,
+        "dequantize_scales",
+        (codes, second, mean, levels),
+        (codes.flip(0), second, 2 * mean, levels),
+    )
     tiny = torch.tensor([1e-6, 3e-6])
     codes, second, mean = scaled(student, tiny, levels)
     expect_close(second, torch.tensor([1e-6]), what="second of tiny scales", rtol=1e-3)
@@ -918,7 +1056,7 @@ def drive_rows(student, size):
     import torch
 
     x, y = size * torch.ones(4, 2, 2), torch.zeros(2, 4, 3).transpose(0, 1)
-    adapters = [(torch.ones(2, 6).T[:3], torch.ones(3, 3).T, 1e4)]
+    adapters = [(torch.ones(2, 6).T[:3], torch.ones(3, 3).T, 3e4)]
     return student.batched_update(x.mT, y, adapters, torch.zeros(4).long())
 
 
@@ -948,13 +1086,24 @@ def test_mixed_batches(student, rng):
         none = [i for i, j in enumerate(index) if j < 0]
         expect_same(new[none], y[none], "rows without an adapter")
         assert new[none].signbit().equal(y[none].signbit()), "-0.0 became 0.0 without an adapter"
+    negative = [(-a, 2 * b, scale) for a, b, scale in adapters]
+    calls = [(x, y, adapters), (x.flip(0), y.flip(0), negative)]
+    held = student.drive(
+        drive_held, "batched_update", *((*call, torch.tensor(index)) for call in calls)
+    )
+    for seen, call in zip(held, calls, strict=True):
+        what = "y, held while another was asked for"
+        expect_close(seen, added(*call, index), what=what, atol=1e-4)
+    for wrong in ([*index[:-1], 3], [-2, *index[1:]], [0] * 7 + [10**6]):
+        expect_refused(student, "batched_update", x, y, adapters, torch.tensor(wrong))
+    expect_refused(student, "batched_update", x, y, [], torch.tensor([-1] * 7 + [0]))
     many = [(torch.full((1, 2), j + 1.0), torch.ones(1, 1), 1e-8) for j in range(300)]
     index = [299, 256, -1, 43]
     x, y = torch.ones(4, 1, 2), torch.zeros(4, 1, 1)
     new = student.batched_update(x, y, many, torch.tensor(index))
     right = added(x, y, many, index)
     expect_close(new, right, what="y of the last of 300 adapters", rtol=16 * FLOAT32)
-    large, parts = student.drive(drive_rows, 1e4), torch.full((4, 2, 3), 6e8)
+    large, parts = student.drive(drive_rows, 1e4), torch.full((4, 2, 3), 1.8e9)
     expect_close(large, parts, what="y of large x, transposed", rtol=16 * FLOAT32)
     for rows, tokens in ((3, 0), (1, 1)):
         x, y = torch.ones(rows, tokens, 2), torch.zeros(rows, tokens, 1)

@@ -142,16 +142,25 @@ def tight_states(rng, which):
 
 
 def drive_states(student, which, states):
-    """Runs beside the student's code: its answers, as plain values."""
-    answers = []
+    """Runs beside the student's code: its answers, as plain values, read when all are there."""
+    held, answers = [], []
     for running, waiting, *limits in states:
         try:
-            answer = getattr(student, which)(list(running), list(waiting), *limits)
+            held.append(getattr(student, which)(list(running), list(waiting), *limits))
+        except Exception as fault:
+            held.append(type(fault).__name__)
+    for answer in held:
+        try:
             work, back = answer if which == "preempting" else (answer, [])
             answers.append(([(name, n.__index__()) for name, n in work], list(back)))
         except Exception as fault:
-            answers.append(type(fault).__name__)
+            answers.append(answer if isinstance(answer, str) else type(fault).__name__)
     return answers
+
+
+def drive_held(student, name, calls):
+    """Runs beside the student's code: what each call returned, read when all are there."""
+    return [getattr(student, name)(*call) for call in calls]
 
 
 def check_states(student, which, states, what):
@@ -331,7 +340,7 @@ def test_a_server_to_its_end(student, rng):
 )
 def test_large_plans(student, rng):
     which, big = "prefill_first", 10**9
-    for block in (1, 16, 256):
+    for block in (1, 3, 16, 256):
         tokens = (10**8 // block) * block
         run = [(0, tokens + 1, tokens), ("", tokens + 2, tokens + 1)]
         for free in (tokens // block - 1, tokens // block, tokens // block + 1):
@@ -347,6 +356,9 @@ def test_large_plans(student, rng):
                     shop = Shop(free, big, block)
                     work = [(name, 1) for name, _, cached in run if shop.token(cached)]
                 check_direct(student, which, state, (work, []))
+        for free in (0, 1):
+            state = run, [], free, big, 9, block
+            check_direct(student, which, state, slow_prefill_first(*state))
         state = run, [("x", tokens)], tokens, tokens, 1000, block
         check_direct(student, which, state, ([("x", tokens)], []))
         state = run, [("x", tokens)], tokens, tokens - 1, 1000, block
@@ -490,6 +502,11 @@ def test_tails_of_any_log(student, rng):
                     expect_close(value, right, what=f"p{q} of {name}", rtol=1e-6)
     for log in ([(0.0, [1.0]), (3.0, [4.0])], [(5.0, [6.5])]):
         assert student.tails(log)["tpot"] is None, "tpot of requests that have none"
+    held = student.drive(drive_held, "tails", [([(0.0, [t])],) for t in (1.0, 2.0)])
+    first = [tuple(map(float, seen["ttft"])) for seen in held]
+    assert first == [(1.0, 1.0), (2.0, 2.0)], "percentiles held while others were asked for"
+    at_once = student.tails([(0.0, [1.0, 1.0, 1.0])])["tpot"]
+    assert at_once is not None and tuple(at_once) == (0.0, 0.0), "tpot of tokens that come at once"
 
 
 @exercise(
@@ -499,7 +516,7 @@ def test_tails_of_any_log(student, rng):
     cause="one limit only, below in place of at most, or a request of one token that keeps none",
 )
 def test_attained_of_any_log(student, rng):
-    for unit in (2.0**-6, 2.0**-27, 64.0):
+    for unit in (2.0**-6, 2.0**-27, 64.0, 2.0**14):
         for count in (1, 5, 40):
             log = random_log(rng, count, unit)
             each = of_each(log)
@@ -569,8 +586,12 @@ def test_knees_of_any_curve(student, rng):
                 right = torch.tensor(crossing(points, goal), dtype=torch.float64)
                 expect_close(seen, right, what="the knee", rtol=1e-9, atol=1e-9)
     falling = [(float(i), 1 - i / 16) for i in range(9)][1:]
-    seen = float(student.knee([(1500.0 * r, s) for r, s in falling], 0.625))
-    expect_at_most(abs(seen - 9000.0), 1e-6, what="a knee at a point")
+    for rate in (1500.0, 15000.0):
+        seen = float(student.knee([(rate * r, s) for r, s in falling], 0.625))
+        expect_at_most(abs(seen - 6 * rate), 1e-6, what="a knee at a point")
+    missed = [(1.0, 1.0), (2.0, 0.75 - 2.0**-30), (3.0, 1.0)]
+    seen = float(student.knee(missed, 0.75))
+    expect_at_most(abs(seen - 2.0), 1e-6, what="a share that is a little too low")
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -640,14 +661,17 @@ def test_lines(student, rng):
             right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
             seen = pairs(student.line_after(running, waiting, back))
             assert seen == right, "another line"
-    big = [("", 10**8, 10**8 - 1), (0, 7, 6), ("0", 8, 6)]
+    big = [("", 10**8 + 1, 10**8), (0, 7, 6), ("0", 8, 6)]
     for back, right in (
         (["0", 0], [(0, 7), ("0", 8)]),
         (["0"], [("0", 8)]),
-        (["0", 0, ""], [("", 10**8), (0, 7), ("0", 8)]),
+        (["0", 0, ""], [("", 10**8 + 1), (0, 7), ("0", 8)]),
     ):
         seen = pairs(student.line_after(big, [("z", 1)], back))
         assert seen == [*right, ("z", 1)], "another line"
+    calls = [(big, [(name, 1)], ["0"]) for name in "yz"]
+    for name, seen in zip("yz", student.drive(drive_held, "line_after", calls), strict=True):
+        assert pairs(seen) == [("0", 8), (name, 1)], "a line held while another was asked for"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -726,46 +750,56 @@ def tree_walk(rng, length, letters, longest, kinds):
 
 
 def drive_tree(student, walks, as_tuples):
-    """Runs beside the student's code: what each operation returned, and the size after it."""
+    """Runs beside the student's code: what each operation returned, the size after it, and the
+    caller's text, which the caller then writes over."""
     seen = []
     for walk in walks:
         tree, other, held, rows = student.Radix(), student.Radix(), [], []
         for name, what in walk:
             try:
                 other.insert([len(rows), 1])
-                text = what if as_tuples or isinstance(what, int) else list(what)
+                value, text = None, ()
                 if name == "release":
-                    value = None
                     if held:
-                        tree.release(held.pop(what % len(held)))
+                        text = held.pop(what % len(held))
+                        tree.release(text)
                 elif name == "evict":
                     value = tree.evict(what - 1)
                 else:
+                    text = what if as_tuples else list(what)
                     value = getattr(tree, name)(text)
                     if name == "hold":
                         held.append(text[:value])
-                size = tree.size()
+                size, after = tree.size(), tuple(text)
                 if isinstance(value, bool) or isinstance(size, bool):
                     raise TypeError("a bool")
-                rows.append((None if value is None else value.__index__(), size.__index__()))
+                value = None if value is None else value.__index__()
+                rows.append((value, size.__index__(), after))
+                if isinstance(text, list):
+                    text[:] = [-9] * (len(text) + 1)
             except Exception as fault:
-                rows.append((type(fault).__name__, -1))
+                rows.append((type(fault).__name__, -1, ()))
                 break
-        seen.append(rows + [("not reached", -1)] * (len(walk) - len(rows)))
+        seen.append(rows + [("not reached", -1, ())] * (len(walk) - len(rows)))
     return seen
 
 
 def judge_tree(walk, seen):
     model = Prefixes()
-    for i, ((name, what), (value, size)) in enumerate(zip(walk, seen, strict=True)):
-        if name == "release":
-            right = None
-            if model.held:
-                model.release(model.held.pop(what % len(model.held)))
-        else:
-            right = model.evict(what - 1) if name == "evict" else model.apply(name, tuple(what))
+    for i, ((name, what), (value, size, after)) in enumerate(zip(walk, seen, strict=True)):
+        right, text = None, ()
+        if name == "evict":
+            right = model.evict(what - 1)
+        elif name != "release":
+            text = tuple(what)
+            right = model.apply(name, text)
+        elif model.held:
+            text = model.held.pop(what % len(model.held))
+            model.release(text)
         if value != right or size != len(model.used):
             return i, "the tree is not as it must be"
+        if tuple(after) != text:
+            return i, "a text that was given is another one afterwards"
     return None
 
 
@@ -904,18 +938,24 @@ def floats(values, count):
     cause="machines in turn, a queue for each machine, or one that starts before it is free",
 )
 def test_machines_tick_by_tick(student, rng):
-    for unit in (1.0, 0.25, 2.0**-10):
+    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for workers in (1, 2, 3, 5):
             for count in (1, 4, 12, 25):
                 arrivals, seconds = random_jobs(rng, count, unit)
+                right = [late + t for t in ticked_queue(arrivals, seconds, workers, unit)]
+                arrivals = [late + t for t in arrivals]  # all of them exact
                 seen = floats(student.prefill_pool(arrivals, seconds, workers), count)
-                right = ticked_queue(arrivals, seconds, workers, unit)
                 assert seen == right, "another time at which prompts are read"
     arrivals, seconds = random_jobs(rng, 90, 0.25)
     seen = floats(student.prefill_pool(arrivals, seconds, 17), 90)
     assert seen == ticked_queue(arrivals, seconds, 17, 0.25), "seventeen machines"
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
+    calls = [([0.0], [s], 2) for s in (1.0, 2.0)]
+    held = student.drive(drive_held, "prefill_pool", calls)
+    assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
+        "times held while others were asked for"
+    )
 
 
 @exercise(
@@ -925,7 +965,7 @@ def test_machines_tick_by_tick(student, rng):
     cause="the order of the list or of sizes, a link that waits for nobody, results out of place",
 )
 def test_links_tick_by_tick(student, rng):
-    for unit in (1.0, 0.25, 2.0**-10):
+    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for count in (1, 3, 8, 25):
             ends = [draw(rng, 0, 30) * unit for _ in range(count)]
             for speed in (1.0, 4.0, 2.0**31):
@@ -934,19 +974,24 @@ def test_links_tick_by_tick(student, rng):
                 crossed = ticked_queue(
                     [ends[i] for i in order], [sizes[i] / speed for i in order], 1, unit
                 )
-                seen = floats(student.hand_over(ends, sizes, speed), count)
-                assert seen == [crossed[order.index(i)] for i in range(count)], "another time"
+                seen = student.hand_over([late + end for end in ends], sizes, speed)
+                right = [late + crossed[order.index(i)] for i in range(count)]
+                assert floats(seen, count) == right, "another time"
     seen = floats(student.hand_over([2.0, 2.0, 2.0], [8e9, 4e9, 0], 4e9), 3)
     assert all(math.isclose(a, b) for a, b in zip(seen, (4, 5, 5), strict=True)), "equal ends"
     close = [3.0 - i * 2.0**-20 for i in range(9)]  # a millionth of a second apart
     seen = floats(student.hand_over(close, [1.0] * 9, 1.0), 9)
     assert seen == [close[8] + 9 - i for i in range(9)], "ends close to one another"
     assert floats(student.hand_over([], [], 1), 0) == []
+    held = student.drive(drive_held, "hand_over", [([0.0], [s], 1.0) for s in (1.0, 2.0)])
+    assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
+        "times held while others were asked for"
+    )
 
 
 def drive_decoding(student, cases, fixed, each, row):
-    """Runs beside the student's code: times, and what `step` was asked."""
-    seen = []
+    """Runs beside the student's code: times, read when all are there, and what `step` was asked."""
+    held, seen = [], []
     for ready, cached, left, most in cases:
         asked = []
 
@@ -956,9 +1001,15 @@ def drive_decoding(student, cases, fixed, each, row):
 
         try:
             times = student.decode_pool(list(ready), list(cached), list(left), most, step)
+            held.append((times, asked))
+        except Exception as fault:
+            held.append(type(fault).__name__)
+    for answer in held:
+        try:
+            times, asked = answer
             seen.append(([[float(t) for t in request] for request in times], asked))
         except Exception as fault:
-            seen.append(type(fault).__name__)
+            seen.append(answer if isinstance(answer, str) else type(fault).__name__)
     return seen
 
 
@@ -990,17 +1041,24 @@ def slow_decoding(ready, cached, left, most, step):
     "nothing to make, step asked too often",
 )
 def test_decoding_step_by_step(student, rng):
-    for fixed, each, row in ((1.0, 0.0, 0.0), (0.25, 0.5, 0.0), (0.5, 0.25, 2.0**-6)):
-        cases = []
+    for fixed, each, row, late in (
+        (1.0, 0.0, 0.0, 0.0),
+        (0.25, 0.5, 0.0, 2.0**24),
+        (0.5, 0.25, 2.0**-6, 0.0),
+        (2.0**-22, 2.0**-23, 2.0**-28, 0.0),  # microseconds
+    ):
+        unit, cases = min(fixed, 0.25), []
         for count in (0, 1, 3, 8, 22):
             for most in (1, 2, 5, 40):
-                ready = [draw(rng, 0, 40) / 4 for _ in range(count)]
+                ready = [late + draw(rng, 0, 40) * unit for _ in range(count)]
                 cached = [draw(rng, 0, 30) for _ in range(count)]
                 left = [draw(rng, 0, 9) if draw(rng, 0, 3) else 0 for _ in range(count)]
                 if count:
                     left[0] = 9
                 cases.append((ready, cached, left, most))
         cases.append(([0.0, 100.0, 50.0], [3, 4, 5], [1, 2, 2], 2))  # nobody for long
+        just = fixed + each + 3 * row + 2.0**-25  # by so little after the first step
+        cases.append(([0.0, just], [3, 4], [2, 2], 2))
         cases.append(([0.0] * 6, [0] * 6, [3, 1, 1, 2, 1, 9], 2))  # all together
         cases.append(([0.0] * 90, [2] * 90, [1 + i % 4 for i in range(90)], 70))
         for case, seen in zip(
