@@ -765,7 +765,8 @@ def test_there_and_back(student, rng):
     w = torch.randn(130, generator=rng)
     codes, absmax = coded(student, w)
     expect_held(student, "nf4_levels", (), ())
-    levels = student.nf4_levels()
+    levels = expect_tensor(student.nf4_levels(), "nf4_levels()", torch.float32, (16,))
+    expect_close(levels, true_levels(), what="the levels", atol=2e-6)
     expect_held(student, "quantize_nf4", (w,), (2 * w.flip(0),))
     expect_held(
         student, "dequantize_nf4", (codes, absmax, (130,)), (codes.flip(0), 2 * absmax, (130,))
