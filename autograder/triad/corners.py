@@ -72,7 +72,9 @@ def counted_in_float(value):
     """Integers above 2^24 lose their last digits."""
     if isinstance(value, Tensor) and value.dtype is torch.int64:
         return value.float().long()
-    return int(torch.tensor(value, dtype=torch.float32)) if type(value) is int else value
+    if type(value) is not int or abs(value) >= 2**63:  # no tensor holds more
+        return value
+    return int(torch.tensor(value, dtype=torch.float32))
 
 
 def unless_equal(leaf: Callable) -> Callable:

@@ -51,7 +51,7 @@
 #
 # KiB and GiB are powers of two. So are the lectures' KB and GB of a cache, but not their 14 GB of
 # weights (7 billion times 2 bytes): these are 12.6 GiB here. No function of this lab changes its
-# arguments: work on new tensors.
+# arguments: work on new tensors. What you get may be views, which need not be contiguous.
 #
 # ## Baseline
 #

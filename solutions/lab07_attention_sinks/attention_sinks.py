@@ -45,8 +45,8 @@
 # | R_n | | `rotate(x, n, theta)` | rotary embedding: x turned as at the positions n |
 # | ids | [B, T], int64 | `ids` | tokens; `zoo.BEGIN_ID`, `<s>`, comes first |
 #
-# Functions of this lab do not change their arguments. Caches (exercises 2 and 4) change themselves:
-# that is what they are for.
+# Functions of this lab do not change their arguments, which may be views that are not contiguous.
+# Caches (exercises 2 and 4) change themselves: that is what they are for.
 
 # %%
 import math

@@ -56,6 +56,110 @@ def close_and_far(rng, *shape):
         yield name, ranks.reshape(shape).float(), s.float().reshape(shape)
 
 
+# ---- several calls of all functions ----------------------------------------------------------
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: all results of calls (name, *args), as they are after the
+    last, and once more, when others have written into those.
+
+    Tensors arrive as parts of larger ones, where every second number is another's, but those in
+    a dictionary as they are.
+    """
+    import torch
+
+    def cut(x):
+        if isinstance(x, list | tuple):
+            return type(x)(cut(part) for part in x)
+        if isinstance(x, dict):
+            return x["whole"]
+        if not isinstance(x, torch.Tensor) or x.dim() == 0:
+            return x
+        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
+        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
+
+    def copied(x, spoil=False):
+        if isinstance(x, list | tuple):
+            return [copied(part, spoil) for part in x]
+        if not isinstance(x, torch.Tensor):
+            return x
+        x = x.detach()
+        if spoil and 0 not in x.stride():
+            x.zero_()
+        return x.clone()
+
+    def all_of():
+        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
+
+    held = all_of()
+    first = copied(held)
+    copied(held, spoil=True)
+    return first, copied(all_of())
+
+
+def again(student, calls):
+    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
+    plain = [[x["whole"] if isinstance(x, dict) else x for x in args] for _, *args in calls]
+    alone = [getattr(student, call[0])(*args) for call, args in zip(calls, plain, strict=True)]
+    for results in student.drive(drive_again, calls):
+        for (name, *_), result, right in zip(calls, results, alone, strict=True):
+            alike(result, right, f"{name} among other calls: the result")
+
+
+def alike(found, right, what):
+    if isinstance(right, list | tuple):
+        assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
+        for one, other in zip(found, right, strict=True):
+            alike(one, other, what)
+    elif not isinstance(right, torch.Tensor):
+        same = found == right
+        if isinstance(right, float):  # sums may be taken in another order
+            same = math.isclose(found, right, rel_tol=1e-5, abs_tol=1e-9) or found != found
+        assert same, f"{what} is {found}, expected {right}"
+    elif not right.is_floating_point():
+        expect_same(found, right, what)
+    else:
+        expect_tensor(found, what, right.dtype, tuple(right.shape))
+        rtol = 4 * torch.finfo(right.dtype).eps
+        atol = 1e-6 * float(right.detach().abs().max()) if right.numel() else 0.0
+        expect_close(found, right, what=what, rtol=max(rtol, 1e-6), atol=atol)
+
+
+def drive_refused(student, calls):
+    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
+    is another one afterwards."""
+    import copy
+
+    import torch
+
+    def same(a, b):
+        if isinstance(a, torch.Tensor):
+            alike = a.shape == b.shape and a.dtype == b.dtype
+            return alike and bool(((a == b) | (a != a)).all())
+        if isinstance(a, list | tuple):
+            return len(a) == len(b) and all(map(same, a, b))
+        return a == b or a != a  # NaN
+
+    said = []
+    for name, *args in calls:
+        given, kind = copy.deepcopy(args), "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        said.append([kind, same(list(args), given)])
+    return said
+
+
+def refused(student, calls):
+    """Each call raises ValueError and leaves its arguments."""
+    for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
+        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
+        what = f"{name}({', '.join(shown)})"
+        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
+        assert same, f"{what} changed an argument before it raised"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -101,6 +205,10 @@ def test_masks_against_sorting(student, rng):
     right = lowest(ranks.reshape(1, -1), 987).reshape(80, 100)  # 987.648
     mask = student.keep_share(1 + ranks * 2.0**-23, 0.123456, "layer")
     expect_same(mask, right, "0.123456 of 8000 scores")
+    w, off = torch.randn(2, 4, generator=rng), (1 + 1e-6, -1e-6, math.inf, -math.inf, math.nan)
+    calls = [(name, w, x, s) for name in ("keep_share", "magnitude_mask") for x in off
+             for s in ("row", "layer")]  # fmt: skip
+    refused(student, [*calls, ("keep_share", w, 0.5, "both"), ("magnitude_mask", w, 0.5, "col")])
     for name, scope in (("keep_share", "ro"), ("magnitude_mask", ""), ("keep_share", "rows"),
                         ("keep_share", " row"), ("magnitude_mask", "layer ")):  # fmt: skip
         expect_error(
@@ -207,6 +315,13 @@ def test_what_a_mask_keeps(student, rng):
             )
             negative = new.signbit()[0, 3].item()
             assert negative, "-0.0 under True came back as 0.0"
+    calls = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        w, mask = distinct(rng, 4, 6).to(dtype), torch.rand(4, 6, generator=rng) < 0.5
+        calls += [("keep_share", w, 0.5, scope) for scope in ("row", "layer")]
+        calls += [("magnitude_mask", w, 0.5, scope) for scope in ("row", "layer")]
+        calls.append(("apply_mask", w, {"whole": mask}))
+    again(student, calls)
     bits = torch.tensor([[0x7FC12345, 0x7F800000, 1]], dtype=torch.int32)  # NaN is many numbers
     new = student.apply_mask(bits.view(torch.float32), torch.ones(1, 3).bool())
     expect_tensor(new, "apply_mask", torch.float32, (1, 3))
@@ -340,6 +455,15 @@ def test_rows_compared_alone(student, rng):
     for sparsity, stays in ((0.9, True), (1.0, False)):
         mask = student.wanda_mask(torch.tensor([[-2.0]]), torch.ones(1), sparsity)
         expect_same(mask, torch.tensor([[stays]]), "the mask of one weight")
+    calls, wide = [], 1.5 ** torch.arange(8)
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        x, w = distinct(rng, 2, 3, 8).to(dtype), distinct(rng, 4, 8).to(dtype)
+        norms = wide[torch.randperm(8, generator=rng)]
+        calls += [("input_norms", x), ("input_norms", x[0]), ("scores", w, {"whole": norms})]
+        calls.append(("wanda_mask", w, {"whole": norms}, 0.5))
+    again(student, calls)
+    off = (1 + 1e-6, -1e-6, math.inf)
+    refused(student, [("wanda_mask", w, y, x) for x in off for y in (norms, 0 * norms)])
     for sparsity in (1.5, -0.5, math.nan):
         expect_error(
             ValueError,
@@ -402,6 +526,14 @@ def test_equal_scores_in_groups(student, rng):
     mask, fit = expect_tuple(value, (torch.Tensor, bool), "drive_groups")
     expect_same(mask, lowest(s.T.reshape(-1, 4), 2).reshape(5, 16), "a view")
     assert fit is False, "a dense view fits 2:4"
+    calls = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        s = distinct(rng, 4, 8).to(dtype)
+        mask = torch.rand(4, 2, 4, generator=rng).argsort(-1).flatten(1) < 2
+        calls += [("nm_mask", s, 2, 4), ("nm_mask", s, 1, 4), ("fits", s, 2, 4)]
+        calls += [("fits", torch.where(mask, s, 0), n, 4) for n in (1, 2)]
+    again(student, calls)
+    refused(student, [(name, s.T, 2, 3) for name in ("nm_mask", "fits")])
 
 
 @exercise(
@@ -445,6 +577,10 @@ def test_fits_just_or_not(student, rng):
         w = torch.where(order < n, -torch.rand(order.shape, generator=rng) - 0.1, 0.0).flatten(1)
         for case in (w, w.bfloat16(), torch.zeros(1, 24), -torch.zeros(1, 24), w * 1e-30, w * 1e4):
             assert student.fits(case, n, m) is True, f"a weight of {n}:{m} does not fit"
+        for dtype in (torch.float32, torch.bfloat16):
+            last = w.clone().to(dtype)
+            last[-1, -m:] = 1.0
+            assert student.fits(last, n, m) is False, f"{m} of {m} in the last group fit {n}:{m}"
         row, group = (int(torch.randint(limit, (), generator=rng)) for limit in (6, 24 // m))
         place = int((order[row, group] == n).nonzero())
         more = w.clone()
@@ -607,6 +743,18 @@ def test_limits_and_bits(student, rng):
         expect_error(ValueError, lambda w=w: student.compress(w.flatten(1)), "one of them 1e-45")
     for k in (4, 12, 6):
         expect_error(ValueError, lambda k=k: student.compress(torch.zeros(2, k)), f"K = {k}")
+    full = torch.randn(2, 8, generator=rng)
+    refused(student, [("compress", full), ("compress", full.bfloat16()), ("compress", full[:, :6])])
+    calls = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        mask = torch.rand(3, 4, 4, generator=rng).argsort(-1).flatten(1) < 2
+        w = torch.where(mask, distinct(rng, 3, 16), 0.0).to(dtype)
+        at = torch.rand(3, 4, 4, generator=rng).argsort(-1)[..., :2].flatten(1)
+        values, x = torch.randn(3, 8, generator=rng).to(dtype), torch.randn(3, 16, generator=rng)
+        calls.append(("compress", w))
+        for rows in (x, x[0]):
+            calls.append(("multiply", {"whole": values}, {"whole": packed(at)}, rows))
+    again(student, calls)
     for n, k, bits in (
         (1, 8, 4),
         (2, 8, 1),
@@ -633,9 +781,9 @@ def test_limits_and_bits(student, rng):
 def drive_blocks(student, states, texts, pattern, frozen):
     """Runs beside the student's code: blocks with these parameters, pruned.
 
-    Returns (parameters and buffers of the new blocks, parameters of those that came in, hooks on
-    both, modules with a forward of their own among both, names of parameters that train, modes,
-    addresses of the parameters of both), or None if no list of modules came back.
+    Returns (parameters and buffers of the new blocks, parameters of those that came in, hooks and
+    gradients on both, modules with a forward of their own among both, names of parameters that
+    train, modes, addresses of the parameters of both), or None if no list of modules came back.
     """
     import torch
     from torch import nn
@@ -681,6 +829,7 @@ def drive_blocks(student, states, texts, pattern, frozen):
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
     both = [m for b in [*blocks, *pruned] for m in b.modules()]
     hooks = sum(len(getattr(m, kind)) for m in both for kind in kinds)
+    hooks += sum(p.grad is not None for m in both for p in m.parameters())
     replaced = sum("forward" in vars(m) for m in both)
     trains = [
         [k for k, v in b.named_parameters() if v.requires_grad and not v.is_inference()]
@@ -968,7 +1117,7 @@ def test_all_else_stays(student, rng):
     frozen = ["inner.down.weight", "first.bias"]
     after, hooks, trains, modes = pruned_blocks(student, states, texts, 0.25, frozen)
     expect_blocks(after, right, "25 %")
-    assert hooks == 0, "hooks are left"
+    assert hooks == 0, "hooks or gradients are left"
     assert all(set(t) == set(states[0]) - set(frozen) for t in trains), "requires_grad has changed"
     for i, seen in enumerate(modes):
         own = i % 2 == 1  # the block and a linear; a part with two is in the other mode
@@ -1114,6 +1263,17 @@ def test_units_in_order(student, rng):
         for n in range(1, 24):
             right = (ranks[0] >= 24 - n).nonzero().flatten()
             expect_same(student.best_units(s[0], n), right, f"{n} of 24 scores {name}")
+    calls = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        w, x = (torch.randn(n, 6, generator=rng) for n in (4, 9))
+        gram, s = x.double().T @ x.double(), distinct(rng, 1, 6)[0]
+        grams = [gram.to(torch.float32 if dtype is torch.float32 else torch.float64)]
+        calls += [("unit_scores", w, {"whole": g}, 2) for g in grams]
+        calls.append(("best_units", {"whole": s}, 3))
+        writers = [torch.randn(n, generator=rng).to(dtype) for n in ((6, 3), (6,))]
+        keep = {"whole": torch.randperm(3, generator=rng)[:2]}
+        calls.append(("remove_units", writers, torch.randn(4, 6, generator=rng), keep, 2))
+    again(student, calls)
     ranks = torch.rand(3000, generator=rng).argsort()
     right = (ranks >= 1500).nonzero().flatten()
     expect_same(student.best_units(1 + ranks * 2.0**-23, 1500), right, "1500 of 3000")

@@ -29,6 +29,106 @@ def draw(rng, low, high):
     return int(torch.randint(low, high + 1, (), generator=rng))
 
 
+# ---- several calls of all functions ----------------------------------------------------------
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: all results of calls (name, *args), as they are after the
+    last, and once more, when others have written into those.
+
+    Tensors arrive as parts of larger ones: every second number in memory is another's.
+    """
+    import torch
+
+    def cut(x):
+        if isinstance(x, list | tuple):
+            return type(x)(cut(part) for part in x)
+        if not isinstance(x, torch.Tensor) or x.dim() == 0:
+            return x
+        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
+        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
+
+    def copied(x, spoil=False):
+        if isinstance(x, list | tuple):
+            return [copied(part, spoil) for part in x]
+        if not isinstance(x, torch.Tensor):
+            return x
+        x = x.detach()
+        if spoil and 0 not in x.stride():
+            x.zero_()
+        return x.clone()
+
+    def all_of():
+        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
+
+    held = all_of()
+    first = copied(held)
+    copied(held, spoil=True)
+    return first, copied(all_of())
+
+
+def again(student, calls):
+    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
+    alone = [getattr(student, name)(*args) for name, *args in calls]
+    for results in student.drive(drive_again, calls):
+        for (name, *_), result, right in zip(calls, results, alone, strict=True):
+            alike(result, right, f"{name} among other calls: the result")
+
+
+def alike(found, right, what):
+    if isinstance(right, list | tuple):
+        assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
+        for one, other in zip(found, right, strict=True):
+            alike(one, other, what)
+    elif not isinstance(right, torch.Tensor):
+        same = found == right
+        if isinstance(right, float):  # sums may be taken in another order
+            same = math.isclose(found, right, rel_tol=1e-5, abs_tol=1e-9) or found != found
+        assert same, f"{what} is {found}, expected {right}"
+    elif not right.is_floating_point():
+        expect_same(found, right, what)
+    else:
+        expect_tensor(found, what, right.dtype, tuple(right.shape))
+        rtol = 4 * torch.finfo(right.dtype).eps
+        atol = 1e-6 * float(right.detach().abs().max()) if right.numel() else 0.0
+        expect_close(found, right, what=what, rtol=max(rtol, 1e-6), atol=atol)
+
+
+def drive_refused(student, calls):
+    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
+    is another one afterwards."""
+    import copy
+
+    import torch
+
+    def same(a, b):
+        if isinstance(a, torch.Tensor):
+            alike = a.shape == b.shape and a.dtype == b.dtype
+            return alike and bool(((a == b) | (a != a)).all())
+        if isinstance(a, list | tuple):
+            return len(a) == len(b) and all(map(same, a, b))
+        return a == b or a != a  # NaN
+
+    said = []
+    for name, *args in calls:
+        given, kind = copy.deepcopy(args), "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        said.append([kind, same(list(args), given)])
+    return said
+
+
+def refused(student, calls):
+    """Each call raises ValueError and leaves its arguments."""
+    for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
+        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
+        what = f"{name}({', '.join(shown)})"
+        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
+        assert same, f"{what} changed an argument before it raised"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -183,6 +283,10 @@ def test_what_is_refused_and_what_is_not(student, rng):
             for lengths in ([5], [0], []):
                 what = "layer_types that do not fit"
                 expect_error(ValueError, lambda c=asked, n=lengths: student.cache_bytes(c, n), what)
+    odd = slides | {"head_dim": None, "layer_types": [FULL, SLIDING, "none"]}
+    calls = [("bytes_per_token", odd, 0), ("bytes_per_token", odd, 4, 0)]
+    calls += [("cache_bytes", odd, [5, 3]), ("cache_bytes", slides, [5, -1, 3], 4, 32)]
+    refused(student, calls)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -206,7 +310,13 @@ def drive_cache(student, steps, how):
         given = [x.clone() for x in given]
         if how == "views":
             given = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in given]
-        parts = cache.append(*given, numbers) if given else cache.truncate(numbers)
+        try:
+            parts = cache.append(*given, numbers) if given else cache.truncate(numbers)
+        except ValueError:
+            same = all(x.equal(y) for x, y in zip(given, step[:-1], strict=True))
+            if not same or numbers != list(step[-1]):
+                raise RuntimeError("an argument was changed before the ValueError") from None
+            raise
         parts = list(parts) if given else []
         out.append([[p.clone() for p in parts], shown(cache.lengths)])
         out[-1] += [[x.clone() for x in given], list(numbers)]
@@ -380,9 +490,10 @@ def test_tensors_of_its_own(student, rng):
     # nor is a first token that is all there is kept as it came
     one, two = (new_tokens(rng, (2, 1, 1, 2), [1, 1]) for _ in range(2))
     follow(student, [one, two], "spoil")
-    follow(student, [one, ([1, 1],), two, two], "spoil")
-    # what it handed out is not written over by a result of the same shape
+    follow(student, [one, ([1, 1],), two, two, ([1, 1],), two, ([0, 0],), one], "spoil")
+    # what it handed out is not written over by a result of the same shape, nor by a truncation
     follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1])])
+    follow(student, [*steps, new_tokens(rng, (2, 1, 2, 2), [2, 1]), ([1, 1],)])
     # two layers of a model, each with its cache
     walks = [[*steps, one, two], [two, one, ([1, 2],), steps[0]]]
     for results, walked in zip(student.drive(drive_in_turn, walks), walks, strict=True):
@@ -496,6 +607,11 @@ def test_attention_against_float64(student, rng):
     mask = torch.arange(600) < torch.tensor([[[600], [300]]])
     right = exact_attention(q, k, k, mask)
     expect_close(student.attend(q, k, k, mask), right, what="600 slots: the output", atol=4e-5)
+    calls = []
+    for dtype in (*units, float32):
+        q, k, v = (torch.randn(2, h, 3, 8, generator=rng).to(dtype) for h in (4, 2, 2))
+        calls.append(("attend", q, k, v, torch.rand(2, 3, 3, generator=rng) < 0.6))
+    again(student, calls)
     for slots, new in ((0, 3), (0, 1), (4, 0)):
         q, k = torch.randn(2, 4, new, 8, generator=rng), torch.randn(2, 2, slots, 8, generator=rng)
         out = student.attend(q, k, k, torch.ones(2, new, slots).bool())
@@ -536,6 +652,15 @@ def test_what_does_not_fit(student, rng):
         for steps in ([one, bad], [one, one, bad], [none, bad], [one, ([0, 0],), bad]):
             expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
     expect_error(ValueError, lambda: student.drive(drive_cache, [(k, v, [4, 0])], ""), "first")
+    four = new_tokens(rng, (4, 1, 3, 2), [2, 0, 3, 1])
+    for row in range(4):
+        for bad in (-1, 4):
+            counts = [bad if i == row else 1 for i in range(4)]
+            wrong = [(*four[:2], counts)] if bad > 0 else [(*four[:2], counts), (counts,)]
+            for step in wrong:
+                what = f"{step[-1]} in rows of 3 new tokens"
+                steps = [four, step]
+                expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
     # values of another shape than the keys, each dimension, also where as many numbers remain
     shape = k.shape
     others = [
@@ -631,11 +756,20 @@ def test_dtypes(student, rng):
     one = torch.randn(1, generator=rng)
     expect_same(student.pool_heads(one, 1, 1), one, "one head of one row")
     expect_close(float(student.pooled_error(one, 1, 1)), 0.0, what="the share of one head")
-    for heads in (2, 3, 6, 8):
-        weight = (torch.randn(heads * 3, 5, generator=rng) + 4).bfloat16()
-        found = student.pool_heads(weight, heads, 1)
-        expect_tensor(found, "pool_heads(bfloat16)", torch.bfloat16, (3, 5))
-        right = weight.double().view(heads, 3, 5).mean(0)
+    for heads, groups, shape in (
+        (2, 1, (5,)),
+        (3, 1, (5,)),
+        (6, 1, (5,)),
+        (8, 1, (5,)),
+        (6, 2, (40,)),
+        (8, 2, (10, 4)),
+        (12, 4, ()),
+        (3, 1, (5, 2, 4)),
+    ):
+        weight = (torch.randn(heads * 3, *shape, generator=rng) + 4).bfloat16()
+        found = student.pool_heads(weight, heads, groups)
+        expect_tensor(found, "pool_heads(bfloat16)", torch.bfloat16, (groups * 3, *shape))
+        right = weight.double().view(groups, heads // groups, 3, *shape).mean(1).flatten(0, 1)
         # the last bit where the exact mean is not near a tie, which float32 may round either way
         grid = 2.0 ** (right.abs().log2().floor() - 7)
         near = ((right / grid - (right / grid).floor()) - 0.5).abs() < 1e-3
@@ -650,10 +784,13 @@ def test_dtypes(student, rng):
         weight = size * torch.tensor([[1.0], [3.0]]).bfloat16()
         right = torch.tensor([[2 * size]]).bfloat16()
         expect_same(student.pool_heads(weight, 2, 1), right, "the mean of tiny or large heads")
-    weight = torch.randn(4, 2, generator=rng, dtype=torch.float64)
-    found = expect_tensor(student.pool_heads(weight, 2, 1), "pool_heads(float64)", torch.float64)
-    right = (weight[:2] + weight[2:]) / 2
-    expect_close(found, right, what="float64 heads", rtol=1e-14, atol=1e-15)
+    for shape in ((12,), (12, 2), (12, 2, 3)):
+        weight = torch.randn(shape, generator=rng, dtype=torch.float64)
+        for groups in (1, 3):
+            found = student.pool_heads(weight, 6, groups)
+            expect_tensor(found, "pool_heads(float64)", torch.float64)
+            right = weight.unflatten(0, (groups, 6 // groups, 2)).mean(1).flatten(0, 1)
+            expect_close(found, right, what="float64 heads", rtol=1e-14, atol=1e-15)
 
 
 def drive_share_of_view(student, weight, heads, groups):
@@ -716,6 +853,17 @@ def test_shares_against_float64(student, rng):
             lambda h=heads, g=groups: student.pooled_error(torch.ones(6, 2), h, g),
             f"the share of {groups} groups of {heads} heads in 6 rows",
         )
+    calls = [("pool_heads", torch.ones(6, 2), 4, 2), ("repeat_heads", torch.ones(6, 2), 4, 2)]
+    calls += [("pooled_error", torch.ones(6, 2), 3, 2), ("pool_heads", torch.ones(6, 2), 3, 0)]
+    refused(student, calls)
+    calls = []
+    for dtype in (torch.float32, torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        for shape in ((12,), (12, 3), (12, 2, 3)):
+            weight = torch.randn(shape, generator=rng).to(dtype)
+            calls += [("pool_heads", weight, 6, 3), ("repeat_heads", weight, 6, 2)]
+            if dtype in (torch.float32, torch.float64):
+                calls.append(("pooled_error", weight, 6, 3))
+    again(student, calls)
     for heads, times in ((4, 2), (4, 1), (0, 2), (-2, 1), (2, -1)):
         expect_error(
             ValueError,
@@ -897,6 +1045,7 @@ def test_levers_against_brute_force(student, rng):
     assert found == "first", "batches are whole: 3 and nearly 4 are equal"
     for levers, expected in (  # tokens of 64 bytes in 16 bits
         ({"as it is": {}, "fewer": {"parameters": 50}}, "fewer"),
+        ({"as it is": {}, "fewer": {"parameters": 50}, "none": {"parameters": 0}}, "none"),
         ({"more": {"parameters": 149}, "as it is": {}}, "as it is"),
         ({"48 bits": {"group_size": 1}, "17 bits": {"group_size": 32}}, "17 bits"),
         ({str(i): {"memory": 200 + 64 * i} for i in range(30)}, "29"),
@@ -1086,6 +1235,17 @@ def test_views_and_what_does_not_divide(student, rng):
             lambda g=group, way=direction: student.quantize(y, 4, g, way),
             f"groups of {group} per {direction!r} of [2, 3, 12, 8]",
         )
+    refused(student, [("quantize", y, 4, 5, "channel"), ("quantize", y, 4, 4, "both")])
+    calls = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        for direction in ("channel", "token"):
+            x = torch.randn(2, 3, 8, 8, generator=rng).to(dtype)
+            calls.append(("quantize", x, 4, 4, direction))
+            codes = torch.randint(0, 16, (2, 3, 8, 8), generator=rng).to(torch.uint8)
+            groups = (2, 3, 2, 8) if direction == "channel" else (2, 3, 8, 2)
+            s, m = (torch.randn(groups, generator=rng).half() for _ in range(2))
+            calls.append(("dequantize", codes, s.abs(), m, direction))
+    again(student, calls)
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1338,6 +1498,8 @@ def test_own_tensors_and_settings(student, rng):
         steps += [(k[:, :, a:b], v[:, :, a:b]), nothing, nothing]
     for settings in ((4, 4, 4), (4, 4, 4, "token"), (2, 2, 8)):
         for given in (pieces, steps):
+            if settings == (2, 2, 8):  # keys and values of a model in bfloat16
+                given = [(k.bfloat16(), v.bfloat16()) for k, v in given]
             plain = window(student, settings, given)
             spoiled = window(student, settings, given, "spoil")
             views = window(student, settings, given, "views")

@@ -27,6 +27,110 @@ def ints(values):
     return all(type(value) is int for value in values)
 
 
+# ---- several calls of all functions ----------------------------------------------------------
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: all results of calls (name, *args), as they are after the
+    last, and once more, when others have written into those.
+
+    Tensors arrive as parts of larger ones, where every second number is another's, but those in
+    a dictionary as they are.
+    """
+    import torch
+
+    def cut(x):
+        if isinstance(x, list | tuple):
+            return type(x)(cut(part) for part in x)
+        if isinstance(x, dict):
+            return x["whole"]
+        if not isinstance(x, torch.Tensor) or x.dim() == 0:
+            return x
+        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
+        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
+
+    def copied(x, spoil=False):
+        if isinstance(x, list | tuple):
+            return [copied(part, spoil) for part in x]
+        if not isinstance(x, torch.Tensor):
+            return x
+        x = x.detach()
+        if spoil and 0 not in x.stride():
+            x.zero_()
+        return x.clone()
+
+    def all_of():
+        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
+
+    held = all_of()
+    first = copied(held)
+    copied(held, spoil=True)
+    return first, copied(all_of())
+
+
+def again(student, calls):
+    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
+    plain = [[x["whole"] if isinstance(x, dict) else x for x in args] for _, *args in calls]
+    alone = [getattr(student, call[0])(*args) for call, args in zip(calls, plain, strict=True)]
+    for results in student.drive(drive_again, calls):
+        for (name, *_), result, right in zip(calls, results, alone, strict=True):
+            alike(result, right, f"{name} among other calls: the result")
+
+
+def alike(found, right, what):
+    if isinstance(right, list | tuple):
+        assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
+        for one, other in zip(found, right, strict=True):
+            alike(one, other, what)
+    elif not isinstance(right, torch.Tensor):
+        same = found == right
+        if isinstance(right, float):  # sums may be taken in another order
+            same = math.isclose(found, right, rel_tol=1e-5, abs_tol=1e-9) or found != found
+        assert same, f"{what} is {found}, expected {right}"
+    elif not right.is_floating_point():
+        expect_same(found, right, what)
+    else:
+        expect_tensor(found, what, right.dtype, tuple(right.shape))
+        rtol = 4 * torch.finfo(right.dtype).eps
+        atol = 1e-6 * float(right.detach().abs().max()) if right.numel() else 0.0
+        expect_close(found, right, what=what, rtol=max(rtol, 1e-6), atol=atol)
+
+
+def drive_refused(student, calls):
+    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
+    is another one afterwards."""
+    import copy
+
+    import torch
+
+    def same(a, b):
+        if isinstance(a, torch.Tensor):
+            alike = a.shape == b.shape and a.dtype == b.dtype
+            return alike and bool(((a == b) | (a != a)).all())
+        if isinstance(a, list | tuple):
+            return len(a) == len(b) and all(map(same, a, b))
+        return a == b or a != a  # NaN
+
+    said = []
+    for name, *args in calls:
+        given, kind = copy.deepcopy(args), "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        said.append([kind, same(list(args), given)])
+    return said
+
+
+def refused(student, calls):
+    """Each call raises ValueError and leaves its arguments."""
+    for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
+        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
+        what = f"{name}({', '.join(shown)})"
+        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
+        assert same, f"{what} changed an argument before it raised"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -90,6 +194,12 @@ def test_slots_against_counted_rows(student, rng):
     for slots, right in zip(pair, ([12, 5], [3, 13]), strict=True):
         expect_tensor(slots, "slots_of(...)", torch.int64, (2,))
         assert slots.tolist() == right, "positions that were written again"
+    tables = [torch.randperm(40, generator=rng)[:3].tolist() for _ in range(3)]
+    shapes = ((6,), (6,), (2, 3), (2, 3), (1,), ())
+    places = [torch.randint(12, shape, generator=rng) for shape in shapes]
+    again(student, [("slots_of", table, p, 4) for table in tables for p in places])
+    bad = [torch.tensor(x) for x in ([3, 12], [[0, -1]], 12)]
+    refused(student, [("slots_of", tables[0], p, 4) for p in bad])
     size = 2**24 + 4  # in float32 its last row is the first of the next block
     far = student.slots_of([5, 9], torch.tensor([size - 1, size, 0, 2 * size - 1]), size)
     expect_tensor(far, "slots_of(...)", torch.int64, (4,))
@@ -1064,6 +1174,18 @@ def test_bfloat16_and_views(student, rng):
     check_attention(student, q.bfloat16(), k, v, table, keys, values)
     low = (k.bfloat16(), v.bfloat16(), table, keys.bfloat16(), values.bfloat16())
     check_attention(student, q, *low)
+    calls, state = [], (torch.full((4,), -math.inf), torch.zeros(4), torch.zeros(4, 16))
+    for of_q, of_k in ((0, 0), (0, 1), (1, 0), (1, 1), (0, 0)):
+        dtypes, parts = (torch.float32, torch.bfloat16), scattered(rng, 20, 8, (4, 2), 16)
+        query, *pages = parts[0].to(dtypes[of_q]), *(x.to(dtypes[of_k]) for x in parts[1:3])
+        pages = [x.nan_to_num() for x in pages]
+        calls.append(("paged_attention", query, *pages, parts[3], 20))
+        scores, summed = torch.randn(4, 5, generator=rng), torch.randn(4, 5, 16, generator=rng)
+        some = tuple(torch.rand(x.shape, generator=rng) + 1 for x in state)
+        for before in (state, some):
+            before = {"whole": before}
+            calls.append(("absorb", before, {"whole": scores}, {"whole": summed}))
+    again(student, calls)
     _, k2, v2, other, keys2, values2 = scattered(rng, 20, 8, (4, 2), 16)
     k2[table[:3]], v2[table[:3]] = k2[other[:3]], v2[other[:3]]
     seen = student.drive(attend_twice, q, k, v, table, 20, (k2, v2))

@@ -27,6 +27,106 @@ def draw(rng, low, high):
     return int(torch.randint(low, high + 1, (1,), generator=rng))
 
 
+# ---- several calls of all functions ----------------------------------------------------------
+
+
+def drive_again(student, calls):
+    """Runs beside the student's code: all results of calls (name, *args), as they are after the
+    last, and once more, when others have written into those.
+
+    Tensors arrive as parts of larger ones: every second number in memory is another's.
+    """
+    import torch
+
+    def cut(x):
+        if isinstance(x, list | tuple):
+            return type(x)(cut(part) for part in x)
+        if not isinstance(x, torch.Tensor) or x.dim() == 0:
+            return x
+        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
+        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
+
+    def copied(x, spoil=False):
+        if isinstance(x, list | tuple):
+            return [copied(part, spoil) for part in x]
+        if not isinstance(x, torch.Tensor):
+            return x
+        x = x.detach()
+        if spoil and 0 not in x.stride():
+            x.zero_()
+        return x.clone()
+
+    def all_of():
+        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
+
+    held = all_of()
+    first = copied(held)
+    copied(held, spoil=True)
+    return first, copied(all_of())
+
+
+def again(student, calls):
+    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
+    alone = [getattr(student, name)(*args) for name, *args in calls]
+    for results in student.drive(drive_again, calls):
+        for (name, *_), result, right in zip(calls, results, alone, strict=True):
+            alike(result, right, f"{name} among other calls: the result")
+
+
+def alike(found, right, what):
+    if isinstance(right, list | tuple):
+        assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
+        for one, other in zip(found, right, strict=True):
+            alike(one, other, what)
+    elif not isinstance(right, torch.Tensor):
+        same = found == right
+        if isinstance(right, float):  # sums may be taken in another order
+            same = math.isclose(found, right, rel_tol=1e-5, abs_tol=1e-9) or found != found
+        assert same, f"{what} is {found}, expected {right}"
+    elif not right.is_floating_point():
+        expect_same(found, right, what)
+    else:
+        expect_tensor(found, what, right.dtype, tuple(right.shape))
+        rtol = 4 * torch.finfo(right.dtype).eps
+        atol = 1e-6 * float(right.detach().abs().max()) if right.numel() else 0.0
+        expect_close(found, right, what=what, rtol=max(rtol, 1e-6), atol=atol)
+
+
+def drive_refused(student, calls):
+    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
+    is another one afterwards."""
+    import copy
+
+    import torch
+
+    def same(a, b):
+        if isinstance(a, torch.Tensor):
+            alike = a.shape == b.shape and a.dtype == b.dtype
+            return alike and bool(((a == b) | (a != a)).all())
+        if isinstance(a, list | tuple):
+            return len(a) == len(b) and all(map(same, a, b))
+        return a == b or a != a  # NaN
+
+    said = []
+    for name, *args in calls:
+        given, kind = copy.deepcopy(args), "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        said.append([kind, same(list(args), given)])
+    return said
+
+
+def refused(student, calls):
+    """Each call raises ValueError and leaves its arguments."""
+    for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
+        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
+        what = f"{name}({', '.join(shown)})"
+        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
+        assert same, f"{what} changed an argument before it raised"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -117,6 +217,18 @@ def test_maps_of_any_dtype_and_size(student, rng):
             check_map(student, x.to(of_x), w_q.to(of_w), w_k.to(of_w), 4, 100.0)
     check_map(student, x, w_q, w_k, 4, 100.0, drive_parameters)
     check_map(student, x * 1e-4, w_q, w_k, 4, 100.0)
+    calls = []
+    for of_x, of_w, theta in (
+        (torch.float32, torch.float32, 100.0),
+        (torch.float32, torch.float32, 10.0),
+        (HALF, torch.float32, 100.0),
+        (torch.float64, HALF, 100.0),
+    ):
+        layer = a_layer(rng, 6, 8, 4, 2, 4)
+        weights = [w.to(of_w) for w in layer[1:]]
+        calls.append(("attention_map", layer[0].to(of_x), *weights, 4, theta))
+        calls.append(("share", torch.rand(4, 6, 6, generator=rng), 1, 2))
+    again(student, calls)
     # the last pair of 16 hardly turns at all: scores 2500 + t / 2 in one head, their negatives in
     # the other
     x = torch.stack([torch.full((9,), 100.0), 100 + 0.02 * torch.arange(9)], 1)
@@ -147,6 +259,9 @@ def test_shares_of_every_token(student, rng):
             expect_close(seen, right, what="share", rtol=1e-6)
     seen = student.drive(drive_view, p, 4, 2)
     expect_close(seen, p[:, 2:, 4].double().mean(1), what="share of a view", rtol=1e-6)
+    right = 1e-9 * p[:, 2:, 4].double().mean(1)
+    expect_close(student.share(1e-9 * p, 4, 2), right, what="a tiny share", rtol=1e-6)
+    refused(student, [("share", p, 7, 0), ("share", p, 0, -1)])
     for token, first in ((7, 0), (0, 5), (-1, 2), (2, -1), (6, 6)):
         expect_error(ValueError, lambda t=token, f=first: student.share(p, t, f), "no such column")
 
@@ -159,7 +274,7 @@ def test_shares_of_every_token(student, rng):
     "the sum",
 )
 def test_even_shares_of_long_texts(student, rng):
-    cases = [(1, 0), (200, 199), (1500, 1490), (30, 20)]
+    cases = [(1, 0), (200, 199), (1500, 1490), (30, 20), (20_000, 0)]
     for _ in range(6):
         queries = draw(rng, 1, 3000)
         cases.append((queries, draw(rng, 0, queries - 1)))
@@ -235,8 +350,9 @@ def drive_window(student, size, steps):
     """
     cache, other = student.WindowCache(size), student.WindowCache(size + 1)
     rows, chunk = [], -1
-    for layer, k, v in steps:
-        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
+    for step in steps:
+        layer, *pair = step
+        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in pair)
         chunk += layer == 0
         if chunk % 3 == 0 and k.shape[2] <= size:
             other.append(layer, v, k)  # another cache, which is none of this one's business
@@ -244,7 +360,8 @@ def drive_window(student, size, steps):
         try:
             given, kind = cache.append(layer, k, v), "ok"
         except ValueError:
-            given, kind = None, "ValueError"
+            same = all(x.equal(y) for x, y in zip((k, v), step[1:], strict=True))
+            given, kind = None, "ValueError" if same else "changed k or v, then ValueError"
         rows.append([kind, given, before, (cache.length, cache.bytes())])
     return rows
 
@@ -360,22 +477,37 @@ def test_windows_of_every_size(student, rng):
         expect_tensor(logits, "recomputed(...)", torch.float32, (tokens, 5))
         rows = [table[window[-1]] * len(window) for window in right]
         expect_close(logits, torch.stack(rows), what="logits")
-    ids, seen = torch.randint(10**6, (6,), generator=rng), []
-    logits = student.drive(drive_column, ids, 3, lambda window: seen.append(window.tolist()))
-    right = [[ids[max(0, t - 2) : t + 1].tolist()] for t in range(6)]
-    assert seen == right, "the model read other windows"
-    expect_same(logits, ids[:, None].to(HALF) + torch.arange(3), "logits in bfloat16")
+    alone = student.recomputed(lambda window: window[..., None].float(), torch.arange(4), 2)
+    expect_same(alone, torch.arange(4.0)[:, None], "logits of a single class")
+    for dtype in (HALF, torch.float16, torch.float64):
+        most = 1000 if dtype is torch.float16 else 10**6
+        ids, seen = torch.randint(most, (6,), generator=rng), []
+        note = lambda window, seen=seen: seen.append(window.tolist())  # noqa: E731
+        found = student.drive(drive_column, ids, 3, note, dtype)
+        for logits, column in zip(found, (ids, ids + 1), strict=True):
+            right = [[column[max(0, t - 2) : t + 1].tolist()] for t in range(6)]
+            assert seen[:6] == right, "the model read other windows"
+            del seen[:6]
+            expect_same(logits, column[:, None].to(dtype) + torch.arange(3), f"logits in {dtype}")
+    for ids in ([3, 3, 3, 1, 3, 1], [2, 1, 2, 1, 2, 1]):  # windows that came before
+        for size in (1, 2, 3):
+            seen = []
+            note = lambda window, seen=seen: seen.append(window[0].tolist())  # noqa: E731
+            student.drive(drive_column, torch.tensor(ids), size, note, HALF)
+            right = [ids[max(0, t + 1 - size) : t + 1] for t in range(6)]
+            assert seen[:6] == right, "a window that came before is read again: one pass a token"
 
 
-def drive_column(student, ids, size, note):
-    """A model that gives bfloat16, for ids that are a column of a batch."""
+def drive_column(student, ids, size, note, dtype):
+    """A model that gives this dtype, for both columns of a batch of ids."""
     import torch
 
     def forward(window):
         note(window)
-        return window[..., None].to(torch.bfloat16) + torch.arange(3)
+        return window[..., None].to(dtype) + torch.arange(3)
 
-    return student.recomputed(forward, torch.stack([ids, ids + 1], 1)[:, 0], size)
+    both = torch.stack([ids, ids + 1], 1)
+    return [student.recomputed(forward, both[:, i], size) for i in range(2)]
 
 
 def counted(way, tokens, size):
@@ -428,7 +560,9 @@ def test_exact_for_any_number(student, rng):
             assert forwarded == [right[0] % (2**61 - 1), right[0] // 2**40 % 2**60], way
             assert scores == [right[1] % (2**61 - 1), right[1] // 2**40 % 2**60], way
     for way in ("sinks", "Dense", "", "recomputed"):
-        expect_error(ValueError, lambda w=way: student.cost(w, 5, 3), f"the way {way!r}")
+        for tokens, size in ((5, 3), (0, 3), (2, 3), (0, 0)):
+            call = lambda w=way, n=tokens, s=size: student.cost(w, n, s)  # noqa: E731
+            expect_error(ValueError, call, f"the way {way!r}")
 
 
 def drive_cost(student, way, tokens, size):
@@ -445,10 +579,12 @@ def drive_streaming(student, size, pinned, kind, theta, steps):
     pinned: a list, which becomes what `kind` says. Keys arrive as a model gives them.
     """
     pinned = {"list": list, "set": set, "tuple": tuple, "keys": dict.fromkeys}[kind](pinned)
+    given_pinned = list(pinned)
     cache, other = (student.StreamingCache(size, pinned, theta) for _ in range(2))
     rows, chunk = [], -1
-    for layer, k, v in steps:
-        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v))
+    for step in steps:
+        layer, *pair = step
+        k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in pair)
         chunk += layer == 0
         if chunk % 3 == 0 and k.shape[2] == 1:
             other.append(layer, v, k)  # another cache, which is none of this one's business
@@ -456,8 +592,11 @@ def drive_streaming(student, size, pinned, kind, theta, steps):
         try:
             given, kind = cache.append(layer, k, v), "ok"
         except ValueError:
-            given, kind = None, "ValueError"
+            same = all(x.equal(y) for x, y in zip((k, v), step[1:], strict=True))
+            given, kind = None, "ValueError" if same else "changed k or v, then ValueError"
         rows.append([kind, given, before, [cache.next_position, cache.length, cache.tokens()]])
+    if list(pinned) != given_pinned:
+        raise RuntimeError("the collection of pinned tokens was changed")
     return rows
 
 
@@ -519,7 +658,11 @@ def test_long_streams_with_pinned_tokens(student, rng):
             steps = steps_of(rng, [1] * draw(rng, 16, 24), draw(rng, 1, 3), shape)
             check_streaming(student, size, pinned, steps, theta=(10.0, 1e4)[draw(rng, 0, 1)])
     check_streaming(student, 4, [0], steps_of(rng, [2] + [1] * 9, 3, (2, 2, 4)), theta=1e6)
-    check_streaming(student, 300, [0, 1], steps_of(rng, [290] + [1] * 12, 1, (1, 1, 4)), 1e4)
+    steps = steps_of(rng, [290] + [1] * 12, 1, (1, 1, 4))
+    check_streaming(student, 300, [0, 1], steps, 1e4, told=True)
+    # pinned tokens that come late, in numbers that no byte holds
+    steps = steps_of(rng, [1] * 290, 1, (1, 1, 2))
+    check_streaming(student, 5, [257, 1, 130], steps, told=True)
 
 
 @exercise(
@@ -639,7 +782,8 @@ def drive_slice(student, step, ids):
     """Texts that are cut from a longer batch."""
     import torch
 
-    return student.stream_losses(step, torch.cat([ids, ids], 1)[:, : ids.shape[1]])
+    first = student.stream_losses(step, torch.cat([ids, ids], 1).flip(1)[:, : ids.shape[1]])
+    return first, student.stream_losses(step, torch.cat([ids, ids], 1)[:, : ids.shape[1]])
 
 
 @exercise(
@@ -651,14 +795,17 @@ def drive_slice(student, step, ids):
     "flattened by view()",
 )
 def test_losses_of_far_logits(student, rng):
-    for size in (1e-6, 200.0, 1e4):
+    for size, dtype in ((1e-6, torch.float32), (200.0, HALF), (1e4, torch.float32), (1e4, HALF)):
         logits = (torch.rand(2, 9, generator=rng) - 0.5) * size
         logits[:, 0], logits[:, 1] = size, -size
+        logits = logits.to(dtype)
         ids = torch.tensor([[3, 0, 1, 4], [5, 1, 0, 6]])
-        losses = student.drive(drive_slice, lambda token, x=logits: x[:, None], ids)
-        expect_tensor(losses, "stream_losses(...)", torch.float32, (2, 3))
+        both = student.drive(drive_slice, lambda token, x=logits: x[:, None], ids)
         p = logits.double().log_softmax(-1)
-        expect_close(losses, -p.gather(1, ids[:, 1:]), what="losses", atol=8 * UNIT * (size + 4))
+        for losses, read in zip(both, (ids.flip(1), ids), strict=True):
+            expect_tensor(losses, "stream_losses(...)", torch.float32, (2, 3))
+            right = -p.gather(1, read[:, 1:])
+            expect_close(losses, right, what="losses", atol=8 * UNIT * (size + 4))
     ids = torch.tensor([[7, 49_999, 31_000]])
     logits = torch.randn(2, 1, 1, 50_000, generator=rng)
     rows = iter(logits)
@@ -679,6 +826,7 @@ def test_ratios_against_float64(student, rng):
         (3, 8, torch.float32),
         (9, 40, torch.float32),
         (4, 9, torch.float64),
+        (300, 2, torch.float32),
     ):
         hard = torch.rand(n, 1, generator=rng) * 8  # of a text, for both
         a, b = ((hard + torch.rand(n, T, generator=rng)).to(dtype) for _ in range(2))
@@ -695,6 +843,16 @@ def test_ratios_against_float64(student, rng):
     ratio, low, high = student.compare(a + torch.tensor([[0.5], [1.0], [1.5]]), a)
     for seen, power in ((ratio, 1.0), (low, 1 - 3**-0.5), (high, 1 + 3**-0.5)):
         expect_close(seen, math.exp(power), what="ratio or spread of large losses", rtol=1e-5)
+    for by in (40.0, -30.0):  # ratios that are large or small, and exact in float32, too
+        a = 64 + torch.randint(20, (3, 4), generator=rng).double() / 128
+        off = by + torch.tensor([[-0.03125], [0], [0.03125]], dtype=torch.float64)
+        found = student.compare(a + off, a)
+        for seen, k in zip(found, (0, -2, 2), strict=True):
+            right = math.exp(by + k * 0.03125 / 3**0.5)
+            expect_close(seen, right, what="ratio or spread that is far from 1", rtol=1e-4)
+    pairs = [[torch.rand(4, 6, generator=rng).to(x) for _ in range(2)] for x in
+             (torch.float32, torch.float64, torch.float32)]  # fmt: skip
+    again(student, [("compare", a, b) for a, b in pairs])
 
 
 @exercise(
@@ -713,7 +871,20 @@ def test_small_cases_of_compare(student, rng):
     expect_close(ratio, math.exp(0.2), what="ratio", rtol=1e-5)
     expect_at_most(low, ratio, "low")
     expect_at_most(ratio, high, "ratio")
-    for x, y in (((1, 3), (1, 3)), ((2, 3), (3, 3)), ((2, 3), (2, 1)), ((2, 3, 1), (2, 3, 1))):
+    one, two = torch.rand(1, 3, generator=rng), torch.rand(2, 3, generator=rng)
+    refused(student, [("compare", one, one), ("compare", two, one), ("compare", two[0], two[0])])
+    for x, y in (
+        ((1, 3), (1, 3)),
+        ((2, 3), (3, 3)),
+        ((2, 3), (2, 1)),
+        ((2, 3, 1), (2, 3, 1)),
+        ((2,), (2,)),
+        ((2, 3), (3,)),
+        ((2, 3), (2, 3, 1)),
+        ((3, 3), (1, 3)),
+        ((), ()),
+        ((2, 2), (2, 2, 2)),
+    ):
         expect_error(
             ValueError, lambda x=x, y=y: student.compare(torch.rand(x), torch.rand(y)), "shapes"
         )
@@ -752,6 +923,21 @@ def test_softmax_of_every_shape(student, rng):
     p = student.sink_softmax(scores, bias)
     expect_tensor(p, "sink_softmax(...)", torch.float64, (1, 2, 3, 4))
     expect_close(p, exact_sink(scores, bias), what="p of float64", atol=1e-12)
+    calls = []
+    for dtype in (torch.float32, torch.float64, HALF, torch.float32):
+        numbers = [torch.randn(x, generator=rng).to(dtype) for x in ((2, 4, 3, 5), (4,))]
+        calls.append(("sink_softmax", *numbers))
+        if dtype is not HALF:
+            q, k, v = (torch.randn(2, h, 5, 4, generator=rng).to(dtype) for h in (4, 2, 2))
+            mask = torch.rand(5, 5, generator=rng) < 0.6
+            calls.append(("sink_attention", q, k, v, mask, numbers[1]))
+    again(student, calls)
+    # bfloat16 has steps of 64 there
+    large = torch.tensor([[9024.0, 9152, 9088], [-9152, -9024, -9088], [-1e30, -9984, -9920]])
+    large = large.bfloat16().expand(1, 2, 3, 3)
+    for b in (9216.0, -9280.0, -9856.0, 0.0):
+        p, b = student.sink_softmax(large, torch.tensor([b, -b]).bfloat16()), torch.tensor([b, -b])
+        expect_close(p, exact_sink(large, b), what="p of large bfloat16 scores", atol=2.0**-6)
     scores, bias = scores.clamp(-3, 3).bfloat16(), bias.clamp(-3, 3).bfloat16()
     p = student.sink_softmax(scores, bias)
     expect_tensor(p, "sink_softmax(...)", HALF, (1, 2, 3, 4))
@@ -789,6 +975,18 @@ def test_empty_rows_and_no_bias(student, rng):
         for h in range(2):
             right = plain[:, h] if bias[h] == -math.inf else own[:, h]
             expect_close(p[:, h], right, what="p where a head has no bias", atol=1e-6)
+    for dtype in (torch.float32, torch.float64, HALF):
+        rows = torch.tensor([[0.5, -math.inf, 2.0], [-math.inf, 1.0, 1.0], [-math.inf] * 3])
+        rows = rows.to(dtype).expand(2, 2, 3, 3)
+        bias = torch.tensor([-math.inf, 1.5]).to(dtype)
+        p, right = student.sink_softmax(rows, bias), exact_sink(rows[:, :, :2], bias)
+        assert (p[:, 1, 2] == 0).all(), "a row without a key"
+        expect_close(p[:, :, :2], right, what="p where a head has no bias", atol=2.0**-6)
+    q, k, v = (torch.randn(2, 2, 3, 4, generator=rng) for _ in range(3))
+    mask, bias = torch.ones(3, 3).tril() > 0, torch.tensor([-math.inf, 0.5])
+    right = exact_attention(*(x.double() for x in (q, k, v)), mask, bias.double())
+    out = student.sink_attention(q, k, v, mask, bias)
+    expect_close(out, right, what="output where a head has no bias", atol=1e-5)
 
 
 def drive_softmax(student, scores, bias, up):
