@@ -774,9 +774,10 @@ def test_largest_of_any_keys(student, rng):
     k = 1 + 2.0**-40 * torch.arange(20, dtype=F64)[:, None]  # bounds that float32 makes equal
     for keys_ in (k, k.flip(0), k[torch.randperm(20, generator=rng)]):
         expect_largest(student, tensor([1.0]), keys_, 1)
-    k = 1 + 2.0**-23 - 2.0**-40 * torch.arange(20, dtype=F64)[:, None]  # float32 makes them larger
-    for keys_ in (k, k.flip(0), k[torch.randperm(20, generator=rng)]):
-        expect_largest(student, tensor([1.0]), keys_, 1)
+    i = torch.arange(20, dtype=F64)[:, None]  # what float32 or 16 bits make larger
+    for k in (1 + 2.0**-23 - 2.0**-40 * i, 1 + 2.0**-7 - 2.0**-20 * i):
+        for keys_ in (k, k.flip(0), k[torch.randperm(20, generator=rng)]):
+            expect_largest(student, tensor([1.0]), keys_, 1)
     k = torch.cat([torch.full((5, 2), -3.0), torch.full((3, 2), -1.0)]).double()
     expect_largest(student, tensor([1.0, 1.0]), k, 4)
     expect_largest(student, tensor([0.0, 0.0]), k, 4)
