@@ -1,5 +1,6 @@
 """Figures of the chapter on token pruning; `lab12_tables.py` measures what they show."""
 
+import math
 from statistics import mean
 
 from matplotlib.figure import Figure
@@ -21,6 +22,8 @@ def opening(found: dict[str, list[float]], exact: list[float]) -> Drawn:
                     ha="center", fontsize=9)  # fmt: skip
     ax.axhline(mean(exact), color=GREY, linestyle="--", label="everything kept")
     ax.set(ylabel="perplexity, held-out code", xlabel="a rule: which 16 tokens a head keeps")
+    title = f"Which sixteen tokens: perplexity {max(heights):.0f} or {min(heights):.0f}"
+    ax.set_title(title, fontsize=10)
     ax.legend(frameon=False, fontsize=8)
     ax.margins(y=0.15)
     said = ", ".join(f"{n} {h:.0f}" for n, h in zip(names, heights, strict=True))
@@ -50,8 +53,18 @@ def against_size(found: dict[tuple[str, int], list[float]], exact: list[float]) 
     ax.set_xticks(sizes, [str(s) for s in sizes])
     ax.set_yticks([10, 15, 20, 30], ["10", "15", "20", "30"])
     ax.minorticks_off()
+    part = part_of_h2o(found, sizes[0])
+    title = f"4 sinks + recent: {part:.0%} of what H2O gains on recent, in nats, at {sizes[0]}"
+    ax.set_title(title, fontsize=10)
     ax.legend(frameon=False, fontsize=8)
     alt = "Perplexity against tokens kept, on two logarithmic axes. " + "; ".join(
         f"{way}: {', '.join(f'{mean(found[way, s]):.1f} at {s}' for s in sizes)}" for way in ways
     )
     return fig, alt
+
+
+def part_of_h2o(found: dict[tuple[str, int], list[float]], size: int) -> float:
+    """How much of what H2O gains on the most recent tokens, in nats, sinks and recent ones gain."""
+    ways = ("recent", "4 sinks + recent", "H2O")
+    window, sinks, h2o = (mean(map(math.log, found[way, size])) for way in ways)
+    return (window - sinks) / (window - h2o)

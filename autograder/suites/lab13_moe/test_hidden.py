@@ -142,6 +142,42 @@ def expect_layer(student, x, experts, gates, kept, weights, dy, what):
         assert as_lists[0] == as_lists[1], f"{what}: expert {e} got other rows than its tokens'"
 
 
+def drive_held(student, name, calls):
+    """Runs beside the student's code: all results of a function, held until the last is there."""
+    return [getattr(student, name)(*args) for args in calls]
+
+
+def drive_gaps(student, name, args):
+    """Runs beside the student's code: a call whose tensors are every second entry of wider ones."""
+    import torch
+
+    def gaps(value):
+        if not torch.is_tensor(value):
+            return value
+        wide = torch.cat([value, value], -1).repeat_interleave(2, -1)
+        return wide[..., : 2 * value.shape[-1] : 2]
+
+    return getattr(student, name)(*map(gaps, args))
+
+
+def drive_refused(student, name, args):
+    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
+    try:
+        getattr(student, name)(*args)
+    except ValueError:
+        return list(args)
+    return None
+
+
+def expect_refused(student, name, args, what):
+    """A ValueError, and arguments that are what they were."""
+    after = student.drive(drive_refused, name, args)
+    assert after is not None, f"{what}: no ValueError was raised"
+    for seen, given in zip(after, args, strict=True):
+        if isinstance(given, torch.Tensor):
+            expect_same(seen, given, f"an argument after the error of {what}")
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -189,12 +225,23 @@ def test_biases_of_any_size(student, rng):
         logits = distinct(rng, tokens, count)
         bias = distinct(rng, 1, count)[0]
         bias = size * (bias / (bias.abs().max() if size == 1e4 else 1))  # as large as it may be
-        compared = logits.double().sigmoid() + bias.double()
+        both = torch.cat([logits, logits.bfloat16().float()])
+        compared = both.double().sigmoid() + bias.double()
         gaps = compared.sort(1).values.diff(dim=1)
         if gaps.numel() and gaps.min() < 1e-6 * max(1.0, size):  # a near tie: lay it apart
             bias = 3.0 * torch.arange(count)
-        value = student.route(logits, k, "deepseek", bias)
-        expect_routing(value, logits, k, "deepseek", bias, f"biases of {size}")
+        for given in (logits, logits.bfloat16()):
+            for value in (
+                student.route(given, k, "deepseek", bias),
+                student.drive(drive_gaps, "route", (given, k, "deepseek", bias)),
+            ):
+                what = f"biases of {size}, {given.dtype}"
+                expect_routing(value, given, k, "deepseek", bias, what)
+    fine = 1 + 2.0**-14 * torch.arange(9.0)  # biases that 16 bits make equal
+    for bias in (fine, fine.flip(0)):
+        logits = torch.zeros(2, 9)
+        value = student.route(logits, 4, "deepseek", bias)
+        expect_routing(value, logits, 4, "deepseek", bias, "biases that are near each other")
     for size in (1.0, -1.0):  # sigmoids near 1 (equal in bfloat16), and near 0
         order = torch.rand(3, 5, generator=rng).argsort(1)
         for dtype in (torch.float32, torch.bfloat16):
@@ -263,14 +310,21 @@ def test_gradients(student, rng):
     for count, k in ((5, 1), (6, 3), (4, 4)):
         for convention in CONVENTIONS:
             logits, dy = distinct(rng, 7, count), torch.randn(7, k, generator=rng)
-            bias = 3.0 * torch.arange(count) if convention == "deepseek" else None
-            seen = student.drive(drive_slopes, logits, k, convention, bias, dy)
-            leaf = logits.double().requires_grad_()
-            compared = leaf if bias is None else leaf.sigmoid() + bias.double()
-            experts = compared.sort(1, descending=True).indices[:, :k]
-            gates_of(leaf, experts, convention).backward(dy.double())
-            what = f"gradient of the logits, {convention}, {k} of {count}"
-            expect_close(seen, leaf.grad, what=what, atol=1e-5)
+            for bias in (None, 3.0 * torch.arange(count)):
+                if bias is not None and convention != "deepseek":
+                    continue
+                for given in (logits, logits.bfloat16()):
+                    seen = student.drive(drive_slopes, given, k, convention, bias, dy)
+                    leaf = given.double().requires_grad_()
+                    compared = leaf if bias is None else leaf.sigmoid() + bias.double()
+                    experts = compared.sort(1, descending=True).indices[:, :k]
+                    gates_of(leaf, experts, convention).backward(dy.double())
+                    what = f"gradient of the logits, {convention}, {k} of {count}, {given.dtype}"
+                    # a bfloat16 leaf has a bfloat16 gradient, perhaps a sum of some
+                    rtol = 0.0 if given is logits else 2.0**-7
+                    off = (seen.double() - leaf.grad).abs()
+                    most = 1e-5 + rtol * dy.abs().max()
+                    expect_at_most(off, most, f"the error of the {what}")
 
 
 @exercise(
@@ -290,12 +344,16 @@ def test_what_is_refused(student, rng):
         (logits, 2, "mixtral", bias),
         (logits, 2, "switch", bias),
     ):
-        expect_error(ValueError, lambda a=arguments: student.route(*a), f"{arguments[1:3]}")
+        expect_refused(student, "route", arguments, f"route, {arguments[1:3]}")
         nobody = (logits[:0].clone(), *arguments[1:])
         what = f"{arguments[1:3]} without a token"
         expect_error(ValueError, lambda a=nobody: student.route(*a), what)
         value = student.route(logits, 3, "deepseek", bias)
         expect_routing(value, logits, 3, "deepseek", bias, "k = E after an error")
+    for convention in CONVENTIONS:
+        calls = [(distinct(rng, 2, 3), 2, convention) for _ in range(3)]
+        for call, value in zip(calls, student.drive(drive_held, "route", calls), strict=True):
+            expect_routing(value, *call, None, f"{convention}, held while others came")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -353,6 +411,7 @@ def test_capacities(student, rng):
         (0, 3, 0, 1.0),
         (0, 3, 1, -0.5),
         (0, 3, 1, math.nan),
+        (0, 3, 1, math.inf),
         (6, 3, -1, -1.0),
     ):
         expect_error(ValueError, lambda b=bad: student.capacity(*b), f"capacity{bad}")
@@ -422,6 +481,8 @@ def test_padding_anywhere(student, rng):
             what = f"admitted, {share:.0%} real, {order}"
             expect_tensor(seen, what, torch.bool, (tokens, k))
             expect_same(seen, walked(experts, places, order, real), what)
+            seen = student.drive(drive_gaps, "admitted", (experts, places, order, real))
+            expect_same(seen, walked(experts, places, order, real), f"{what}, of views")
 
 
 @exercise(
@@ -433,11 +494,10 @@ def test_padding_anywhere(student, rng):
 def test_orders_refused(student, rng):
     experts = choices(rng, 5, 3, 2)
     for places, order in ((2, "gates"), (2, "choice"), (2, ""), (-1, "tokens"), (-3, "choices")):
-        expect_error(
-            ValueError,
-            lambda p=places, o=order: student.admitted(experts, p, o),
-            f"places={places}, order={order!r}",
-        )
+        what = f"admitted, places={places}, order={order!r}"
+        real = torch.rand(5, generator=rng) < 0.5
+        expect_refused(student, "admitted", (experts, places, order, real), what)
+        expect_refused(student, "admitted", (experts, places, order), what)
         for rows, real in (
             (experts[:0].clone(), None),
             (experts, torch.zeros(5, dtype=torch.bool)),
@@ -449,6 +509,10 @@ def test_orders_refused(student, rng):
             )
         seen = student.admitted(experts, 2, "choices")
         expect_same(seen, walked(experts, 2, "choices"), "admitted after an error")
+    for order in ("tokens", "choices"):
+        calls = [(choices(rng, 20, 3, 2), 5, order) for _ in range(4)]
+        for call, seen in zip(calls, student.drive(drive_held, "admitted", calls), strict=True):
+            expect_same(seen, walked(*call), f"admitted, {order}, held while others came")
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -489,6 +553,11 @@ def test_layers_of_any_size(student, rng):
     expect_layer(student, same, experts, gates, kept, weights, dy, "equal tokens")
 
 
+def drive_layers(student, calls):
+    """Runs beside the student's code: layers of experts e that add e, held to the last."""
+    return [student.dispatch_combine(*args, lambda e, rows: rows + float(e)) for args in calls]
+
+
 def drive_empty(student, x, experts, gates, kept):
     """Runs beside the student's code: what comes of it, and how often experts are called."""
     calls = []
@@ -523,6 +592,14 @@ def test_nothing_to_do(student, rng):
             size = (x[1].abs().max().item() + 1) * k
             expect_close(y, right, what="y, one token kept", atol=size * (8 * unit(dtype)))
             assert not y[0].any() and not y[2].any(), "a token without a kept choice is not 0"
+    calls = []
+    for _ in range(3):
+        kept = torch.rand(5, 2, generator=rng) < 0.7
+        x, gates = torch.randn(5, 4, generator=rng), torch.rand(5, 2, generator=rng)
+        calls.append((x, choices(rng, 5, 6, 2), gates, kept))
+    for (x, experts, gates, kept), y in zip(calls, student.drive(drive_layers, calls), strict=True):
+        parts = (gates * kept).double()[..., None] * (x.double()[:, None] + experts[..., None])
+        expect_close(y, parts.sum(1), what="y, held while others came", atol=64 * unit(x.dtype))
 
 
 def unit(dtype):
@@ -532,12 +609,13 @@ def unit(dtype):
 
 def drive_views(student, x, experts, gates, kept, sizes):
     """Runs beside the student's code: transposed views; experts multiply by a power of 2."""
-    x = x.clone().requires_grad_()
+    x, gates = x.clone().requires_grad_(), gates.clone().requires_grad_()
     views = (t.T.contiguous().T for t in (x, experts, gates, kept))
     y = student.dispatch_combine(*views, lambda e, rows: rows * float(sizes[int(e)]))
     if y.requires_grad:
         y.sum().backward()
-    return y.detach(), x.grad if x.grad is not None else 0 * x.detach()
+    grads = [t.grad if t.grad is not None else 0 * t.detach() for t in (x, gates)]
+    return y.detach(), *grads
 
 
 @exercise(
@@ -555,7 +633,7 @@ def test_dtypes_and_views(student, rng):
             kept = torch.rand(tokens, k, generator=rng) < 0.8
             sizes = 2.0 ** torch.arange(-2, count - 2)
             value = student.drive(drive_views, x, experts, gates, kept, sizes)
-            y, grad = expect_tuple(value, (torch.Tensor,) * 2, "dispatch_combine")
+            y, grad, of_gates = expect_tuple(value, (torch.Tensor,) * 3, "dispatch_combine")
             expect_tensor(y, f"y of {dtype}", dtype, tuple(x.shape))
             parts = gates.double() * kept * sizes.double()[experts]  # [T, k]
             right = parts.sum(1, keepdim=True) * x.double()
@@ -567,6 +645,10 @@ def test_dtypes_and_views(student, rng):
             slope = parts.sum(1, keepdim=True).expand(x.shape)
             what = f"the gradient of x, {dtype}"
             expect_close(grad, slope, what=what, rtol=(k + 4) * 2 * unit(dtype), atol=0.0)
+            each = (kept * sizes.double()[experts])[..., None] * x.double()[:, None]  # [T, k, D]
+            bound = (8 + 4) * 2 * unit(dtype) * each.abs().sum(-1)
+            off = (of_gates.double() - each.sum(-1)).abs()
+            expect_at_most(off, bound, f"the error of the gradient of gates, {dtype}")
 
 
 @exercise(
@@ -604,7 +686,7 @@ def loss_of(logits, experts):
 def drive_loss(student, logits, experts):
     """Runs beside the student's code: the loss of a view of logits, and its gradient."""
     logits = logits.repeat_interleave(2, 1)[:, ::2].requires_grad_()
-    loss = student.balancing_loss(logits, experts.T.contiguous().T)
+    loss = student.balancing_loss(logits, experts.repeat_interleave(2, 1)[:, ::2])
     if loss.requires_grad:
         loss.backward()
     grad = logits.grad if logits.grad is not None else logits.detach() * 0
@@ -625,6 +707,7 @@ def drive_load(student, experts, count, real):
 def test_loads(student, rng):
     for tokens, count, k, share in (
         (50, 8, 2, 0.7),
+        (50, 8, 2, 0.7),  # others of the same sizes
         (7, 64, 6, 1.0),
         (1, 1, 1, 1.0),
         (5, 3, 3, 0.5),
@@ -640,10 +723,16 @@ def test_loads(student, rng):
             for seen in (
                 student.load(experts, count, mask),
                 student.drive(drive_load, experts, count, mask),
+                student.drive(drive_gaps, "load", (experts, count, mask)),
             ):
                 expect_tensor(seen, "load", torch.float32, (count,))
                 what = f"load, {tokens} tokens, {share:.0%} real"
                 expect_close(seen, right, what=what, atol=1e-6)
+    one, two = torch.zeros(3, 1, dtype=I64), torch.tensor([[1], [1], [2]])
+    seen = student.drive(drive_held, "load", [(one, 4), (two, 4), (one, 4)])
+    for share, right in zip(seen, ([3, 0, 0, 0], [0, 2, 1, 0], [3, 0, 0, 0]), strict=True):
+        right = torch.tensor(right) / 3
+        expect_close(share, right, what="load, held while others came", atol=1e-6)
 
 
 @exercise(
@@ -670,8 +759,9 @@ def test_losses(student, rng):
             what = f"{k} of {count}, logits of {size}, {dtype}"
             expect_tensor(loss, f"balancing_loss, {what}", torch.float32, ())
             expect_close(loss.item(), right.item(), what=f"the loss, {what}", rtol=2e-6)
-            if dtype == torch.float32:  # a bfloat16 leaf has a bfloat16 gradient
-                expect_close(grad, slope, what=f"its gradient, {what}", atol=2e-6)
+            # a bfloat16 leaf has a bfloat16 gradient
+            rtol = 0.0 if dtype == torch.float32 else 2.0**-7
+            expect_close(grad, slope, what=f"its gradient, {what}", atol=2e-6, rtol=rtol)
     logits = 9990 + torch.randn(6, 4, generator=rng)  # float32 has steps of a thousandth there
     experts = choices(rng, 6, 4, 2)
     loss, _ = student.drive(drive_loss, logits, experts)
@@ -703,6 +793,11 @@ def test_biases_move(student, rng):
         right = bias.double() - speed * away.double()
         expect_close(seen, right, what=f"the bias, speed {speed}", atol=2e-7 * max(1.0, speed))
     bias, away = torch.randn(8, generator=rng), torch.tensor([1.0, -1, 0, 0, 0, 0, 1, -1])
+    calls = [(bias, (1 + 0.5 * x) / 8, 0.5) for x in (away, -away, away)]
+    held = student.drive(drive_held, "moved_bias", calls)
+    held += [student.drive(drive_gaps, "moved_bias", calls[1])]
+    for seen, x in zip(held, (away, -away, away, -away), strict=True):
+        expect_close(seen, bias - 0.5 * x, what="the bias, held while others came", atol=1e-6)
     seen = student.moved_bias(bias, (1 + 2.0**-20 * away) / 8, 0.5)
     right = bias.double() - 0.5 * away.double()
     expect_close(seen, right, what="the bias, shares off by a millionth", atol=1e-6)
@@ -766,6 +861,7 @@ def test_woken_of_any_size(student, rng):
         (1000, 400, 2),
         (10**4, 1, 10**4),
         (128, 1, 10**6),
+        (10**4, 1, 10**5),
     ):
         if batch <= 100:
             right = float(count * (1 - (1 - Fraction(k, count)) ** batch))
@@ -790,7 +886,8 @@ def test_bytes_of_steps(student, rng):
     for tokens, count, k, each in ((20, 64, 2, 10**9), (3, 8, 8, 1), (1, 1, 1, 7), (0, 4, 2, 5)):
         experts = choices(rng, tokens, count, k)
         right = len({int(e) for row in experts for e in row}) * each
-        for call in (student.step_bytes, lambda *a: student.drive(drive_bytes, *a)):
+        views = lambda *a: student.drive(drive_gaps, "step_bytes", a)  # noqa: E731
+        for call in (student.step_bytes, lambda *a: student.drive(drive_bytes, *a), views):
             seen = expect_number(call(experts, each), "step_bytes")
             assert seen == right, f"{tokens} tokens, {k} of {count}: {seen} bytes, expected {right}"
 
@@ -838,6 +935,12 @@ def test_traffic(student, rng):
             given = experts, home, place, devices, row, once
             for seen in (student.sent(*given), student.drive(drive_sent, *given)):
                 expect_same(seen, right, f"sent, {devices} devices, once={once}")
+    home, place = torch.tensor([0, 1]), torch.tensor([0, 1])
+    calls = [(torch.tensor([[a], [a]]), home, place, 2, 8, True) for a in (0, 1, 0)]
+    for call, seen in zip(calls, student.drive(drive_held, "sent", calls), strict=True):
+        right = torch.tensor([[0, 0], [8, 0]])  # both to device 0
+        right = right if int(call[0][0]) == 0 else right.T
+        expect_same(seen, right, "sent, held while others came")
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -856,10 +959,10 @@ def entropy(scores, active):
 
 def drive_entropy(student, scores, active):
     """Runs beside the student's code: the loss and its gradient."""
-    scores = scores.clone().requires_grad_()
-    loss = student.predictor_loss(scores, active)
+    leaf = scores.clone().requires_grad_()
+    loss = student.predictor_loss(leaf.T.contiguous().T, active.T.contiguous().T)  # views
     loss.backward()
-    return loss.detach(), scores.grad
+    return loss.detach(), leaf.grad
 
 
 @exercise(
@@ -915,13 +1018,24 @@ def test_recalls_and_bytes(student, rng):
             chosen[:, 7:11] = False
         hits = sum(1 for x, y in zip(active.flatten(), chosen.flatten(), strict=True) if x and y)
         right = hits / int(active.sum()) if active.any() else 1.0
-        seen = expect_number(student.recall(chosen, active), "recall")
-        expect_close(float(seen), right, what=f"recall, {a:.0%} active, {b:.0%} chosen", atol=1e-6)
+        for seen in (
+            student.recall(chosen, active),
+            student.drive(drive_gaps, "recall", (chosen, active)),
+        ):
+            what = f"recall, {a:.0%} active, {b:.0%} chosen"
+            expect_close(float(expect_number(seen, "recall")), right, what=what, atol=1e-6)
         used = sum(1 for n in range(neurons) if any(chosen[t, n] for t in range(tokens)))
         for width, number, predictor in ((1, 1, 0), (4096, 2, 10**6), (128, 4, 14656)):
-            right = number * (3 * width * used + predictor)
-            seen = expect_number(student.bytes_read(chosen, width, number, predictor), "bytes_read")
-            assert seen == right, f"bytes_read of {used} neurons is {seen}, expected {right}"
+            right, given = (
+                number * (3 * width * used + predictor),
+                (chosen, width, number, predictor),
+            )
+            for seen in (
+                student.bytes_read(*given),
+                student.drive(drive_gaps, "bytes_read", given),
+            ):
+                expect_number(seen, "bytes_read")
+                assert seen == right, f"bytes_read of {used} neurons is {seen}, expected {right}"
 
 
 @exercise(
@@ -1007,6 +1121,14 @@ def test_mlps_that_skip(student, rng):
             what = f"{tokens} tokens, {share:.0%} of {neurons} neurons"
             expect_tensor(y, f"y, {what}", torch.float32, (tokens, width))
             expect_close(y, right, what=f"y, {what}", atol=2e-5 * max(size**2, most))
+    calls = []
+    for _ in range(3):
+        parts = [torch.randn(s, generator=rng) for s in ((2, 3), (4, 3), (4, 3), (3, 4))]
+        calls.append((*parts, torch.ones(2, 4, dtype=torch.bool)))
+    for call, y in zip(calls, student.drive(drive_held, "skipping_mlp", calls), strict=True):
+        right = neuron_by_neuron(*call)
+        most = 2e-5 * max(1.0, right.abs().max().item())
+        expect_close(y, right, what="y, held while others came", atol=most)
     tokens, width, neurons, used = 8, 16, 256, 16  # a sixteenth is read: NaN made 0 is still read
     shapes = ((tokens, width), (neurons, width), (neurons, width), (width, neurons))
     x, gate, up, down = (torch.randn(s, generator=rng) for s in shapes)

@@ -59,6 +59,20 @@ def state_of(model):
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
+def drive_held(student, name, calls):
+    """Runs beside the student's code: all results of a function, held until the last is there."""
+    return [getattr(student, name)(*args) for args in calls]
+
+
+def drive_refused(student, name, args):
+    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
+    try:
+        getattr(student, name)(*args)
+    except ValueError:
+        return list(args)
+    return None
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -99,10 +113,19 @@ def exact_adapter(parts, y, dy):
     "the approximation by tanh",
 )
 def test_outputs_and_gradients(student, rng):
-    for size, m, large in ((1, 1, 1.0), (9, 4, 1e-8), (5, 32, 1e4), (64, 3, 1.0), (7, 7, 30.0)):
+    f32, half = torch.float32, torch.bfloat16
+    for size, m, large, dtype in (
+        (1, 1, 1.0, f32),
+        (9, 4, 1e-8, f32),
+        (5, 32, 1e4, f32),
+        (64, 3, 1.0, f32),
+        (7, 7, 30.0, f32),
+        (6, 5, 1.0, half),
+    ):
         parts = drawn_parts(rng, size, m)
-        y, dy = (torch.randn(2, 3, size, generator=rng) for _ in (0, 1))
+        y, dy = (torch.randn(2, 3, size, generator=rng).to(dtype) for _ in (0, 1))
         y = y * large
+        rounded = 4 * BFLOAT16 if dtype == half else 0.0  # what is added, and the sum
         out, grads, dx = student.drive(drive_gradients, parts, y, dy)
         right, exact, exact_dx = exact_adapter(parts, y, dy)
         # what sums of so many products may lose: all terms positive, gelu's slope at most 1.13
@@ -110,8 +133,8 @@ def test_outputs_and_gradients(student, rng):
         low = y.double().abs() @ a["down"].T + a["down_bias"]
         bound = 8 * (size + m + 8) * FLOAT32
         reach = y.double().abs() + low @ a["up"].T + a["up_bias"]
-        expect_tensor(out, "the output", torch.float32, (2, 3, size))
-        expect_at_most((out - right).abs(), bound * reach, "the error of the output")
+        expect_tensor(out, "the output", dtype, (2, 3, size))
+        expect_at_most((out - right).abs(), (bound + rounded) * reach, "the error of the output")
         back = dy.double().abs() @ a["up"]  # on gelu's output, [2, 3, m]
         # the slope moves by at most 1 where its argument does: an error of the argument counts too
         moved = back * (1 + low)
@@ -126,8 +149,8 @@ def test_outputs_and_gradients(student, rng):
             expect_tensor(grads[name], f"the gradient of {name}", torch.float32)
             off = (grads[name] - exact[name]).abs()
             expect_at_most(off, 2 * bound * sizes[name], f"the error of the gradient of {name}")
-        expect_tensor(dx, "the gradient of y", torch.float32, (2, 3, size))
-        most = 2 * bound * (dy.double().abs() + moved @ a["down"])
+        expect_tensor(dx, "the gradient of y", dtype, (2, 3, size))
+        most = (2 * bound + rounded) * (dy.double().abs() + moved @ a["down"])
         expect_at_most((dx - exact_dx).abs(), most, "the error of the gradient of y")
 
 
@@ -215,8 +238,10 @@ def test_how_it_starts(student, rng):
     for y, out in zip(ys, student.drive(drive_identity, ys), strict=True):
         expect_same(out, y, "the output at the start")
     sizes = [(100, 50), (100, 50), (4, 2000), (400, 20), (1, 1), (4096, 2), (3, 512)]
-    one, two = (student.drive(drive_starts, sizes, seed) for seed in (1, 2))
-    for (size, m), parts, others in zip(sizes, one, two, strict=True):
+    one, again, two = (student.drive(drive_starts, sizes, seed) for seed in (1, 1, 2))
+    for (size, m), parts, same, others in zip(sizes, one, again, two, strict=True):
+        for name in PARTS:
+            expect_same(same[name], parts[name], f"{name} of the same seed of torch")
         shapes = [tuple(parts[name].shape) for name in PARTS]
         assert shapes == [(m, size), (m,), (size, m), (size,)], f"shapes of the four are {shapes}"
         moving = [n for n, p in parts.items() if p.abs().max() > 0]
@@ -248,7 +273,15 @@ def drive_adapted(student, state, config, dtype, names, m, ids, fill, train):
 
     model = Llama(LlamaConfig(**config)).to(dtype).train(train)
     model.load_state_dict(state)
+    first = next(iter(model.parameters())).requires_grad_(False)
     made = student.add_adapters(model, names, m)
+    left = [sorted({m.training for m in model.modules()})]
+    left += [[p.requires_grad for p in model.parameters()]]
+    dtypes = {str(p.dtype) for p in made.parameters() if p.requires_grad}
+    first.requires_grad_()
+    kept = {n: p.clone() for n, p in model.state_dict().items()}
+    for p in model.parameters():  # a copy does not notice
+        p.data = p.data.mul_(3.0)
     trained = [p for p in made.parameters() if p.requires_grad]
     for p in trained:
         p.data = torch.full_like(p, fill) * torch.arange(1, p.numel() + 1).view_as(p) / p.numel()
@@ -258,8 +291,7 @@ def drive_adapted(student, state, config, dtype, names, m, ids, fill, train):
     untouched = all(p.grad is None for p in model.parameters())
     shapes = sorted([*p.shape] for p in trained)
     moved = all(p.grad is not None for p in trained)
-    kept = {n: p.clone() for n, p in model.state_dict().items()}
-    return logits.detach(), shapes, modes == {train}, untouched, moved, kept
+    return logits.detach(), shapes, sorted(modes), untouched, moved, kept, left, sorted(dtypes)
 
 
 @exercise(
@@ -279,6 +311,7 @@ def test_models(student, rng):
         (torch.float32, every, 5, True),
         (torch.float32, every, 5, True),  # another model of the same sizes
         (torch.float32, ["model.layers.1.self_attn.k_proj"], 1, False),
+        (torch.float32, ["lm_head"], 1, False),  # a name without a dot
         (torch.bfloat16, every[:1], 2, False),
         (torch.float32, [], 2, True),
     ):
@@ -291,11 +324,16 @@ def test_models(student, rng):
             assert value[1] == 0, "no names were given, and something is trained"
             continue
         args = (state, config, dtype, names, m, ids, fill, train)
-        logits, shapes, same_mode, untouched, moved, kept = student.drive(drive_adapted, *args)
+        value = student.drive(drive_adapted, *args)
+        logits, shapes, seen, untouched, moved, kept, left, dtypes = value
         sizes = [model.get_submodule(n).out_features for n in names]
         want = sorted(s for n in sizes for s in ([m, n], [m], [n, m], [n]))
         assert shapes == want, f"trained are {shapes}, expected {want}"
-        assert same_mode, "modules are not all in the mode of the layers"
+        assert seen == [train], "modules are not all in the mode of the layers"
+        assert dtypes == ["torch.float32"], f"adapters hold {dtypes}"
+        modes, free = left  # one parameter was frozen before
+        assert modes == [train], "the model that was given is in another mode"
+        assert free == [False] + [True] * (len(free) - 1), "the given model's parameters: frozen?"
         assert untouched, "gradients reached the parameters of the model that was given"
         assert moved, "a trained parameter has no gradient"
         for name, tensor in state.items():
@@ -417,6 +455,9 @@ def test_structure(student, rng):
     wide = [torch.randn(3, 6, generator=rng) for _ in range(4)]
     views = [w.T[::2] for w in wide]
     expect_rows(student.drive(drive_rows_of_views, wide), views[:2], views[2:], "joined of views")
+    calls = [draw_rows(rng, [(3, 2), (1, 5)], 3, torch.float32) for _ in range(3)]
+    for args, value in zip(calls, student.drive(drive_held, "joined", calls), strict=True):
+        expect_rows(value, *args, "joined, held while others came")
     value = student.joined(tuple(views[:2]), tuple(views[2:]))
     expect_rows(value, views[:2], views[2:], "joined of tuples")
 
@@ -462,11 +503,17 @@ def test_rows_alone_and_on(student, rng):
     cause="a mask made anew from the positions, or batch and columns exchanged",
 )
 def test_going_on(student, rng):
-    # the last two of equal sizes: what was returned before is of no use
-    for b, t, s in ((1, 1, 1), (3, 1, 4), (2, 5, 5), (2, 3, 700), (2, 3, 700)):
-        positions = torch.randint(100, (b, t), generator=rng)
-        mask = torch.rand(b, 1, t, s, generator=rng) < 0.5
-        value = student.go_on(positions, mask)
+    # the last two of equal sizes: what was returned before is of no use, and stays as it was
+    sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (2, 3, 700), (2, 3, 700))
+    calls = [
+        (
+            torch.randint(100, (b, t), generator=rng),
+            torch.rand(b, 1, t, s, generator=rng) < 0.5,
+        )
+        for b, t, s in sizes
+    ]
+    values = student.drive(drive_held, "go_on", calls)
+    for (b, _, _), (positions, mask), value in zip(sizes, calls, values, strict=True):
         new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
         expect_same(new, positions[:, -1:] + 1, "positions of go_on")
         right = torch.cat([mask[:, :, -1:], torch.ones(b, 1, 1, 1, dtype=torch.bool)], -1)
@@ -490,16 +537,18 @@ def drive_row_gradients(student, prompts, texts, weights):
     cause="torch.tensor(...) of tensors, .data, detach, or an empty tensor written to in no_grad",
 )
 def test_gradients_of_rows(student, rng):
-    lengths = [(2, 3), (4, 1), (1, 2)]
-    prompts, texts = draw_rows(rng, lengths, 3)
-    weights = torch.randn(3, 5, 3, generator=rng, dtype=F64)
-    of_prompts, of_texts = student.drive(drive_row_gradients, prompts, texts, weights)
-    for i, (n, t) in enumerate(lengths):
-        own = weights[i, 5 - n - t :]
-        assert of_prompts[i] is not None, f"prompt {i} has no gradient"
-        assert of_texts[i] is not None, f"text {i} has no gradient"
-        expect_close(of_prompts[i], own[:n], what=f"the gradient of prompt {i}")
-        expect_close(of_texts[i], own[n:], what=f"the gradient of text {i}")
+    for lengths in ([(0, 3)], [(2, 2)], [(0, 4), (1, 1)], [(2, 3), (4, 1), (1, 2)]):
+        prompts, texts = draw_rows(rng, lengths, 3)
+        s = max(map(sum, lengths))
+        weights = torch.randn(len(lengths), s, 3, generator=rng, dtype=F64)
+        of_prompts, of_texts = student.drive(drive_row_gradients, prompts, texts, weights)
+        for i, (n, t) in enumerate(lengths):
+            own = weights[i, s - n - t :]
+            assert of_prompts[i] is not None or n == 0, f"prompt {i} has no gradient"
+            assert of_texts[i] is not None, f"text {i} has no gradient"
+            expect_close(of_texts[i], own[n:], what=f"the gradient of text {i}")
+            if n:
+                expect_close(of_prompts[i], own[:n], what=f"the gradient of prompt {i}")
     for p, t, what in (
         (prompts, texts[:2], "3 prompts, 2 texts"),
         (prompts[:1], texts, "1 prompt, 3 texts"),
@@ -508,6 +557,9 @@ def test_gradients_of_rows(student, rng):
         ([], [], "no row"),
     ):
         expect_error(ValueError, lambda p=p, t=t: student.joined(p, t), what)
+        after = student.drive(drive_refused, "joined", (p, t))
+        for seen, given in zip(after[0] + after[1], p + t, strict=True):
+            expect_same(seen, given, f"an argument after the error of {what}")
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -563,7 +615,8 @@ def test_numbers(student, rng):
     }
     seventy = known | {"layers": 80, "hidden": 8192, "mlp": 28672, "heads": 64}
     for shape, n, right in ((known, 100, 6_553_600), (seventy, 30, 4_915_200), (known, 0, 0)):
-        seen = expect_number(student.prefix_numbers(shape, n), "prefix_numbers")
+        seen = student.prefix_numbers(shape, n)
+        assert isinstance(seen, int), f"prefix_numbers is {seen!r}, an int is asked for"
         assert seen == right, f"prefix_numbers is {seen}, expected {right}"
     for _ in range(8):
         kv = whole(rng, 1, 9)
@@ -626,20 +679,22 @@ def drive_cache_gradients(student, state, config, prefixes, ids):
     return [p.grad for p in prefixes]
 
 
-def drive_prompt(student, state, config, prompt, ids, through):
-    """Runs beside the student's code: the prefix of a prompt; through: and its gradient."""
+def drive_prompt(student, state, config, prompt, training):
+    """Runs beside the student's code: a prompt's prefix and gradient, and the model afterwards."""
     from efflib.models.config import LlamaConfig
     from efflib.models.llama import Llama
 
-    model = Llama(LlamaConfig(**config)).to(prompt.dtype).eval().requires_grad_(False)
+    model = Llama(LlamaConfig(**config)).to(prompt.dtype).train(training)
     model.load_state_dict(state)
+    model.model.norm.weight.requires_grad_(False)
     leaf = prompt.requires_grad_()
     prompt = leaf.T.contiguous().T  # a view
     prefix = student.prefix_of(model, prompt)
-    if not through:
-        return prefix.detach(), None
+    left = [{n: p.requires_grad for n, p in model.named_parameters()}]
+    left += [sorted({m.training for m in model.modules()})]
+    left += [[p.grad is None for p in model.parameters()]]
     (prefix.square() * 0.5).sum().backward()
-    return prefix.detach(), leaf.grad
+    return prefix.detach(), leaf.grad, left, model.state_dict()
 
 
 @exercise(
@@ -681,9 +736,15 @@ def test_prefixes_of_prompts(student, rng):
         config, model = a_llama(rng, dtype, **changes)
         layers, kv = config["num_hidden_layers"], config["num_key_value_heads"]
         prompt = torch.randn(n, 16, generator=rng, dtype=F64).to(dtype)
-        ids = torch.randint(20, (2, 5), generator=rng)
-        value = student.drive(drive_prompt, state_of(model), config, prompt, ids, True)
-        prefix, grad = value
+        training = n == 6
+        value = student.drive(drive_prompt, state_of(model), config, prompt, training)
+        prefix, grad, (free, modes, no_grads), kept = value
+        frozen = [name for name, is_free in free.items() if not is_free]
+        assert frozen == ["model.norm.weight"], f"frozen in the model are now {frozen}"
+        assert modes == [training], "the model is in another mode now"
+        assert all(no_grads), "parameters of the model have gradients now"
+        for name, tensor in state_of(model).items():
+            expect_same(kept[name], tensor, f"{name} of the model")
         expect_tensor(prefix, "prefix_of", dtype, (layers, 2, kv, n, 8))
         leaf, cache = prompt.clone().requires_grad_(), KVCache()
         logits_of_vectors(model, leaf[None], cache)
@@ -706,6 +767,9 @@ def test_prefixes_of_prompts(student, rng):
                 lambda p=three: student.drive(drive_new_cache, p),
                 f"{tuple(other.shape)} beside {shapes[0]}",
             )
+        after = student.drive(drive_refused, "prefix_cache", ([a, other],))
+        for seen, given in zip(after[0], (a, other), strict=True):
+            expect_same(seen, given, "a prefix after the error")
     expect_error(ValueError, lambda: student.drive(drive_new_cache, []), "no prefix")
 
 
@@ -717,16 +781,19 @@ def drive_new_cache(student, prefixes):
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
-def drive_biased(student, state, config, names, ids, fill):
+def drive_biased(student, state, config, names, ids, fill, free):
     """Runs beside the student's code: a Llama with biases, which are then filled."""
     import torch
 
     from efflib.models.config import LlamaConfig
     from efflib.models.llama import Llama
 
-    model = Llama(LlamaConfig(**config)).to(state["lm_head.weight"].dtype).eval()
+    model = Llama(LlamaConfig(**config)).to(state["lm_head.weight"].dtype).train(free)
     model.load_state_dict(state)
-    made = student.add_biases(model, names)
+    made = student.add_biases(model.requires_grad_(free), names)
+    kept = {n: p.detach().clone() for n, p in model.named_parameters()}
+    modes = [m.training for m in model.modules()]
+    modes += [m.training for n, m in made.named_modules() if n not in names]
     with torch.no_grad():
         start = made(ids)
     trained = {n: p for n, p in made.named_parameters() if p.requires_grad}
@@ -737,9 +804,9 @@ def drive_biased(student, state, config, names, ids, fill):
         p.data += fill
     with torch.no_grad():
         filled = made(ids)
-    kept = {n: p.detach().clone() for n, p in model.named_parameters()}
-    free = [p.requires_grad for p in model.parameters()]
-    return start, filled, first, moved, kept, free
+    grads = [p.grad is None for p in model.parameters()]
+    left = [sorted(set(modes)), sorted({p.requires_grad for p in model.parameters()}), all(grads)]
+    return start, filled, first, moved, kept, left
 
 
 @exercise(
@@ -751,16 +818,14 @@ def drive_biased(student, state, config, names, ids, fill):
     "stay free, or the given model changed",
 )
 def test_models_with_biases(student, rng):
-    for dtype, biases, names in (
-        (torch.float32, False, ["model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"]),
-        (torch.float32, True, ["model.layers.1.self_attn.k_proj"]),
-        (torch.float32, True, ["model.layers.1.self_attn.k_proj"]),  # another model of its sizes
-        (
-            torch.bfloat16,
-            False,
-            [f"model.layers.1.mlp.{p}_proj" for p in ("up", "gate", "down")],
-        ),
-        (torch.float32, True, []),
+    f32, key = torch.float32, "model.layers.1.self_attn.k_proj"
+    mlp = [f"model.layers.1.mlp.{p}_proj" for p in ("up", "gate", "down")]
+    for dtype, biases, names, free in (
+        (f32, False, ["model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"], False),
+        (f32, True, [key], False),  # a bias that was there, and frozen
+        (f32, True, [key], True),  # another model of its sizes
+        (torch.bfloat16, False, mlp, True),
+        (f32, True, [], True),
     ):
         config, model = a_llama(rng, dtype, attention_bias=biases)
         ids, state = torch.randint(20, (2, 5), generator=rng), state_of(model)
@@ -769,8 +834,8 @@ def test_models_with_biases(student, rng):
             assert trained == 0, "no names were given, and something is trained"
             expect_same(kept, state["lm_head.weight"], "the head")
             continue
-        value = student.drive(drive_biased, state, config, names, ids, 0.5)
-        start, filled, first, moved, kept, free = value
+        value = student.drive(drive_biased, state, config, names, ids, 0.5, free)
+        start, filled, first, moved, kept, left = value
         with torch.no_grad():
             expect_close(start, model(ids), what="a logit at the start", atol=1e-6)
         assert sorted(first) == sorted(f"{n}.bias" for n in names), f"trained are {sorted(first)}"
@@ -784,7 +849,7 @@ def test_models_with_biases(student, rng):
         assert kept.keys() == {n for n, _ in model.named_parameters()}, "names of the given model"
         for name, tensor in kept.items():
             expect_same(tensor, state[name], f"{name} of the model that was given")
-        assert all(free), "parameters of the model that was given were frozen"
+        assert left == [[free], [free], True], "modes, or what is left of the given model"
         with torch.no_grad():
             right = model(ids)
         loose = 0.1 if dtype == torch.bfloat16 else 1e-4
@@ -883,6 +948,11 @@ def test_draws_at_the_edges(student, rng):
                     expect_same(own, torch.arange(size), "all places")
         for n in (-1, sum(sizes) + 1):
             expect_error(ValueError, lambda s=sizes, n=n: student.draw(s, n, 0), f"n = {n}")
+    calls = [([40, 2, 60], 9, seed) for seed in range(4)]
+    held = student.drive(drive_held, "draw", calls)
+    for args, places in zip(calls, held, strict=True):
+        for one, again in zip(places, student.draw(*args), strict=True):
+            expect_same(one, again, "places, held while others were drawn")
     seen = {tuple(student.draw([50], 3, seed)[0].tolist()) for seed in range(30)}
     assert len(seen) >= 20, f"30 seeds gave {len(seen)} different draws of 3 from 50"
     left_out = set()  # of 5 weights 4 are drawn: each is left out under some of 120 seeds
@@ -993,13 +1063,22 @@ def test_sparse_in_bfloat16(student, rng):
     w, x = torch.randn(6, 32, generator=rng).to(bf16), torch.randn(3, 32, generator=rng).to(bf16)
     places, delta = torch.arange(0, 192, 5), torch.randn(39, generator=rng)
     b = torch.randn(6, generator=rng).to(bf16)
-    value = student.drive(drive_sparse, w, b, places, delta, x, torch.ones(3, 6, dtype=bf16))
+    dy = torch.randn(3, 6, generator=rng).to(bf16)
+    value = student.drive(drive_sparse, w, b, places, delta, x, dy)
     full = dense(w, places, delta).to(bf16).double()
     right = x.double() @ full.T + b.double()
     reach = x.double().abs() @ full.abs().T + b.double().abs()
     expect_tensor(value[0], "the output", bf16, (3, 6))
     # the product's rounding, and that of the sum with the bias
     expect_at_most((value[0] - right).abs(), 2 * BFLOAT16 * reach, "the error of the output")
+    dw, size = dy.double().T @ x.double(), dy.double().abs().T @ x.double().abs()
+    expect_tensor(value[2], "the gradient of delta", torch.float32, (39,))
+    off = (value[2] - dw.flatten()[places]).abs()
+    most = 2 * BFLOAT16 * size.flatten()[places]  # it may come through a bfloat16 weight
+    expect_at_most(off, most, "the error of delta's gradient")
+    expect_tensor(value[3], "the gradient of x", bf16, (3, 32))
+    most = 2 * BFLOAT16 * (dy.double().abs() @ full.abs())
+    expect_at_most((value[3] - dy.double() @ full).abs(), most, "the error of the gradient of x")
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1257,7 +1336,10 @@ def test_fits(student, rng):
         seen = a_bool(student.fits(c, need), "fits")
         assert seen == meets(c, need), "fits is not what the need says"
     c = a_candidate(rng, 1, flops=10**12, mergeable=True)
-    for limit, right in ((10**12, True), (10**12 - 1, False), (0, False)):
+    for limit, right in (
+        (10**12, True), (10**12 - 1, False), (0, False), (1e12, True), (1e12 - 0.5, False),
+        (0.0, False), (math.inf, True),
+    ):  # fmt: skip
         assert a_bool(student.fits(c, {"flops": limit}), "fits") == right, "fits at a limit"
     need = dict.fromkeys(FLAGS, True) | dict.fromkeys(KEYS, 0)
     free = dict.fromkeys(KEYS, 0) | dict.fromkeys(FLAGS, True) | {"losses": [1.0]}
@@ -1311,6 +1393,14 @@ def test_choices(student, rng):
     made = {n: a_candidate(rng, 1, losses=v, trained=trained[n]) for n, v in outside.items()}
     made = {n: c | {"mergeable": n != "c"} for n, c in made.items()}
     assert student.choose(made, {"mergeable": True}) == "a", "chosen beside one that does not fit"
+    for scale in (2.0**-27, 2.0**20):  # apart and alike at any size; numbers of large models
+        near = {"a": [1.0, 1.5], "b": [1.25, 1.5], "c": [2.5, 2.5]}
+        numbers_ = {"a": 2**32 + 5, "b": 7_000_000, "c": 2}
+        made = {
+            n: a_candidate(rng, 2, losses=[scale * x for x in v], trained=numbers_[n])
+            for n, v in near.items()
+        }
+        assert student.choose(made, {}) == "b", "chosen of losses of another size"
     equal = {n: a_candidate(rng, 1, losses=[1.0, 1.5], trained=7) for n in ("z", "y", "a")}
     assert student.choose(equal, {}) == "z", "chosen of three that are equal"
 
