@@ -29,7 +29,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from efflib.models.gains import with_unit_gains
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama
 
@@ -50,7 +49,13 @@ def with_outliers(
     width = model.config.hidden_size
     _expect(model, gains, extra)
     generator = torch.Generator().manual_seed(seed)
-    plain = with_unit_gains(model)
+    plain, end = copy.deepcopy(model), model.model.norm.weight.detach()
+    head = model.lm_head.weight.detach() * end
+    with torch.no_grad():  # the emulation starts where norms have gain 1
+        for group in norm_groups(plain):
+            for linear in group.linears.values():
+                linear.weight.mul_(group.norm.weight)
+            group.norm.weight.fill_(1)
     embed, pairs = _embedding(second_moment(plain, ids), extra, generator)  # P [d', d]
     hot = torch.ones(width + extra, dtype=torch.float64)  # diagonal of D
     for component, gain in gains.items():
@@ -68,8 +73,8 @@ def with_outliers(
     for name in state:
         if name.endswith(("o_proj.weight", "down_proj.weight", "o_proj.bias", "down_proj.bias")):
             state[name] = embed @ state[name].double()
-    for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        state[name] = state[name].double() @ embed.T
+    state["model.embed_tokens.weight"] = state["model.embed_tokens.weight"].double() @ embed.T
+    state["lm_head.weight"] = head.cpu().double() @ embed.T
     state["model.norm.weight"] = torch.full((width + extra,), ratio, dtype=torch.float64)
     wide = _wider(model, width + extra)
     wide.load_state_dict(state)
