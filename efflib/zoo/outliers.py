@@ -66,10 +66,7 @@ def with_outliers(
         state[f"{group.name}.weight"] = hot * ratio
         for name, linear in group.linears.items():
             weight = linear.weight.detach().double()
-            v = torch.randn(len(weight), len(gains), generator=generator).double() * weight.std()
-            weight = weight @ embed.T / hot  # W P^T D^-1, and V:
-            weight[:, pairs[list(gains)]] += torch.stack([v, -v], -1)  # [N, components, 2]
-            state[f"{name}.weight"] = weight
+            state[f"{name}.weight"] = _reader(weight, embed, hot, pairs[list(gains)], generator)
     for name in state:
         if name.endswith(("o_proj.weight", "down_proj.weight", "o_proj.bias", "down_proj.bias")):
             state[name] = embed @ state[name].double()
@@ -81,6 +78,16 @@ def with_outliers(
     for old, new in zip(model.model.layers, wide.model.layers, strict=True):
         new.self_attn.attention = old.self_attn.attention
     return wide
+
+
+def _reader(
+    weight: Tensor, embed: Tensor, hot: Tensor, columns: Tensor, generator: torch.Generator
+) -> Tensor:
+    """W P^T D^-1 + V for W [N, d]; columns [components, 2]: where V is."""
+    v = torch.randn(len(weight), len(columns), generator=generator).double() * weight.std()
+    weight = weight @ embed.T / hot
+    weight[:, columns] += torch.stack([v, -v], -1)  # [N, components, 2]
+    return weight
 
 
 def second_moment(model: Llama, ids: Tensor) -> Tensor:

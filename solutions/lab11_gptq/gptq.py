@@ -1128,7 +1128,7 @@ style.show(
 # **Deliver** five functions.
 #
 # - `hadamard(n) -> Q`: an orthogonal matrix with entries $\pm 1/\sqrt n$, for n = 1, 2, 4, 8 ...;
-#   `ValueError` for every other n. Any such matrix is right.
+#   `ValueError` for every other n. Any such matrix is right, a tensor of its own for each call.
 # - `random_rotation(n, seed) -> Q`: such a matrix, each of its rows or columns with a sign drawn
 #   from `seed`: the same seed, the same matrix, and another one (not only its negative) for other
 #   seeds, from n = 32 on, where there are enough signs. torch's own (global) generator is neither
