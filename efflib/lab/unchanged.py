@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 PLAIN = (type(None), bool, int, float, str, bytes, torch.dtype)
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 class ChangedArgument(Exception):
@@ -42,9 +43,7 @@ def snapshot(value: object):
 def same(before: object, now: object) -> bool:
     """Whether `now` is still what `snapshot` saw."""
     if isinstance(before, torch.Tensor):
-        return (before.dtype, before.shape) == (now.dtype, now.shape) and as_bytes(before).equal(
-            as_bytes(now)
-        )
+        return (before.dtype, before.shape) == (now.dtype, now.shape) and same_bits(before, now)
     if isinstance(before, list):
         return len(before) == len(now) and all(map(same, before, now))
     if isinstance(before, dict):
@@ -52,8 +51,21 @@ def same(before: object, now: object) -> bool:
     return type(before) not in PLAIN or before is now or before == now or before != before
 
 
+def same_bits(before: torch.Tensor, now: torch.Tensor) -> bool:
+    """Of one dtype and shape: NaN equals NaN here, and 0.0 is not -0.0."""
+    integers = INTEGERS.get(now.dtype.itemsize)
+    if integers and is_plain(before) and is_plain(now):  # three times as fast as bytes
+        return before.view(integers).equal(now.detach().view(integers))
+    return as_bytes(before).equal(as_bytes(now))
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    lazy = tensor.is_conj() or tensor.is_neg() or tensor.is_quantized
+    return tensor.layout is torch.strided and tensor.device.type == "cpu" and not lazy
+
+
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """[bytes] uint8: NaN equals NaN here, and 0.0 is not -0.0."""
+    """[bytes] uint8"""
     dense = tensor.detach().resolve_conj().resolve_neg().cpu()
     flat = dense.to_dense().reshape(-1).contiguous()
     return flat.as_strided((len(flat),), (1,)).view(torch.uint8)  # of one element any stride is
