@@ -853,7 +853,8 @@ def test_orders_and_defaults(student, rng):
         expect_same(order, falling(h), "act_order")
         small = expect_tensor(student.act_order(1e-12 * h), "act_order", I64, (k,))
         expect_same(small, falling(h), "act_order of a small H")
-    pair = [torch.diag(torch.randperm(6, generator=rng).double()) for _ in range(2)]
+    sizes = torch.randperm(6, generator=rng).double()
+    pair = [torch.diag(sizes), torch.diag(5 - sizes)]
     found = two_calls(student, "act_order", *[(h,) for h in pair])
     for order, h in zip(found, pair, strict=True):
         expect_same(order, falling(h), "act_order of one of two calls")

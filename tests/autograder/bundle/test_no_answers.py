@@ -112,7 +112,7 @@ def signatures(code: str) -> dict[str, set[str]]:
 
 
 def called_alike(given: dict[str, str], asked: dict[str, list[set[str]]]) -> set[str]:
-    """"module: function" where a module has a function that is called as an exercise's."""
+    """Each module: function where a module has one that is called as an exercise's."""
     return {
         f"{module}: {name}"
         for module, code in given.items()
