@@ -16,12 +16,14 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
+import lab11_controls as simpler
 import lab11_figures as pictures
 import torch
 from torch import Tensor, nn
 
 from efflib import zoo
 from efflib.hessian import gram
+from efflib.models.gains import with_unit_gains
 from efflib.models.recorded import record
 from efflib.plots import style
 from efflib.quantization.awq_model import awq
@@ -32,7 +34,7 @@ from efflib.quantization.ptq import quantize_model
 from efflib.quantization.rotation import incoherence, peaks, random_hadamard, rotate
 from efflib.quantization.size import bits_per_weight, quantizable_linears, weight_bits
 from efflib.quantization.smoothquant import channel_maxima, smooth
-from efflib.zoo.outliers import merged_twins, with_outliers, with_unit_gains
+from efflib.zoo.outliers import merged_twins, with_outliers
 from efflib.zoo.phenomena import gptq as story
 from efflib.zoo.phenomena.awq import bias_corrected
 from efflib.zoo.phenomena.story import losses, perplexity
@@ -158,13 +160,7 @@ def hessians() -> None:
     """2 bits: what is left of the gain if less is known about the inputs."""
     model, found, same = zoo.load("target"), {}, []
     for texts in map(Texts, SEEDS):
-        other = partial(story.with_statistic, model, texts.code, 2)
-        made = {
-            "RTN": rounded(model, 2)[0],
-            "GPTQ, the diagonal of H alone": other(story.diagonal),
-            "GPTQ, H of shuffled inputs": other(story.shuffled(texts.seed)),
-            "GPTQ": repaired(model, texts.code, 2)[0],
-        }
+        made = {"RTN": rounded(model, 2)[0], **simpler.spectra(model, texts.code, texts.seed)}
         for way, m in made.items():
             found.setdefault(way, []).append(texts.added(m))
         pairs = zip(*(m.state_dict().values() for m in list(made.values())[:2]), strict=True)
@@ -172,6 +168,30 @@ def hessians() -> None:
     print("the diagonal alone gives the weights of RTN bit by bit:", all(same))
     rows = {way: [spread(values)] for way, values in found.items()}
     write("lab11_hessians.md", table(["2 bits", "added loss"], rows))
+
+
+def ranges() -> None:
+    """2 bits: the range of the grids, for every way."""
+    model, found = zoo.load("target"), {}
+    for texts in map(Texts, SEEDS):
+        made = simpler.ranges(model, texts.code, texts.calibration["prose"])
+        for way, m in made.items():
+            for split in ("code", "prose"):
+                found.setdefault((way, split), []).append(texts.added(m, split))
+    rows = {w: [spread(found[w, s]) for s in ("code", "prose")] for w in made}
+    write("lab11_ranges.md", table(["2 bits, added loss", "read on code", "on prose"], rows))
+
+
+def dampings() -> None:
+    """2 bits: what damping does on the text that was calibrated on, and on the other kind."""
+    model, found = zoo.load("target"), {}
+    for texts in map(Texts, SEEDS):
+        for key, m in simpler.dampings(model, texts.calibration).items():
+            found.setdefault(key, []).append(texts.added(m))
+    ways = dict.fromkeys(way for way, _ in found)
+    rows = {way: [spread(found[way, text]) for text in ("code", "prose")] for way in ways}
+    head = ["2 bits, added loss on code", "calibrated on code", "on prose"]
+    write("lab11_damping.md", table(head, rows))
 
 
 def controls() -> None:
@@ -331,6 +351,28 @@ def absorbed() -> None:
     write("lab11_absorbed.md", table(["perplexity", *kinds], rows))
 
 
+def smoothings() -> None:
+    """What alpha decides, and GPTQ on every way out."""
+    formats = {"W16A6": (None, 6), "W4A4": (4, 4)}
+    found: dict[tuple[str, str], list[float]] = {}
+    for texts in map(Texts, SEEDS):
+        held_out = texts.held_out["code"]
+        for kind, model in list(variants(texts).items())[1::2]:  # two and three large components
+            for way, m in simpler.smoothings(model, texts.code).items():
+                for label, pair in formats.items():
+                    value = perplexity(with_low_bits(m, *pair, GROUP), held_out)
+                    found.setdefault((f"{label}, {way}", kind), []).append(value)
+            ways = simpler.ways_out(model, texts.code, turned(model, texts.seed))
+            for way, m in ways.items():
+                for by, low in zip(("RTN", "GPTQ"), simpler.with_gptq(m, texts.code), strict=True):
+                    key = (f"W4A4, {way}, weights by {by}", kind)
+                    found.setdefault(key, []).append(perplexity(low, held_out))
+    kinds = dict.fromkeys(kind for _, kind in found)
+    names = sorted(dict.fromkeys(way for way, _ in found), key=lambda way: "weights by" in way)
+    rows = {way: [spread(found[way, k]) for k in kinds] for way in names}
+    write("lab11_smoothing.md", table(["perplexity", *kinds], rows))
+
+
 def measured_peaks() -> None:
     """max / rms of weights, and of the tokens that linears read, before and after."""
     texts, rows = Texts(0), {}
@@ -365,9 +407,12 @@ def main(parts: list[str]) -> None:
         "peaks": measured_peaks,
         "bits": bits,
         "hessians": hessians,
+        "ranges": ranges,
+        "dampings": dampings,
         "controls": controls,
         "rotation": rotation,
         "absorbed": absorbed,
+        "smoothings": smoothings,
         "groups": groups,
         "large": large_weights,
     }

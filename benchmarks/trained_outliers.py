@@ -34,13 +34,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efflib import zoo
+from efflib.models.gains import with_unit_gains
 from efflib.models.groups import norm_groups
 from efflib.models.shifting import channel_means, shift
 from efflib.quantization.awq import keep_channels
 from efflib.quantization.ptq import quantize_model
 from efflib.quantization.smoothquant import channel_maxima, smooth, w8a8
 from efflib.zoo.distillation import distillation_loss
-from efflib.zoo.outliers import second_moment, with_unit_gains
+from efflib.zoo.outliers import second_moment
 from efflib.zoo.training import Recipe, causal_attention, sample
 
 GROUP, COMPONENTS = 32, (3, 5, 7, 9)  # principal components that vary in all layers

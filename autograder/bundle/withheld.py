@@ -2,8 +2,7 @@
 
 A module that is withheld in grading belongs to the lab that builds it (`builds` in its manifest),
 else to all labs that withhold it.  It is withheld until all labs that it belongs to are released to
-the students.  A package's __init__ is its table of contents, and always there, and so is what a lab
-withholds in grading only (`lent`), since the cells of another lab run on it.
+the students.  A package's __init__ is its table of contents, and always there.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -62,8 +61,7 @@ def owners(course_root: Path, sources: Sources) -> Owners:
     for lab, suite in all_suites(course_root).items():
         path = suite / "manifest.toml"
         manifest = read_toml(path, Manifest)
-        lent = modules_below(manifest.lent, sources, path)
-        hidden = modules_below(manifest.withhold, sources, path) - lent
+        hidden = modules_below(manifest.withhold, sources, path)
         for module in hidden:
             withholders.setdefault(module, []).append(lab)
         for module in modules_below(manifest.builds, sources, path):

@@ -60,13 +60,12 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml).
 
     withhold: modules that grading hides; builds: those that are this lab's own, stubs in a bundle
-    until it is released; lent: those that other labs' cells run on; seed: mixed into all seeds.
+    until it is released; seed: mixed into all seeds.
     """
 
     notebook: str
     withhold: tuple[str, ...] = ()
     builds: tuple[str, ...] = ()
-    lent: tuple[str, ...] = ()
     seed: str = ""
     written: dict[str, float] = {}
     budget: Budget = Budget()

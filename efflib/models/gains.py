@@ -1,4 +1,4 @@
-"""The gains of a model's norms, taken into what reads them.
+"""Factors moved between a norm and what reads it, and the gains of all norms taken in.
 
     norm(x) = g u + b,  u = x / rms(x):      W (g u + b) = (W diag(g)) (u + b / g)
 
@@ -10,10 +10,35 @@ import copy
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from efflib.models.groups import NormGroup, norm_groups
 from efflib.models.hub import describe
+
+
+@torch.no_grad()
+def move_factor(group: NormGroup, s: Tensor) -> None:
+    """Divide what the norm puts out by s [D], and multiply what reads it, in place.
+
+    A weight w that stands for the gain 1 + w becomes (1 + w) / s - 1, which 16 bits round coarsely
+    where s is large.  The readers are multiplied by the factor that the norm really took, so that
+    the function stays.
+    """
+    norm = group.norm
+    if group.one_plus:
+        before = 1 + norm.weight.double()
+        step = torch.finfo(norm.weight.dtype).eps  # beside -1: a gain must not become 0
+        least = torch.where(before > 0, step / 2, -step)
+        norm.weight.copy_(before / s - 1)
+        lost = (norm.weight == -1) & (before != 0)
+        norm.weight.copy_(torch.where(lost, least - 1, norm.weight.double()))
+        s = torch.where(before == 0, s, before / (1 + norm.weight.double()))
+    else:
+        norm.weight.div_(s)
+        if getattr(norm, "bias", None) is not None:
+            norm.bias.div_(s)
+    for reader in group.readers.values():
+        reader.weight.mul_(s)
 
 
 def with_unit_gains(model: nn.Module) -> nn.Module:

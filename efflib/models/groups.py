@@ -1,4 +1,4 @@
-"""Which linears read the output of which norm, and how a factor is moved from one to the other.
+"""Which linears read the output of which norm.
 
 Techniques that move a factor or an offset from activations into weights (SmoothQuant, AWQ, the
 outlier emulation of the zoo) need to know every linear that shares one norm: what is done to the
@@ -67,31 +67,6 @@ def _expect_linears(readers: dict[str, nn.Module]) -> None:
             kind = type(module).__name__
             hint = ": call with_linears(model) first" if kind == "Conv1D" else ""
             raise ValueError(f"{name} is a {kind}, not an nn.Linear{hint}")
-
-
-@torch.no_grad()
-def move_factor(group: NormGroup, s: Tensor) -> None:
-    """Divide what the norm puts out by s [D], and multiply what reads it, in place.
-
-    A weight w that stands for the gain 1 + w becomes (1 + w) / s - 1, which 16 bits round coarsely
-    where s is large.  The readers are multiplied by the factor that the norm really took, so that
-    the function stays.
-    """
-    norm = group.norm
-    if group.one_plus:
-        before = 1 + norm.weight.double()
-        step = torch.finfo(norm.weight.dtype).eps  # beside -1: a gain must not become 0
-        least = torch.where(before > 0, step / 2, -step)
-        norm.weight.copy_(before / s - 1)
-        lost = (norm.weight == -1) & (before != 0)
-        norm.weight.copy_(torch.where(lost, least - 1, norm.weight.double()))
-        s = torch.where(before == 0, s, before / (1 + norm.weight.double()))
-    else:
-        norm.weight.div_(s)
-        if getattr(norm, "bias", None) is not None:
-            norm.bias.div_(s)
-    for reader in group.readers.values():
-        reader.weight.mul_(s)
 
 
 def with_linears(model: nn.Module) -> nn.Module:

@@ -34,7 +34,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from efflib.checks import expect_keys
-from efflib.models.groups import move_factor, norm_groups
+from efflib.models.gains import move_factor
+from efflib.models.groups import norm_groups
 from efflib.models.hub import Rows, describe
 from efflib.models.recorded import Calibration, record
 from efflib.quantization.awq import ScaleSearch, clip_weight, search_clip, search_scales

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from efflib.checks import expect_dims, expect_finite, expect_integers, expect_keys
-from efflib.models.groups import NormGroup, move_factor, norm_groups
+from efflib.models.gains import move_factor
+from efflib.models.groups import NormGroup, norm_groups
 from efflib.quantization.linear import affine_parameters, dequantize, quantize
 from efflib.quantization.size import SKIP, quantizable_linears
 

@@ -29,7 +29,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from efflib.models.gains import with_unit_gains
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama
 
@@ -50,7 +49,13 @@ def with_outliers(
     width = model.config.hidden_size
     _expect(model, gains, extra)
     generator = torch.Generator().manual_seed(seed)
-    plain = with_unit_gains(model)
+    plain, end = copy.deepcopy(model), model.model.norm.weight.detach()
+    head = model.lm_head.weight.detach() * end
+    with torch.no_grad():  # the emulation starts where norms have gain 1
+        for group in norm_groups(plain):
+            for linear in group.linears.values():
+                linear.weight.mul_(group.norm.weight)
+            group.norm.weight.fill_(1)
     embed, pairs = _embedding(second_moment(plain, ids), extra, generator)  # P [d', d]
     hot = torch.ones(width + extra, dtype=torch.float64)  # diagonal of D
     for component, gain in gains.items():
@@ -61,21 +66,28 @@ def with_outliers(
         state[f"{group.name}.weight"] = hot * ratio
         for name, linear in group.linears.items():
             weight = linear.weight.detach().double()
-            v = torch.randn(len(weight), len(gains), generator=generator).double() * weight.std()
-            weight = weight @ embed.T / hot  # W P^T D^-1, and V:
-            weight[:, pairs[list(gains)]] += torch.stack([v, -v], -1)  # [N, components, 2]
-            state[f"{name}.weight"] = weight
+            state[f"{name}.weight"] = _reader(weight, embed, hot, pairs[list(gains)], generator)
     for name in state:
         if name.endswith(("o_proj.weight", "down_proj.weight", "o_proj.bias", "down_proj.bias")):
             state[name] = embed @ state[name].double()
-    for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        state[name] = state[name].double() @ embed.T
+    state["model.embed_tokens.weight"] = state["model.embed_tokens.weight"].double() @ embed.T
+    state["lm_head.weight"] = head.cpu().double() @ embed.T
     state["model.norm.weight"] = torch.full((width + extra,), ratio, dtype=torch.float64)
     wide = _wider(model, width + extra)
     wide.load_state_dict(state)
     for old, new in zip(model.model.layers, wide.model.layers, strict=True):
         new.self_attn.attention = old.self_attn.attention
     return wide
+
+
+def _reader(
+    weight: Tensor, embed: Tensor, hot: Tensor, columns: Tensor, generator: torch.Generator
+) -> Tensor:
+    """W P^T D^-1 + V for W [N, d]; columns [components, 2]: where V is."""
+    v = torch.randn(len(weight), len(columns), generator=generator).double() * weight.std()
+    weight = weight @ embed.T / hot
+    weight[:, columns] += torch.stack([v, -v], -1)  # [N, components, 2]
+    return weight
 
 
 def second_moment(model: Llama, ids: Tensor) -> Tensor:

@@ -357,7 +357,7 @@ def given_case(rng, n, k, bits, damping, dead=()):
     points=2,
     invariant="each column is repaired as exercise 2 has it, by those behind it alone",
     cause="U_jj^2, the inverse of the whole H for every column, columns repaired that are done, "
-    "errors of the weights as they came, or damping left out",
+    "errors of the weights as they came, damping left out, or another column's grid",
 )
 def test_columns_against_inverses(student, rng):
     for n, k, bits, damping in (
@@ -373,6 +373,18 @@ def test_columns_against_inverses(student, rng):
     w, h, scale, zero, right = given_case(rng, 3, 6, 3, 0.05, dead=(1, 4))
     codes = codes_of(student, w, h, scale, zero, 3, 0.05)
     expect_same(codes, right, "codes with two dead channels")
+
+    def own_grids():
+        x, w = inputs(rng, 8, alike=2.0), torch.randn(3, 8, generator=rng)
+        h, (scale, zero, _) = mean_square(x), grid(w.double(), 3)
+        scale = scale * (0.5 + torch.rand(3, 8, generator=rng, dtype=F64))
+        zero = zero.expand(3, 8).contiguous()
+        codes, _, _, far = brute(w, h, 3, given=(scale, zero))
+        return w, h, scale, zero, codes, far
+
+    w, h, scale, zero, right = clear_case(own_grids)
+    codes = codes_of(student, w, h, scale, zero, 3, 0.01)
+    expect_same(codes, right, "codes with a grid for each weight")
 
 
 # ---- exercise 4: blocks and groups -----------------------------------------------------------

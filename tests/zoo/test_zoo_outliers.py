@@ -5,10 +5,11 @@ import torch
 
 from efflib import zoo
 from efflib.models.checkpoint import save_pretrained
+from efflib.models.gains import with_unit_gains
 from efflib.models.groups import norm_groups
 from efflib.models.llama import Llama, LlamaConfig
 from efflib.zoo.offset import with_offset
-from efflib.zoo.outliers import merged_twins, second_moment, with_outliers, with_unit_gains
+from efflib.zoo.outliers import merged_twins, second_moment, with_outliers
 
 GAINS = {0: 12.0, 2: 20.0}
 

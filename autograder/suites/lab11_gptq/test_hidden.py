@@ -100,6 +100,34 @@ def clear_case(make):
     raise RuntimeError("no case without a tie was drawn")
 
 
+def drive_two(student, name, first, second):
+    """Runs beside the student's code: the first result is held while the second is asked for."""
+    held = getattr(student, name)(*first)
+    return held, getattr(student, name)(*second)
+
+
+def two_calls(student, name, first, second):
+    """Both results of two calls of one shape that are alive together."""
+    return student.drive(drive_two, name, list(first), list(second))
+
+
+def drive_refused(student, name, args):
+    """Runs beside the student's code: the arguments of a call that is refused, afterwards."""
+    try:
+        getattr(student, name)(*args)
+    except ValueError:
+        pass
+    return args
+
+
+def as_before_an_error(student, name, *args):
+    """Arguments stay as they are, also where there is no result."""
+    left = student.drive(drive_refused, name, list(args))
+    for before, after in zip(args, left, strict=True):
+        if isinstance(before, torch.Tensor):
+            expect_same(after, before, f"an argument that {name} refused")
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -136,6 +164,12 @@ def test_tokens_of_any_arrangement(student, rng):
     for i, (h, _) in enumerate(turns):
         right = mean_square(torch.cat(parts[i::2]))
         expect_close(h, right, what=f"H of layer {i} of two in turns", atol=10 * EXACT)
+    nothing = torch.zeros(3, 3, dtype=F64)
+    pair = [inputs(rng, 3, 4).float() for _ in range(2)]
+    found = two_calls(student, "add_tokens", (nothing, 0, pair[0]), (nothing, 0, pair[1]))
+    for (h, seen), x in zip(found, pair, strict=True):
+        assert seen == 4, f"{seen} tokens of 4"
+        expect_close(h, mean_square(x), what="H of one of two calls", atol=10 * EXACT)
     x = torch.full((3000, 2), 1.0 + 2.0**-12)  # its square is no number of float32
     h, _ = student.add_tokens(torch.zeros(2, 2, dtype=F64), 0, x)
     right = torch.full((2, 2), (1.0 + 2.0**-12) ** 2, dtype=F64)
@@ -207,6 +241,15 @@ def test_damping_of_any_h(student, rng):
     one = torch.eye(2, dtype=F64)
     for damping in (-1e-9, -math.inf, math.nan):
         expect_error(ValueError, lambda d=damping: student.damped(one, d), f"damping {damping}")
+    pair = [mean_square(inputs(rng, 4)) for _ in range(2)]
+    pair[1][2], pair[1][:, 2] = 0.0, 0.0
+    found = two_calls(student, "damped", (pair[0], 0.1), (pair[1], 0.1))
+    for (new, dead), h in zip(found, pair, strict=True):
+        right, silent = with_damping(h, 0.1)
+        expect_close(new, right, what="damped H of one of two calls", rtol=EXACT)
+        expect_same(dead, silent, "dead of one of two calls")
+    as_before_an_error(student, "damped", pair[1], -0.5)
+    as_before_an_error(student, "damped", pair[1][:2].clone(), 0.5)
 
 
 @exercise(
@@ -235,6 +278,14 @@ def test_error_of_outputs(student, rng):
             expect_close(error, right, what="an error", rtol=EXACT, atol=1e-13 * size)
         same = student.output_error(w, w.clone(), h)
         expect_close(same, torch.zeros(n, dtype=F64), what="the error of no change")
+    calls = []
+    for _ in range(2):  # of one shape, with nothing in common
+        w, v = torch.randn(2, 3, 5, generator=rng)
+        calls.append((w, v, mean_square(inputs(rng, 5))))
+    for error, (w, v, h) in zip(two_calls(student, "output_error", *calls), calls, strict=True):
+        e = w.double() - v.double()
+        right = torch.stack([row @ h @ row for row in e])
+        expect_close(error, right, what="an error of one of two calls", rtol=1e-7)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -322,6 +373,19 @@ def test_free_or_not_at_j(student, rng):
         for name, one, two in zip(("rows", "cost"), a, b, strict=True):
             expect_close(one, two, what=f"{name} with the other free[j]", rtol=EXACT, atol=EXACT)
         expect_at_most(-a[1][1].item(), -1e-3, "minus the cost of a large change")
+    calls = [
+        (torch.randn(2, 5, generator=rng), mean_square(inputs(rng, 5)), j, v, torch.ones(5) == 1)
+        for j in (1, 3)
+    ]
+    found = two_calls(student, "change_one", *calls)
+    for (w_new, cost), (w, h, j, v, _) in zip(found, calls, strict=True):
+        e = w.double() - w_new
+        expect_close(w_new[:, j], v, what="column j of one of two calls", atol=40 * EXACT)
+        others = torch.arange(5) != j
+        size = EXACT * e.abs().max() * h.abs().max()
+        pull = (e @ h)[:, others]
+        expect_close(pull, torch.zeros(2, 4, dtype=F64), what="e H of one of two calls", atol=size)
+        expect_close(cost, (e @ h * e).sum(1), what="the cost of one of two calls", rtol=EXACT)
 
 
 @exercise(
@@ -391,7 +455,12 @@ def test_factor_of_any_h(student, rng):
     even, h = of_unlike_sizes()
     u, right = student.inverse_factor(h) * UNLIKE, torch.linalg.inv(even)
     expect_close(u.T @ u, right, what="U^T U, unlike inputs", atol=LOOSE * right.abs().max())
+    pair = [mean_square(inputs(rng, 5)) for _ in range(2)]
+    for u, h in zip(two_calls(student, "inverse_factor", *[(h,) for h in pair]), pair, strict=True):
+        one = torch.eye(5, dtype=F64)
+        expect_close(u.T @ u @ h, one, what="U^T U H of one of two calls", atol=EXACT)
     two = torch.tensor([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues 3 and -1
+    as_before_an_error(student, "inverse_factor", two.double())
     for bad in (
         -torch.eye(3),
         torch.diag(torch.tensor([1.0, 0.0, 1.0])),
@@ -457,6 +526,13 @@ def test_repairs_add_up(student, rng):
     h[0, -1] = h[-1, 0] = 0.5
     codes = student.gptq(w, h, one, zero, 2, 0.0)
     expect_same(codes, torch.tensor([[0] * 299 + [1]]), "codes of 300 columns")
+    uneven = torch.tensor([[1.0004]], dtype=F64)  # 1 in 16 bits, where the code would be 201
+    codes = student.gptq(200.45 * uneven, torch.ones(1, 1, dtype=F64), uneven, zero, 8)
+    expect_same(codes, torch.tensor([[200]]), "a code of 8 bits")
+    w, scale = torch.tensor([[4e5, 0.0]]), torch.tensor([[1e6, 1.0]], dtype=F64)
+    h = torch.tensor([[2.0, 1.0], [1.0, 2.0]], dtype=F64)
+    codes = student.gptq(w, h, scale, 0 * scale, 4, 1e5)  # 4e5 / (2 + 2e5) is left over
+    expect_same(codes, torch.tensor([[0, 2]]), "codes with a damping of 1e5")
 
 
 @exercise(
@@ -475,7 +551,16 @@ def test_scales_and_defaults(student, rng):
         plain = torch.round(w.double() / scale + zero).clamp(0, 7).long()
         even = torch.diag(h.diagonal())
         expect_same(student.gptq(w, even, scale, zero, 3, 0.2), plain, "codes, diagonal H")
+    cases = [given_case(rng, 3, 6, 3, 0.01) for _ in range(2)]
+    calls = [(w, h, scale, zero, 3) for w, h, scale, zero, _ in cases]
+    for codes, (*_, right) in zip(two_calls(student, "gptq", *calls), cases, strict=True):
+        expect_same(codes, right, "codes of one of two calls")
     one = torch.ones(2, 1, dtype=F64)
+    bad = torch.tensor([[1.0, 3.0], [3.0, 1.0]], dtype=F64)
+    for dtype in (torch.float32, F64):
+        as_before_an_error(
+            student, "gptq", torch.ones(2, 2, dtype=dtype), bad, one, 0 * one, 3, 0.0
+        )
     for h, damping in (
         (torch.ones(2, 2, dtype=F64), -0.1),
         (torch.tensor([[1.0, 3.0], [3.0, 1.0]], dtype=F64), 0.0),
@@ -621,6 +706,10 @@ def test_lazy_between_fresh_and_static(student, rng):
             f"gptq_blocked, block {block}, group {group}, grids {grids!r}, damping {damping}",
         )
     bad = torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=F64)
+    for grids, damping in (("static", 0.0), ("fresh", 0.0), ("now", 0.01), ("lazy", -1.0)):
+        for dtype in (torch.float32, F64):
+            own = torch.ones(2, 2, dtype=dtype)
+            as_before_an_error(student, "gptq_blocked", own, bad, 3, 2, 2, grids, damping)
     for other, damping in ((bad, 0.0), (h[:2], 0.01), (h[:2, :2], math.nan)):
         for grids in ("fresh", "lazy", "static"):
             expect_error(
@@ -764,6 +853,11 @@ def test_orders_and_defaults(student, rng):
         expect_same(order, falling(h), "act_order")
         small = expect_tensor(student.act_order(1e-12 * h), "act_order", I64, (k,))
         expect_same(small, falling(h), "act_order of a small H")
+    sizes = torch.randperm(6, generator=rng).double()
+    pair = [torch.diag(sizes), torch.diag(5 - sizes)]
+    found = two_calls(student, "act_order", *[(h,) for h in pair])
+    for order, h in zip(found, pair, strict=True):
+        expect_same(order, falling(h), "act_order of one of two calls")
     close = torch.tensor([3.0, 1.0, 2.0, 0.0], dtype=F64)
     order = student.act_order(torch.diag(1 + 1e-12 * close))  # one number in float32
     expect_same(order, torch.tensor([0, 2, 1, 3]), "act_order of nearly equal channels")
@@ -778,6 +872,8 @@ def test_orders_and_defaults(student, rng):
                 ),
                 f"gptq_ordered, h {h.tolist()}, damping {damping}",
             )
+            own = torch.ones(2, 2, dtype=F64)
+            as_before_an_error(student, "gptq_ordered", own, h, 3, 1, static, damping)
 
 
 @exercise(
@@ -845,6 +941,16 @@ def test_dequantized(student, rng):
             ]
         )
         expect_close(w, right, what="a weight", rtol=2.0**-22)
+    calls = []
+    for _ in range(2):
+        codes = torch.randint(16, (3, 5), generator=rng)
+        scale = 0.1 + torch.rand(3, 2, generator=rng, dtype=F64)
+        zero = torch.randint(16, (3, 2), generator=rng).double()
+        calls.append((codes, scale, zero, torch.tensor([0, 1, 1, 0, 1])))
+    found = two_calls(student, "dequantize", *calls)
+    for w, (codes, scale, zero, g_idx) in zip(found, calls, strict=True):
+        right = ((codes - zero[:, g_idx]) * scale[:, g_idx]).float()
+        expect_close(w, right, what="a weight of one of two calls", rtol=2.0**-22)
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -905,6 +1011,13 @@ def drive_seeded(student, n, seed):
     return q, torch.rand(3)
 
 
+def drive_changed(student, name, args):
+    """Runs beside the student's code: a result is the caller's own, who changes it."""
+    first = getattr(student, name)(*args)
+    first *= 3
+    return first, getattr(student, name)(*args)
+
+
 @exercise(
     "ex6",
     points=2,
@@ -942,6 +1055,14 @@ def test_rotations(student, rng):
         expect_close(after, torch.rand(3, generator=own), what="torch.rand after a rotation")
         first = q if first is None else first
         expect_same(q, first, "seed 7")
+    for name, args in (("hadamard", [16]), ("random_rotation", [16, 5])):
+        first, again = student.drive(drive_changed, name, args)
+        expect_close(first, 3 * again, what=f"what was changed after {name}", rtol=EXACT)
+        size = torch.full((16, 16), 0.25, dtype=F64)
+        expect_close(again.abs(), size, what=f"the size of an entry, {name} again", rtol=EXACT)
+    held = two_calls(student, "random_rotation", (64, 16), (64, 256))
+    for q, right in zip(held, (drawn[6], drawn[8]), strict=True):
+        expect_same(q, right, "random_rotation, one of two calls")
     for n in (12, 20, 5, -4, 1000, 1023, 0):
         for name in ("hadamard", "random_rotation"):
             call = (n,) if name == "hadamard" else (n, 0)
@@ -1077,6 +1198,10 @@ def test_peaks_of_tokens(student, rng):
             ]
             right = torch.tensor(right, dtype=F64).reshape(shape[:-1])
             expect_close(seen, right, what="a peak", rtol=EXACT)
+    pair = [torch.randn(3, 4, generator=rng) for _ in range(2)]
+    for seen, x in zip(two_calls(student, "peaks", *[(x,) for x in pair]), pair, strict=True):
+        right = x.double().abs().amax(-1) / x.double().square().mean(-1).sqrt()
+        expect_close(seen, right, what="a peak of one of two calls", rtol=EXACT)
     for shape in ((3, 4), (4,)):
         silent = expect_tensor(student.peaks(torch.zeros(shape)), "peaks", F64, shape[:-1])
         expect_same(silent, torch.zeros(shape[:-1], dtype=F64), "peaks of tokens of zeros")

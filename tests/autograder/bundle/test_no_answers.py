@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from alike import LEAST, functions, pieces, share, words
 
+from autograder.bundle.parts import read_sources
 from autograder.bundle.tree import chosen_labs, hidden_parts, write_tree
 from autograder.labs.manifest import lab_names, load_lab
 from autograder.labs.source import read_percent
@@ -94,6 +95,52 @@ def test_what_is_kept_of_withheld_modules_is_no_exercise():
     assert hidden.stubs
     kept = {f"{module}: {name}" for module, names in hidden.parts.items() for name in names & asked}
     assert not kept
+
+
+# One name and a parameter in common by chance: a hook that a context installs, curves of figures
+BY_CHANCE = {"efflib.models.pages: attend", "efflib.models.ragged: fit"}
+BY_CHANCE |= {"efflib.plots.channels: sweep", "efflib.plots.repairs: sweep"}
+
+
+def signatures(code: str) -> dict[str, set[str]]:
+    """{function: its parameters} of a piece of code."""
+    found: dict[str, set[str]] = {}
+    for _, node in functions(code):
+        every = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+        found.setdefault(node.name, set()).update(arg.arg for arg in every)
+    return found
+
+
+def called_alike(given: dict[str, str], asked: dict[str, list[set[str]]]) -> set[str]:
+    """Each module: function where a module has one that is called as an exercise's."""
+    return {
+        f"{module}: {name}"
+        for module, code in given.items()
+        for name, parameters in signatures(code).items()
+        if any(parameters & other for other in asked.get(name, ()))
+    }
+
+
+def test_no_module_that_is_there_has_a_function_that_is_called_as_an_exercise_s():
+    """Trees are alike where idioms are: the same job in other idioms has 0.2 of the pieces, and a
+    wrapper makes an answer of it.  It mostly has the same name, and takes the same things."""
+    asked: dict[str, list[set[str]]] = {}
+    for lab in lab_names(ROOT):
+        names = {name for one in load_lab(lab, ROOT).exercises.values() for name in one.functions}
+        [path] = [p for p in (ROOT / "solutions" / lab).glob("*.py") if p.stem != "test_public"]
+        for cell in read_percent(path).cells:
+            if cell.metadata.get("solution"):
+                for name, parameters in signatures(cell.source).items():
+                    if name in names:
+                        asked.setdefault(name, []).append(parameters)
+    sources, hidden = read_sources(ROOT / "efflib"), hidden_parts(ROOT, ())
+    given = {module: text for module, text in sources.items() if module not in hidden.withheld}
+    assert called_alike(given, asked) == BY_CHANCE
+    lent = {"efflib.hessian": sources["efflib.hessian"]}  # which stood in bundles once
+    assert called_alike(lent, asked) == {
+        "efflib.hessian: damped",
+        "efflib.hessian: inverse_factor",
+    }
 
 
 PLAIN = '''
