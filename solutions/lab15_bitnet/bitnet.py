@@ -821,8 +821,8 @@ for way in ("cut out", "hard labels", "forward KL"):
 #   towards the model itself: the mean of `forward_kl` over all rows and the T positions that read
 #   `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as floats. All parameters of
 #   the student are trained, also where the given model is frozen, and a head that is tied to the
-#   embedding stays so; the given model stays as it was, without gradients and each part in its mode;
-#   the student is in eval mode.
+#   embedding stays so; the given model stays as it was, without gradients and each part in its
+#   mode; the student is in eval mode.
 
 
 # %% solution="ex6"
