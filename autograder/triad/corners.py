@@ -61,7 +61,7 @@ def in_bits(bits: int) -> Callable:
 
     def leaf(value):
         if isinstance(value, Tensor) and value.dtype in (torch.int32, torch.int64):
-            made = (value + half) % (2 * half) - half
+            made = ((value.long() + half) % (2 * half) - half).to(value.dtype)  # 2^32 is no int32
             return value if torch.equal(made, value) else made
         return (value + half) % (2 * half) - half if type(value) is int else value
 

@@ -625,7 +625,8 @@ lab.reveal("modes", found["modes"])
 # - `write(model, prompts, n, generator)`: `prompts` [B, T] continued by `n` tokens that are
 #   drawn at temperature 1 from `model` (ids [B, T] -> logits [B, T, V]), each from all of its row's
 #   text so far: ids [B, T + n]. What is drawn depends on `generator` alone, which goes on from
-#   where it is. The model stays as it is, its mode too; no gradient is kept. n may be 0.
+#   where it is. The model stays as it is, with the mode that each of its parts has; no gradient is
+#   kept. n may be 0.
 # - `minillm_loss(teacher, student, ids)`: logits [B, T, V] of both that predict the drawn `ids`
 #   [B, T]. A scalar whose gradient to the student's logits is that of both parts, on the mean over
 #   the B texts. **Derive** $R_t$: a token is to blame for what comes *behind* it, and the single
@@ -813,15 +814,15 @@ for way in ("cut out", "hard labels", "forward KL"):
 #   then a token drawn **evenly** from the vocabulary, then `greedy` tokens that are each the
 #   likeliest, then tokens drawn at temperature 1. `greedy` may be 0, or larger than what is left:
 #   then all are the likeliest. What is drawn depends on `generator` alone, which goes on from where
-#   it is; `length` is at least 1.
+#   it is; `length` is at least 1. The model stays as it is, as in exercise 5.
 # - `qat(model, batches, lr)`: a copy of the model with `BitLinear` in place of **every**
 #   `nn.Linear` but `lm_head`, trained by AdamW (`weight_decay=0`, the same rate `lr` at every step,
 #   all else as torch has it; one step for each batch of ids [B, 1 + T], which may differ in size)
 #   towards the model itself: the mean of `forward_kl` over all rows and the T positions that read
 #   `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as floats. All parameters of
 #   the student are trained, also where the given model is frozen, and a head that is tied to the
-#   embedding stays so; the given model stays as it was, without gradients; the student is in eval
-#   mode.
+#   embedding stays so; the given model stays as it was, without gradients and each part in its
+#   mode; the student is in eval mode.
 
 
 # %% solution="ex6"

@@ -564,7 +564,8 @@ lab.predict("speed", "Four processes, and this machine's cores: how many times a
 #   best way that exists (n / p need not be whole). `ValueError` for another kind, whatever p is.
 #
 # **Shapes** `x` of any shape and layout, also of no number or of fewer than p; float32, float64,
-# bfloat16 or int64, and sums in that dtype; the same in all ranks. p is 1 or more. n is 0 or more.
+# bfloat16 or int64, and sums and messages in that dtype; the same in all ranks. p is 1 or more. n
+# is 0 or more.
 
 
 # %% solution="ex4"

@@ -372,7 +372,9 @@ def test_mlps_of_any_size(student, rng):
         x = draw(rng, *shape, 4, dtype=dtype)
         what = f"parallel_mlp of {inner} channels in {size} ranks"
         args = mlp_args(x, w, b, size)
-        values, calls, _ = ranks(student, "parallel_mlp", args, what, strided=size > 2)
+        values, calls, _ = ranks(
+            student, "parallel_mlp", args, what, strided=size > 2 or dtype == BF16
+        )
         precise = [[None if t is None else t.double() for t in ts] for ts in (w, b)]
         exact = mlp(x.double(), *precise)
         slack = {F32: 1e-4, F64: 1e-12, BF16: 1.0}[dtype]  # of sums of some 30 terms near 1
@@ -380,6 +382,13 @@ def test_mlps_of_any_size(student, rng):
             expect_tensor(y, what, dtype, (*shape, 4))
             expect_at_most((y.double() - exact).abs(), slack * (1 + exact.abs()) / 8, what)
         one_reduce(calls, x.numel(), what)
+    for chosen in itertools.product((False, True), repeat=3):  # only some layers have a bias
+        w, b = mlp_case(rng, 4, 5, True)
+        b = [t if has else None for t, has in zip(b, chosen, strict=True)]
+        x = draw(rng, 2, 4)
+        what = f"parallel_mlp, biases of gate, up and down: {chosen}"
+        for y in ranks(student, "parallel_mlp", mlp_args(x, w, b, 2), what)[0]:
+            expect_close(y, mlp(x, w, b), what=what, atol=1e-12, rtol=1e-12)
     for scale in (1e-8, 1e4):  # silu of the smallest and of the largest
         for dtype in (F32, F64, BF16):
             (g, u, d), b = mlp_case(rng, 4, 6, False)
@@ -511,17 +520,20 @@ def test_attention_of_any_model(student, rng):
     cause="the mean in place of the fullest, or copies that do not count in all",
 )
 def test_caches_of_any_model(student, rng):
-    for size, heads, kv, d in (
-        (1, 1, 1, 2),
-        (4, 6, 6, 32),
-        (5, 12, 4, 64),
-        (16, 64, 8, 128),
-        (9, 8, 1, 2),
+    models = ((1, 1), (6, 6), (12, 4), (64, 8), (8, 1), (14, 2), (24, 8), (40, 5))
+    calls = [
+        (size, heads, kv, (2, 32, 128)[(size + heads) % 3])
+        for heads, kv in models
+        for size in (1, 2, 3, 4, 5, 7, 9, 16, 50)
+    ]
+    for args, seen in zip(
+        calls, student.many("cached_numbers", [(args, {}) for args in calls]), strict=True
     ):
+        size, heads, kv, d = args
         kept = [2 * d * len(heads_right(r, size, heads, kv)[1]) for r in range(size)]
-        seen = student.cached_numbers(size, heads, kv, d)
         assert isinstance(seen, tuple) and len(seen) == 2, "cached_numbers returned no pair"
-        assert tuple(whole(n, "cached_numbers") for n in seen) == (max(kept), sum(kept))
+        seen = tuple(whole(n, "cached_numbers") for n in seen)
+        assert seen == (max(kept), sum(kept)), f"cached_numbers{args} is wrong"
 
 
 @exercise(
@@ -563,8 +575,11 @@ def test_embeddings_of_any_table(student, rng):
         (4, 2, (0,), F32),
         (2, 300, (40,), BF16),
         (3, 9, (2, 0), F32),
+        (4, 7, (5, 1), BF16),
     ):
         table = draw(rng, v, 3, dtype=dtype, scale=10.0 ** integer(rng, -6, 4))
+        table[0] *= 1e6  # the largest and the smallest that a sum must leave as they are
+        table[-1] *= 1e-6
         ids = torch.randint(v, shape, generator=rng)
         what = f"embed of {v} rows in {size} ranks"
         args = [(ids, rows, start) for rows, start in vocabulary_parts(table, size)]
@@ -591,6 +606,9 @@ def test_losses_of_any_vocabulary(student, rng):
         (4, 30, 6, BF16, 1.0),
         (3, 6, 0, F64, 1.0),
         (5, 60, 8, F32, 30.0),
+        (3, 40, 4, F64, 1e-8),
+        (9, 4, 3, BF16, 1.0),
+        (2, 5, 0, BF16, 1.0),
     ):
         head, hidden = draw(rng, v, 4, dtype=dtype), draw(rng, t, 4, dtype=dtype, scale=scale)
         targets = torch.randint(v, (t,), generator=rng)
@@ -622,6 +640,15 @@ def test_losses_of_any_vocabulary(student, rng):
     right = math.log(1 + math.e + math.exp(-1))
     for loss in values:
         expect_close(loss, torch.tensor([right]), what="the loss of logits near -1000", atol=1e-4)
+    for dtype in (F32, F64, BF16):  # the same where ranks without a row look on
+        own, low = F64 if dtype == F64 else F32, torch.tensor([[-8192.0], [-10240.0]], dtype=dtype)
+        hidden = torch.ones(2, 1, dtype=dtype)
+        args = [(hidden, *part) for part in vocabulary_parts(low, 5)]
+        args = [(h, rows, torch.tensor([0, 1]), s) for h, rows, s in args]
+        for loss in ranks(student, "cross_entropy", args, "cross_entropy")[0]:
+            expect_tensor(loss, "cross_entropy", own, (2,))
+            what = "the loss of logits -8192 and -10240 in 5 ranks"
+            expect_close(loss, torch.tensor([0.0, 2048.0], dtype=own), what=what, atol=1e-2)
 
 
 @exercise(
@@ -654,6 +681,20 @@ def test_next_tokens_of_any_vocabulary(student, rng):
             values, *_ = ranks(student, "next_token", [(hidden, *part) for part in parts_], what)
             seen, right = [ids.tolist() for ids in values], [2 if sign > 0 else 0]
             assert seen == [right] * size, f"{what}: not the whole vocabulary's"
+    for dtype in (F32, F64, BF16):  # neighbours among the hidden numbers; very low logits
+        eps = torch.finfo(dtype).eps
+        hidden = torch.tensor([[1, 1 + eps], [1 + eps, 1]], dtype=dtype)
+        head = torch.tensor([[0, 0], [1, 0], [0, 1]], dtype=dtype)
+        low = torch.tensor([[-3e30], [-2e30], [-3e30]], dtype=dtype)
+        for size in (1, 2, 3, 6):
+            args = [(hidden, *part) for part in vocabulary_parts(head, size)]
+            what = f"next_token of neighbouring numbers in {size} ranks"
+            for ids in ranks(student, "next_token", args, what)[0]:
+                assert ids.tolist() == [2, 1], f"{what}: not the whole vocabulary's"
+            args = [(torch.ones(1, 1, dtype=dtype), *part) for part in vocabulary_parts(low, size)]
+            what = f"next_token of logits below -1e30 in {size} ranks"
+            for ids in ranks(student, "next_token", args, what)[0]:
+                assert ids.tolist() == [1], f"{what}: not the whole vocabulary's"
     for dtype in (F32, BF16):
         head, where = torch.zeros(250_000, 1, dtype=dtype), integer(rng, 240_001, 249_998)
         head[where] = head[where + 1] = 2.0
@@ -726,6 +767,10 @@ def test_rings_of_any_tensor(student, rng):
             expect_at_most(off, bound, f"{what}: the error of the sum")
         same_bits(values, what)
         ring_rules(calls, ticks, xs[0].numel(), size)
+        for rank, own in enumerate(calls):  # messages are of the dtype of x
+            sizes = {c[3] / math.prod(c[2]) for c in own if c[0] == "send" and math.prod(c[2])}
+            wrong = sizes - {xs[0].element_size()}
+            assert not wrong, f"{what}: rank {rank} sends numbers of {wrong} bytes"
     for scale in (1e-8, 1e4):
         xs = [draw(rng, 6, dtype=F32, scale=scale) for _ in range(3)]
         values, _, _ = ranks(student, "ring_all_reduce", [(x,) for x in xs], "the ring of 3")
@@ -771,7 +816,9 @@ def test_bytes_of_every_kind(student, rng):
                 call = f"sent_bytes({kind!r}, {n}, {size})"
                 expect_close(real(student.sent_bytes(kind, n, size), call), factor * n, what=call,
                              rtol=1e-12)  # fmt: skip
-    for kind in ("", "reduce", "ALL_REDUCE", "gather", "scatter", "send", "recv", "broadcast"):
+    others = ["", "reduce", "ALL_REDUCE", "gather", "scatter", "send", "recv", "broadcast", "all"]
+    others += ["all_", "all_reduce_scatter", "all_gather_into", "reduce_scatter_all", "to_all"]
+    for kind in others:
         for n, size in ((8, 2), (8, 1), (0, 3)):  # also where nothing travels
             call = f"sent_bytes({kind!r}, {n}, {size})"
             expect_error(ValueError, lambda a=(kind, n, size): student.sent_bytes(*a), call)
@@ -878,8 +925,16 @@ def test_times_of_any_orders(student, rng):
             seen = times_of(student.start_times(orders, f, b), orders, "start_times")
             what = f"start_times of 1F1B with {stages} stages, {f} and {b}"
             assert seen == by_rounds(orders, f, b), f"{what} are others"
+    for times in (2.0**-30, 2.0**30):  # of devices that are quick, and of slow ones; all exact
+        orders = [alternating(s, 4, 9) for s in range(4)]
+        seen = times_of(student.start_times(orders, 3 * times, 5 * times), orders, "start_times")
+        what = f"start_times of 1F1B with {3 * times} and {5 * times}"
+        assert seen == by_rounds(orders, 3 * times, 5 * times), f"{what} are others"
     for orders in (
         [[("F", 0), ("B", 1)], [("F", 0), ("B", 0)]],
+        [[], [("F", 0)]],
+        [[("F", 0)], [], [("F", 0)]],
+        [[("F", 0), ("B", 0)], []],
         [[("B", 0), ("F", 0)], [("F", 0), ("B", 0)]],
         [[("F", 0)], [("F", 1)], []],
     ):
@@ -1035,7 +1090,7 @@ def turns(size, micro, rounds=6):
     "runs empty",
 )
 def test_steps_of_any_job(student, rng):
-    for size, batch in ((1, 1), (2, 6), (4, 8), (8, 64), (3, 16), (16, 12)):
+    for size, batch in ((1, 1), (2, 6), (4, 8), (8, 64), (3, 16), (16, 12), (2, 300)):
         for _ in range(3):
             job = drawn_job(rng)
             for (plan, micro), right in ways(job, batch, size).items():
@@ -1063,11 +1118,11 @@ def test_steps_of_any_job(student, rng):
                 seen = student.pipeline_step(job, batch, size, micro)
             call = f"{plan}_step of a job with much cache"
             expect_close(real(seen, call), right, what=call, rtol=1e-9)
-    for batch, micro in ((5, 2), (4, 8), (4, 0), (4, -2)):
+    for batch, micro, size in itertools.product((4, 5), (8, 3, 0, -1, -2), (1, 2, 8)):
         expect_error(
             ValueError,
-            lambda b=batch, m=micro: student.pipeline_step(drawn_job(rng), b, 2, m),
-            f"{batch} sequences in {micro} micro-batches",
+            lambda b=batch, m=micro, p=size: student.pipeline_step(drawn_job(rng), b, p, m),
+            f"{batch} sequences in {micro} micro-batches, {size} devices",
         )
 
 
@@ -1119,3 +1174,6 @@ def test_plans_of_any_job(student, rng):
     slow = job | {"alpha": 64}
     seen = tuple(student.better_plan(slow, 8, 4))  # every micro up to 4 takes 4 (16 + 64)
     assert seen == ("pipeline", 1, 320), "a tie of 1, 2 and 4 micro-batches"
+    near = slow | {"cache": 2.0**-30}  # as fast but for a few bits: still exact in any order
+    seen = tuple(student.better_plan(near, 8, 4))
+    assert seen[:2] == ("pipeline", 4), f"4 micro-batches are the faster by 6 / 2^30 s, not {seen}"

@@ -336,6 +336,11 @@ def test_shapes_of_models(student, rng):
     check_over_blocks(student, rng, [("a", 0, 1)], 1, 1, 1, 1, torch.float64)
 
 
+def drive_together(student, calls):
+    """Runs beside the student's code: the results of all calls, which are held until the end."""
+    return [getattr(student, name)(*args) for name, args in calls]
+
+
 @exercise(
     "ex2",
     points=3,
@@ -356,6 +361,27 @@ def test_large_scores(student, rng):
     assert isinstance(out, torch.Tensor) and out.shape == (3, 1, 1), "another shape"
     right = torch.tensor([0.0, 0.5, 1.0]).view(3, 1, 1)
     expect_close(out, right, what="scores of -10^8, later keys", atol=1e-5)
+    # two requests whose first block is one, then the same pass over other numbers; all large
+    pieces, tables = [("a", 5, 2), ("b", 4, 3)], {"b": [2, 4], "a": [2, 0, 1]}
+    calls, rights = [], []
+    for factor in (1e6, -1e7):
+        k, v = (torch.randn(5, 4, 2, 8, generator=rng).double() for _ in range(2))
+        k, v, q = 1e5 * (k + 1), factor * v, 1e-5 * torch.randn(5, 4, 8, generator=rng).double()
+        own = {}
+        for name, cached, n in pieces:
+            rows = [tables[name][p // 4] * 4 + p % 4 for p in range(cached + n)]
+            own[name] = k.flatten(0, 1)[rows], v.flatten(0, 1)[rows]
+        calls.append(("attend", (q, k, v, pieces, tables)))
+        rights.append(plain_attention(q, pieces, own))
+    other = [("a", 2, 2), ("b", 3, 3)]
+    calls += [("slots", (pieces, tables, 4)), ("slots", (other, tables, 4))]
+    seen = student.drive(drive_together, calls)
+    for out, right in zip(seen, rights, strict=False):
+        assert isinstance(out, torch.Tensor) and out.shape == right.shape, "another shape"
+        size = float(right.abs().max())
+        expect_close(out, right, what="attend, one of two passes", atol=1e-9 * size)
+    slots = [s.tolist() for s in seen[2:]]
+    assert slots == [[1, 2, 16, 17, 18], [10, 11, 11, 16, 17]], "slots of one of two passes"
 
 
 # ---- exercise 3 --------------------------------------------------------------------------------
@@ -431,7 +457,8 @@ def check_linear(student, rng, weight, group, bias=None):
     dtype = weight.dtype
     unit = torch.eye(k, dtype=dtype)
     inputs = [unit, torch.zeros(0, k, dtype=dtype), torch.randn(k, generator=rng).to(dtype)]
-    inputs.append(torch.randn(2, 1, 3, k, generator=rng).to(dtype))
+    inputs += [torch.randn(2, 1, 3, k, generator=rng).to(dtype) for _ in range(2)]
+    inputs.append(torch.randn(k, 5, generator=rng).to(dtype).T)  # a view
     outputs, again, first, later, sizes, floats, after, graphs = student.drive(
         drive_linear, weight.clone(), None if bias is None else bias.clone(), group, inputs
     )
@@ -484,6 +511,9 @@ def test_shapes_and_groups(student, rng):
         check_linear(student, rng, weight, group, bias)
     check_linear(student, rng, torch.randn(40, 300, generator=rng), 32)
     check_linear(student, rng, torch.randn(6, 12, generator=rng).T, 5)
+    odd = torch.randn(7, 3, generator=rng)
+    check_linear(student, rng, odd.bfloat16().T, 2, torch.randn(3, generator=rng).bfloat16())
+    check_linear(student, rng, odd.double().T, 9)
 
 
 @exercise(
@@ -561,6 +591,7 @@ def drive_names(student, biased, tied, group, x, seed):
     with torch.no_grad():
         right = model(x)
     same = [torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    same += [p.grad is None for p in model.parameters()]
     kept = [type(m).__name__ for m in model.modules()] == kinds_before
     kinds = {name: type(m).__name__ for name, m in copy.named_modules() if name}
     asks = {name: p.requires_grad for name, p in copy.named_parameters()}
@@ -675,7 +706,10 @@ def long_walk(rng, length, names, letters, longest, block):
 
 
 def drive_blocks(student, walks, blocks, block):
-    """Runs beside the student's code: what was asked, what it gave, tables and free after it."""
+    """Runs beside the student's code: what was asked, what it gave, tables and free after it.
+
+    A text goes on behind what `start` was given: a request has written something.
+    """
     seen = []
     for walk in walks:
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
@@ -684,9 +718,10 @@ def drive_blocks(student, walks, blocks, block):
             try:
                 if kind == "start":
                     value = pool.start(name, what).__index__()
-                    texts[name], room[name], sure[name] = list(what), value, value
+                    written = [i % (max(what) + 1) for i in range(2 * block)]
+                    texts[name], room[name], sure[name] = [*what, *written], value, value
                 elif kind == "grow":
-                    said = min(room[name] + what, len(texts[name]) + 2 * block)
+                    said = min(room[name] + what, len(texts[name]))
                     pool.grow(name, said)
                     room[name] = max(room[name], said)
                 elif kind == "settle":
@@ -725,7 +760,8 @@ def judge_of(blocks, block):
             if not isinstance(tables, dict):
                 return i, "tables cannot be read"
             if kind == "start":
-                own, texts[name] = tables.get(name), said
+                own, written = tables.get(name), [j % (max(said) + 1) for j in range(2 * block)]
+                texts[name] = [*said, *written]
                 if own is None or value != len(own) * block:
                     return i, "a table, and the number of its tokens"
                 if wrong := shelf.fits(said, own):
@@ -809,7 +845,8 @@ def test_held_twice(student, rng):
     walk += [("start", "b", [9] * 15), ("grow", "b", 14), ("start", "c", text)]
     check_walks(student, [walk], 6, 2)  # what could not be taken is still held
     walk = [("start", "a", [1, 12, 3, 4, 5]), ("grow", "a", 4), ("settle", "a", 4)]
-    others = ([11, 2, 3, 4, 5], [12, 1, 3, 4, 5], [1, 12, 34, 0, 5], [112, 3, 4, 5, 6], [1, 123, 4])
+    others = [[11, 2, 3, 4, 5], [12, 1, 3, 4, 5], [1, 12, 34, 0, 5], [112, 3, 4, 5, 6], [1, 123, 4]]
+    others += [[1, 12 + 2**bits, 3, 4, 5] for bits in (8, 16, 17)]
     walk += [("start", name, other) for name, other in enumerate(others)]
     check_walks(student, [walk], 6, 2)  # tokens, not their digits, and in their order
 
@@ -935,6 +972,8 @@ def test_long_streams(student, rng):
     ]
     check_streams(student, [(many, texts, True), (many, texts[:5], True), (many, texts[:5], False)])
     check_streams(student, [(["\n"], ["", "", "\ufffd", "a\n"], True), ([], [""], True)])
+    halves = ["a\ufffd\ufffd\ufffd\ufffd", "a\ufffd\ufffd\ufffd\ufffd"]  # as many as there may be
+    check_streams(student, [(["ab"], halves[:1], True), ([], halves, True), ([], halves, False)])
     inside = [
         "a\ufffd",
         "a\ufffdb",
@@ -967,7 +1006,7 @@ def test_who_goes(student, rng):
             text = [draw(rng, 0, 150000) for _ in range(draw(rng, 1, 30))]
             state[name] = [text, draw(rng, 0, len(text) - 1)]
         run = {name: state[name] for name in order[:cut]}
-        line = {name: [state[name][0], 0] for name in order[cut:]}
+        line = {name: list(state[name]) for name in order[cut:]}
         for name in (order[0], order[cut - 1], 0, "", order[-1], "gone"):
             for again in (False, True):
                 if again and name not in run:
@@ -1022,6 +1061,8 @@ def test_steps_key_by_key(student, rng):
     for machine in (
         H100,
         H100 | {"fixed": 0.005, "peak": 1e12},
+        {key: int(value) for key, value in H100.items()},
+        {key: 10**6 + int(value) for key, value in random_machine(rng).items()},
         *(random_machine(rng) for _ in range(6)),
     ):
         for count in (0, 1, 2, 30):
@@ -1066,6 +1107,7 @@ def test_best_of_all(student, rng):
         (H100, requests, 500, share / 10, 12) for requests in (1, 64, 128, 512) for share in (2, 7)
     ]
     cases += [(H100 | {"fixed": 0.01}, 200, 4000, 0.8, 9), (H100, 300, 0, 0.95, 5)]
+    cases += [({key: int(value) for key, value in H100.items()}, 128, 500, 0.7, 12)]
     for _ in range(25):
         machine, share = random_machine(rng), float(torch.rand((), generator=rng))
         cases.append((machine, draw(rng, 1, 20), draw(rng, 0, 60), share, draw(rng, 0, 10)))
@@ -1094,6 +1136,9 @@ def test_ends_of_gamma(student, rng):
         (flat | {"weights": 0, "token": 8}, 5, 3, 1.0, 7, 0),
         (flat | {"token": 8, "weights": 0}, 2, 50, 0.5, 3, 0),
         (flat | {"token": 16, "fixed": 0}, 1, 0, 1.0, 9, 3),
+        # each is better than the one before, by a few parts in 10^11 at last
+        (flat | {"weights": 0, "token": 8, "fixed": 2.0**-30}, 4, 0, 1.0, 7, 7),
+        (flat | {"weights": 128, "token": 10**6, "peak": 2 * 10**6}, 1, 0, 1.0, 300, 31),
         (H100, 1, 500, 1.0, 8, 8),
         (H100, 64, 500, 0.0, 8, 0),
     ):

@@ -96,6 +96,12 @@ def test_numbers_inside_lists_and_tuples_count_as_well():
     assert f([(2**31, "a"), {"b": 1}]) == [(-(2**31), "a"), {"b": 1}] and acted() == 1
 
 
+def test_integers_that_are_as_wide_as_the_bits_stay():
+    f, acted = mutant(same, "in 32 bits", "x")
+    x = T([1, -2], dtype=torch.int32)
+    assert f(x) is x and acted() == 0
+
+
 def test_a_gradient_is_lost():
     f, acted = mutant(lambda x: 2 * x, "result detached")
     assert not f(torch.ones(2, requires_grad=True)).requires_grad and acted() == 1
