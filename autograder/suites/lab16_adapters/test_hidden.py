@@ -495,23 +495,27 @@ def test_rows_alone_and_on(student, rng):
                 expect_close(logits[i, -1], right, what=what, atol=EXACT)
 
 
+def drawn_step(rng, b, t, s):
+    """positions [B, T] and mask [B, 1, T, S] of a step whose rows begin with some fillings."""
+    fill, keys = torch.randint(s, (b, 1), generator=rng), torch.arange(s)
+    columns = keys[s - t :]  # of the queries
+    anything = torch.randint(s, (b, t), generator=rng)  # what the card lets a filling's position be
+    positions = torch.where(columns >= fill, columns - fill, anything)
+    seen = (keys >= fill[:, :, None]) & (keys <= columns[:, None])  # [B, T, S]
+    return positions, (seen | (keys == columns[:, None]))[:, None]
+
+
 @exercise(
     "ex2",
     points=1,
     invariant="go_on of one row, of one token, and of a batch in which every row has all its "
     "columns",
-    cause="a mask made anew from the positions, or batch and columns exchanged",
+    cause="a filling's position taken for the row's, or batch and columns exchanged",
 )
 def test_going_on(student, rng):
     # the last two of equal sizes: what was returned before is of no use, and stays as it was
-    sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (2, 3, 700), (2, 3, 700))
-    calls = [
-        (
-            torch.randint(100, (b, t), generator=rng),
-            torch.rand(b, 1, t, s, generator=rng) < 0.5,
-        )
-        for b, t, s in sizes
-    ]
+    sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (4, 9, 12), (2, 3, 700), (2, 3, 700))
+    calls = [drawn_step(rng, *size) for size in sizes]
     values = student.drive(drive_held, "go_on", calls)
     for (b, _, _), (positions, mask), value in zip(sizes, calls, values, strict=True):
         new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
