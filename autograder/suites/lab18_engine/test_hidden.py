@@ -726,7 +726,7 @@ def drive_blocks(student, walks, blocks, block):
                     room[name] = max(room[name], said)
                 elif kind == "settle":
                     said = min(sure[name] + what, room[name], len(texts[name]))
-                    given = list(texts[name])
+                    given = texts[name][: said if said % 3 == 1 else None]
                     pool.settle(name, given, said)
                     given[:] = [-1] * len(given)  # the list is the caller's
                     sure[name] = said
