@@ -9,6 +9,7 @@ import math
 import torch
 
 from efflib.lab import exercise, expect_close, expect_error, expect_same, expect_tensor
+from efflib.lab.again import again, refused
 from efflib.lab.walks import expect_walks
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -25,112 +26,6 @@ def many(rng, count, low, high):
 
 def ints(values):
     return all(type(value) is int for value in values)
-
-
-# ---- several calls of all functions ----------------------------------------------------------
-
-
-def drive_again(student, calls):
-    """Runs beside the student's code: all results of calls (name, *args), as they are after the
-    last, and once more, when others have written into those.
-
-    Tensors arrive as parts of larger ones, where every second number is another's, but those in
-    a dictionary as they are.
-    """
-    import torch
-
-    def cut(x):
-        if isinstance(x, list | tuple):
-            return type(x)(cut(part) for part in x)
-        if isinstance(x, dict):
-            return x["whole"]
-        if not isinstance(x, torch.Tensor) or x.dim() == 0:
-            return x
-        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
-        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
-
-    def copied(x, spoil=False):
-        if isinstance(x, list | tuple):
-            return [copied(part, spoil) for part in x]
-        if not isinstance(x, torch.Tensor):
-            return x
-        x = x.detach()
-        if spoil and 0 not in x.stride():
-            x.zero_()
-        return x.clone()
-
-    def all_of():
-        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
-
-    held = all_of()
-    first = copied(held)
-    copied(held, spoil=True)
-    return first, copied(all_of())
-
-
-def again(student, calls):
-    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
-    plain = [[x["whole"] if isinstance(x, dict) else x for x in args] for _, *args in calls]
-    alone = [getattr(student, call[0])(*args) for call, args in zip(calls, plain, strict=True)]
-    for results in student.drive(drive_again, calls):
-        for (name, *_), result, right in zip(calls, results, alone, strict=True):
-            alike(result, right, f"{name} among other calls: the result")
-
-
-def alike(found, right, what):
-    if isinstance(right, list | tuple):
-        assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
-        for one, other in zip(found, right, strict=True):
-            alike(one, other, what)
-    elif not isinstance(right, torch.Tensor):
-        same = found == right and not isinstance(right, complex)
-        if isinstance(right, float):  # sums may be taken in another order
-            same = math.isfinite(right) and math.isclose(found, right, rel_tol=1e-5, abs_tol=1e-9)
-        assert same, f"{what} is {found}, expected {right}"
-    elif right.is_complex() or not right.isfinite().all():
-        raise AssertionError(f"{what} holds no real numbers")
-    elif not right.is_floating_point():
-        expect_same(found, right, what)
-    else:
-        expect_tensor(found, what, right.dtype, tuple(right.shape))
-        rtol = max(4 * torch.finfo(right.dtype).eps, 2e-5)  # sums in the order of other strides
-        atol = rtol * float(right.detach().abs().max()) if right.numel() else 0.0
-        expect_close(found, right, what=what, rtol=rtol, atol=atol)
-
-
-def drive_refused(student, calls):
-    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
-    is another one afterwards."""
-    import copy
-
-    import torch
-
-    def same(a, b):
-        if isinstance(a, torch.Tensor):
-            alike = a.shape == b.shape and a.dtype == b.dtype
-            return alike and bool(((a == b) | (a != a)).all())
-        if isinstance(a, list | tuple):
-            return len(a) == len(b) and all(map(same, a, b))
-        return a == b or a != a  # NaN
-
-    said = []
-    for name, *args in calls:
-        given, kind = copy.deepcopy(args), "nothing"
-        try:
-            getattr(student, name)(*given)
-        except Exception as error:
-            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
-        said.append([kind, same(list(args), given)])
-    return said
-
-
-def refused(student, calls):
-    """Each call raises ValueError and leaves its arguments."""
-    for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
-        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
-        what = f"{name}({', '.join(shown)})"
-        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
-        assert same, f"{what} changed an argument before it raised"
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
