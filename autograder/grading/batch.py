@@ -145,6 +145,9 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
 
     ahead.want(sandbox_spec(lab, unsafe))
     ahead.make()  # its zygote imports torch while the tests are collected
+    # What y.backward(gradient) imports at its first call: once here, not in each child.
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
     try:
         collected(list(lab.test_files.values()), serve)
     except TestFileError:  # each submission's row will say so

@@ -227,11 +227,12 @@ def main(settings: dict) -> None:
     from efflib.lab import calls, codec, seeds
 
     torch.set_num_threads(1)
-    gc.freeze()
     pipes = [settings.get("read"), settings.get("write")]
     if "zygote" in settings:
+        import torch.fx.experimental.symbolic_shapes  # else the first y.backward(gradient) does it
         import zygote
 
+        gc.freeze()
         pipes, settings = zygote.forked(settings["zygote"])
     gc.enable()
     os.chdir(os.environ["HOME"])

@@ -10,6 +10,7 @@ that takes part.  So every order of operations passes that the card allows.
 import math
 
 import torch
+import torch.nn.functional as F
 
 from efflib.lab import (
     exercise,
@@ -528,10 +529,12 @@ def expect_round_trips(student, cases):
     cause="ragged groups dropped or filled with their neighbours, or cut down the columns",
 )
 def test_every_group_against_float64(student, rng):
-    for bits, symmetric in ((1, False), (2, False), (3, True), (4, False), (8, True), (8, False)):
+    grids = ((1, False), (2, False), (3, True), (4, False), (8, True), (8, False))
+    for i, (bits, symmetric) in enumerate(grids):
         w = torch.randn(5, 23, generator=rng) * torch.rand(5, 1, generator=rng) + 0.3
-        each = [(s, g) for g in ("tensor", "channel", 1, 7, 23, 100) for s in (1.0, 1e-8, 1e4)]
-        expect_round_trips(student, [(s * w, bits, g, symmetric) for s, g in each])
+        each = enumerate(("tensor", "channel", 1, 7, 23, 100), i)  # each with every size, in turn
+        scaled = [((1.0, 1e-8, 1e4)[j % 3] * w, bits, g, symmetric) for j, g in each]
+        expect_round_trips(student, scaled)
 
 
 @exercise(
@@ -621,8 +624,9 @@ def expect_packed(packed, codes, bits):
     """The bytes hold the codes in order, each with its lowest bit first, and then zeros."""
     length = math.ceil(codes.numel() * bits / 8)
     expect_tensor(packed, "pack_codes(...)", torch.uint8, (length,))
-    stream = sum(code << (i * bits) for i, code in enumerate(codes.flatten().tolist()))
-    right = torch.tensor(list(stream.to_bytes(length, "little")), dtype=torch.uint8)
+    stream = codes.flatten()[:, None] >> torch.arange(bits) & 1  # [N, b], the lowest bit first
+    stream = F.pad(stream.flatten(), (0, 8 * length - stream.numel())).view(length, 8)
+    right = (stream << torch.arange(8)).sum(1).to(torch.uint8)
     expect_close(packed, right, what=f"{many(bits, 'bit')}: bytes of {codes.numel()} codes")
 
 
@@ -780,7 +784,7 @@ def test_iterations_one_by_one(student, rng):
     for draw in draws:
         for bits in (1, 2, 3):
             values, rows = drawn_clear(draw, bits, 7)
-            counts = (0, 1, 2, 3, 7)
+            counts = (0, 1, 2, 7)
             each = [((values,), {"bits": bits, "iterations": t}) for t in counts]
             found = student.many("kmeans_codebook", each)
             for iterations, value in zip(counts, found, strict=True):
@@ -822,7 +826,7 @@ def drawn_slow(rng):
 def test_runs_until_nothing_moves(student, rng):
     values = drawn_slow(rng)
     errors = []
-    for iterations in (0, 1, 5, 20, 40, 400):
+    for iterations in (0, 1, 20, 400):
         codebook, codes = cluster(student, values, 4, iterations)
         expect_nearest(values, codebook, codes, f"after {many(iterations, 'iteration')}")
         errors.append((values.double() - codebook[codes]).square().sum().item())
@@ -1487,8 +1491,7 @@ def test_llama(student, rng):
     ids = torch.randint(0, 40, (2, 12), generator=rng)
     for tied, bits in ((False, 8), (True, 3), (False, 2)):
         config = CONFIG | {"tie_word_embeddings": tied}
-        with torch.device("meta"):  # nobody draws weights that are replaced at once
-            reference = Llama(LlamaConfig(**config))
+        reference = Llama(LlamaConfig(**config))
         shapes = {name: value.shape for name, value in reference.state_dict().items()}
         state = {n: 0.3 * torch.randn(s, generator=rng) for n, s in shapes.items()}
         if tied:

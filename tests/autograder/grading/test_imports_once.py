@@ -1,0 +1,52 @@
+"""What a suite needs is imported before a server forks: no child imports a library of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+LABS = sorted(path.parent.name for path in ROOT.glob("autograder/suites/*/manifest.toml"))
+MANY = 60  # modules: sympy alone has 400, torch._dynamo brings 900
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from autograder.grading.batch import ready_to_grade
+from autograder.grading.rebuild import rebuild
+from autograder.grading.verdict import run_timed, sandbox_spec
+from autograder.intake.notebook import parse_notebook
+from autograder.labs.manifest import load_lab
+from autograder.labs.source import build_source
+from autograder.sandbox.remote import RemoteStudent
+
+root, name, said = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+lab = load_lab(name, root)
+solved = parse_notebook(build_source(root, name, Path(sys.argv[4])).read_bytes())
+cells = rebuild(solved, parse_notebook(lab.release_notebook.read_bytes())).cells
+
+def serve():
+    pid = os.fork()
+    if pid == 0:
+        before = set(sys.modules)
+        student = RemoteStudent(sandbox_spec(lab, False), cells, lab.budget)
+        run_timed(list(lab.test_files.values()), student, 0)
+        os.write(said, " ".join(sorted(set(sys.modules) - before)).encode() or b"-")
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+ready_to_grade(lab, False, serve)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_child_imports_no_library(name, tmp_path):
+    said = tmp_path / "modules"
+    with said.open("wb") as file:
+        command = [sys.executable, "-c", SCRIPT, ROOT, name, str(file.fileno()), tmp_path]
+        subprocess.run(command, check=True, pass_fds=[file.fileno()], stdout=subprocess.DEVNULL)
+    found = said.read_text().split()
+    assert found, "the child did not come to its end"
+    assert len(found) < MANY, f"{len(found)} modules, from {found[0]} to {found[-1]}"
