@@ -6,7 +6,7 @@ import zipfile
 
 import nbformat
 import pytest
-from conftest import book, record
+from four_students import book, record
 from nbcourse import LAB, write
 
 from autograder import cli

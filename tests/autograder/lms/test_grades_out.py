@@ -4,7 +4,7 @@ import csv
 import shutil
 
 import pytest
-from conftest import book, record
+from four_students import book, record
 from nbcourse import LAB, write
 
 from autograder import cli

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from conftest import book, record
+from four_students import book, record
 from nbcourse import LAB, write
 
 from autograder import cli
