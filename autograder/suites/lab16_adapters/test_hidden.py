@@ -670,7 +670,8 @@ def test_gradients_of_rows(student, rng):
             expect_close(of_texts[i], own[n:], what=f"the gradient of text {i}")
             if n:
                 expect_close(of_prompts[i], own[:n], what=f"the gradient of prompt {i}")
-    prompt, weights = torch.ones(2, 3, dtype=F64), torch.randn(3, 6, 3, generator=rng, dtype=F64)
+    prompt, weights = torch.ones(2, 3, dtype=F64), torch.randint(99, (3, 6, 3), generator=rng)
+    weights = weights.double()  # sums of whole numbers, exact in any order
     _, mixed = draw_rows(rng, [(2, 3), (2, 4), (2, 1)], 3)
     grad = student.drive(drive_one_prompt, prompt, mixed, weights)
     right = weights[0, 1:3] + weights[1, :2] + weights[2, 3:5]
@@ -778,6 +779,10 @@ def test_numbers(student, rng):
         assert seen == 2 * 81 * 7 * 129 * n, f"prefix_numbers is {seen} for {n} positions"
     shapes = [odd, *(odd | {key: odd[key] + 1} for key in odd)]
     again(student, [("prefix_numbers", shape, n) for shape in shapes for n in (5, 0, 6)])
+    for shape in shapes:
+        right = 2 * 6 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
+        seen = student.prefix_numbers(shape, 6)
+        assert seen == right, f"prefix_numbers is {seen} for 6 positions of {shape}"
 
 
 @exercise(
@@ -1366,6 +1371,14 @@ def test_trained_numbers(student, rng):
     changed = [shape, *(shape | {key: 2 * shape[key]} for key in keys)]
     changed.append(shape | {"biases": not shape["biases"]})
     again(student, [("bill", way, size, s) for way in WAYS for s in changed for size in (3, 4)])
+    for way in WAYS:  # nothing is kept of a shape that differs in one number
+        for s in changed:
+            value, what = of_bill(student, way, 3, s), f"of {way}, with another shape before it"
+            same_number(value["trained"], numbers(way, 3, s), f"trained {what}")
+            same_number(value["flops"], products(way, 3, s), f"flops {what}")
+            same_number(value["read_bytes"], read(way, 3, s), f"read_bytes {what}")
+            merges = way in ("lora", "random") or (way == "bitfit" and s["biases"])
+            assert value["mergeable"] == merges, f"mergeable {what}"
 
 
 @exercise(
