@@ -19,7 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, held_results, refused
 from efflib.models.cache import KVCache
 from efflib.models.config import LlamaConfig
 from efflib.models.embedded import logits_of_vectors
@@ -59,20 +59,6 @@ def a_llama(rng, dtype=F64, **changes):
 
 def state_of(model):
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def drive_held(student, name, calls):
-    """Runs beside the student's code: all results of a function, held until the last is there."""
-    return [getattr(student, name)(*args) for args in calls]
-
-
-def drive_refused(student, name, args):
-    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        return list(args)
-    return None
 
 
 def drive_left(student, config, name, args):
@@ -575,7 +561,7 @@ def test_structure(student, rng):
     views = [w.T[::2] for w in wide]
     expect_rows(student.drive(drive_rows_of_views, wide), views[:2], views[2:], "joined of views")
     calls = [draw_rows(rng, [(3, 2), (1, 5)], 3, torch.float32) for _ in range(3)]
-    for args, value in zip(calls, student.drive(drive_held, "joined", calls), strict=True):
+    for args, value in zip(calls, held_results(student, "joined", calls), strict=True):
         expect_rows(value, *args, "joined, held while others came")
     value = student.joined(tuple(views[:2]), tuple(views[2:]))
     expect_rows(value, views[:2], views[2:], "joined of tuples")
@@ -635,7 +621,7 @@ def test_going_on(student, rng):
     # the last two of equal sizes: what was returned before is of no use, and stays as it was
     sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (4, 9, 12), (2, 3, 700), (2, 3, 700))
     calls = [drawn_step(rng, *size) for size in sizes]
-    values = student.drive(drive_held, "go_on", calls)
+    values = held_results(student, "go_on", calls)
     for (b, _, _), (positions, mask), value in zip(sizes, calls, values, strict=True):
         new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
         expect_same(new, positions[:, -1:] + 1, "positions of go_on")
@@ -698,9 +684,7 @@ def test_gradients_of_rows(student, rng):
         ([], [], "no row"),
     ):
         expect_error(ValueError, lambda p=p, t=t: student.joined(p, t), what)
-        after = student.drive(drive_refused, "joined", (p, t))
-        for seen, given in zip(after[0] + after[1], p + t, strict=True):
-            expect_same(seen, given, f"an argument after the error of {what}")
+        refused(student, [("joined", p, t)])
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -1123,7 +1107,7 @@ def test_draws_at_the_edges(student, rng):
         for n in (-1, sum(sizes) + 1):
             expect_error(ValueError, lambda s=sizes, n=n: student.draw(s, n, 0), f"n = {n}")
     calls = [([40, 2, 60], 9, seed) for seed in range(4)]
-    held = student.drive(drive_held, "draw", calls)
+    held = held_results(student, "draw", calls)
     for args, places in zip(calls, held, strict=True):
         for one, other in zip(places, student.draw(*args), strict=True):
             expect_same(one, other, "places, held while others were drawn")
@@ -1515,7 +1499,7 @@ def a_bool(value, call):
 
 
 def beside_the_limit(rng):
-    """(a, b): losses whose distance is the larger spread, or 2^-12 more or less; exact in floats."""
+    """(a, b): losses whose distance is the larger spread, 2^-12 more, or less; exact in floats."""
     pairs = []
     for n, m in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 1), (4, 2), (4, 4), (2, 1)):
         spread = whole(rng, 2, 8) / 16 if m > 1 else 0.0
