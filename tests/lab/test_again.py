@@ -69,7 +69,7 @@ def test_refusals_that_change_something(given):
         x += 1
         raise ValueError("no")
 
-    with pytest.raises(AssertionError, match="changed an argument before it raised"):
+    with pytest.raises(AssertionError, match="ChangedArgument|changed an argument"):
         refused(LocalStudent({"f": f}), [("f", given)])
 
 
