@@ -1603,7 +1603,9 @@ def test_choices(student, rng):
         tried += 1
         seen, right = student.choose(candidates, need), walk(candidates, need)
         assert seen == right, "chosen is another one than by the rule"
-    for a, b in beside_the_limit(rng):
+    pairs = beside_the_limit(rng)
+    pairs += [([v * 2.0**-27 for v in a], [v * 2.0**-27 for v in b]) for a, b in pairs]
+    for a, b in pairs:
         made = {
             "a": a_candidate(rng, 1, losses=a, trained=1),
             "b": a_candidate(rng, 1, losses=b, trained=2),
