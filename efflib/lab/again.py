@@ -1,7 +1,8 @@
 """Whether several calls disturb one another, and whether what refuses an argument leaves it.
 
 For tests: `again` holds all results of some calls while it makes the next ones, writes into them
-and asks once more; `refused` looks at arguments after an error.
+and asks once more, and compares with each call alone; `held_results` holds them alone, for tests
+that know what is right; `refused` looks at arguments after an error.
 """
 
 import math
@@ -61,6 +62,16 @@ def again(student, calls):
             alike(result, right, f"{name} among other calls: the result")
 
 
+def drive_held(student, name, calls):
+    """Runs beside the student's code: all results of a function, held until the last is there."""
+    return [getattr(student, name)(*args) for args in calls]
+
+
+def held_results(student, name, calls):
+    """What name(*args) gave for each args of calls, read when the last result was there."""
+    return student.drive(drive_held, name, calls)
+
+
 def alike(found, right, what):
     if isinstance(right, list | tuple):
         assert isinstance(found, list | tuple) and len(found) == len(right), f"{what} is another"
@@ -95,6 +106,8 @@ def drive_refused(student, calls):
             return alike and bool(((a == b) | (a != a)).all())
         if isinstance(a, list | tuple):
             return len(a) == len(b) and all(map(same, a, b))
+        if isinstance(a, dict):
+            return list(a) == list(b) and all(map(same, a.values(), b.values()))
         return a == b or a != a  # NaN
 
     said = []
@@ -108,10 +121,16 @@ def drive_refused(student, calls):
     return said
 
 
+def shown(x):
+    """An argument in a message: of a tensor its shape."""
+    if isinstance(x, list | tuple):
+        return f"[{', '.join(map(shown, x))}]"
+    return f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
+
+
 def refused(student, calls):
-    """Each call raises ValueError and leaves its arguments."""
+    """Each call (name, *args) raises ValueError and leaves its arguments."""
     for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
-        shown = [f"{tuple(x.shape)}" if isinstance(x, torch.Tensor) else repr(x) for x in args]
-        what = f"{name}({', '.join(shown)})"
+        what = f"{name}({', '.join(map(shown, args))})"
         assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
         assert same, f"{what} changed an argument before it raised"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, held_results, refused
 from efflib.lab.student import LocalStudent
 
 KEPT = {}
@@ -50,6 +50,27 @@ def test_what_comes_whole_is_given_as_it_is():
     again(LocalStudent({"f": lambda x: seen.append(x.is_contiguous()) or 2 * x}),
           [("f", {"whole": torch.tensor([1.0, 2.0])})])  # fmt: skip
     assert all(seen)
+
+
+def test_results_are_read_when_the_last_is_there():
+    KEPT.clear()
+    calls = [args for _, *args in CALLS]
+    alone = held_results(LocalStudent({"f": double}), "f", calls)
+    assert [x.tolist() for x in alone] == [[2.0, 4.0], [6.0, 8.0]]
+    kept = held_results(LocalStudent({"f": in_one_memory}), "f", calls)
+    assert [x.tolist() for x in kept] == [[6.0, 8.0], [6.0, 8.0]]
+
+
+@pytest.mark.parametrize("given", [torch.ones(2), [1, torch.ones(2)], {"a": torch.ones(2)}])
+def test_refusals_that_change_something(given):
+    def f(x):
+        x = list(x.values())[0] if isinstance(x, dict) else x
+        x = x[1] if isinstance(x, list) else x
+        x += 1
+        raise ValueError("no")
+
+    with pytest.raises(AssertionError, match="ChangedArgument|changed an argument"):
+        refused(LocalStudent({"f": f}), [("f", given)])
 
 
 def test_refusals():

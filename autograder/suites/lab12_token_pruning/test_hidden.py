@@ -17,6 +17,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import held_results, refused
 
 F32, F64, I64, HALF = torch.float32, torch.float64, torch.int64, torch.bfloat16
 CLOSE = 2e-5  # of float32: products of some tens of terms, and a softmax
@@ -122,14 +123,9 @@ def expect_steps(student, steps, options, right, atol=1e-9):
                 expect_close(x, y, what=what, atol=atol)
 
 
-def drive_held(student, name, calls):
-    """Runs beside the student's code: all results of a function, held until the last is there."""
-    return [getattr(student, name)(*args) for args in calls]
-
-
 def expect_held(student, name, calls):
     """Results that are held while others come are those of each call by itself."""
-    held = student.drive(drive_held, name, calls)
+    held = held_results(student, name, calls)
     for args, value in zip(calls, held, strict=True):
         alone = getattr(student, name)(*args)
         pairs = zip(value, alone, strict=True) if isinstance(value, tuple) else [(value, alone)]
@@ -137,24 +133,6 @@ def expect_held(student, name, calls):
             what = f"a result of {name}, held while others came"
             assert not right.is_complex() and right.isfinite().all(), f"{name} gave no real numbers"
             expect_close(seen, right, what=what, rtol=1e-5, atol=1e-6)
-
-
-def drive_refused(student, name, args):
-    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        return list(args)
-    return None
-
-
-def expect_refused(student, name, args, what):
-    """A ValueError, and arguments that are what they were."""
-    after = student.drive(drive_refused, name, args)
-    assert after is not None, f"{what}: no ValueError was raised"
-    for seen, given in zip(after, args, strict=True):
-        if isinstance(given, torch.Tensor):
-            expect_same(seen, given, f"an argument after the error of {name}, {what}")
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -284,7 +262,7 @@ def test_survivors_of_any_row(student, rng):
         (5, 0, -2),
     ):
         given = (size, sinks, recent)
-        expect_refused(student, "survivors", (score, at, *given), f"{given}")
+        refused(student, [("survivors", score, at, *given)])
     one = torch.full((1, 1, 1), -5e4, dtype=F64)
     score, far = tensor([[[0.0, 0, 0, 5, 4]]]), torch.tensor([[[0, 65537, 65538, 65540, 65541]]])
     places = student.survivors(score, far, 3, 3, 0)
@@ -549,8 +527,7 @@ def test_pairs_of_any_losses(student, rng):
     one = torch.ones(3, 4)
     expect_close(student.paired(one, one)[1], 0.0, what="error of equal losses", atol=1e-12)
     for x, y in ((one[:1], one[:1]), (one, one[:, :3]), (one[0], one[0]), (one[..., None],) * 2):
-        shapes = f"{list(x.shape)} and {list(y.shape)}"
-        expect_refused(student, "paired", (x.clone(), y.clone()), shapes)
+        refused(student, [("paired", x.clone(), y.clone())])
 
 
 @exercise(
@@ -974,7 +951,7 @@ def test_pieces_of_any_code(student, rng):
     expect_same(2 * high + rest, torch.tensor([[[[0, 0, 0], [7, -3, 1]]]]), "codes beside zeros")
     expect_close(scale, tensor([[[[1.0], [2.0**-20]]]]), what="scale beside zeros", rtol=1e-12)
     for bits, low in ((8, 8), (8, 9), (1, 0), (8, -1), (0, 0)):
-        expect_refused(student, "split_bits", (k, bits, low), f"{bits}, {low}")
+        refused(student, [("split_bits", k, bits, low)])
     several = [keys(rng, 8, 1, 2, 3, 4)[0] for _ in range(3)]
     expect_held(student, "split_bits", [(k, 8, 4) for k in several])
 

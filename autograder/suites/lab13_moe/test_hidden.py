@@ -18,6 +18,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import held_results, refused
 
 F64, I64 = torch.float64, torch.int64
 FLOAT32 = 2.0**-24
@@ -142,11 +143,6 @@ def expect_layer(student, x, experts, gates, kept, weights, dy, what):
         assert as_lists[0] == as_lists[1], f"{what}: expert {e} got other rows than its tokens'"
 
 
-def drive_held(student, name, calls):
-    """Runs beside the student's code: all results of a function, held until the last is there."""
-    return [getattr(student, name)(*args) for args in calls]
-
-
 def drive_gaps(student, name, args):
     """Runs beside the student's code: a call whose tensors are every second entry of wider ones."""
     import torch
@@ -158,24 +154,6 @@ def drive_gaps(student, name, args):
         return wide[..., : 2 * value.shape[-1] : 2]
 
     return getattr(student, name)(*map(gaps, args))
-
-
-def drive_refused(student, name, args):
-    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        return list(args)
-    return None
-
-
-def expect_refused(student, name, args, what):
-    """A ValueError, and arguments that are what they were."""
-    after = student.drive(drive_refused, name, args)
-    assert after is not None, f"{what}: no ValueError was raised"
-    for seen, given in zip(after, args, strict=True):
-        if isinstance(given, torch.Tensor):
-            expect_same(seen, given, f"an argument after the error of {what}")
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -344,7 +322,7 @@ def test_what_is_refused(student, rng):
         (logits, 2, "mixtral", bias),
         (logits, 2, "switch", bias),
     ):
-        expect_refused(student, "route", arguments, f"route, {arguments[1:3]}")
+        refused(student, [("route", *arguments)])
         nobody = (logits[:0].clone(), *arguments[1:])
         what = f"{arguments[1:3]} without a token"
         expect_error(ValueError, lambda a=nobody: student.route(*a), what)
@@ -352,7 +330,7 @@ def test_what_is_refused(student, rng):
         expect_routing(value, logits, 3, "deepseek", bias, "k = E after an error")
     for convention in CONVENTIONS:
         calls = [(distinct(rng, 2, 3), 2, convention) for _ in range(3)]
-        for call, value in zip(calls, student.drive(drive_held, "route", calls), strict=True):
+        for call, value in zip(calls, held_results(student, "route", calls), strict=True):
             expect_routing(value, *call, None, f"{convention}, held while others came")
 
 
@@ -494,10 +472,9 @@ def test_padding_anywhere(student, rng):
 def test_orders_refused(student, rng):
     experts = choices(rng, 5, 3, 2)
     for places, order in ((2, "gates"), (2, "choice"), (2, ""), (-1, "tokens"), (-3, "choices")):
-        what = f"admitted, places={places}, order={order!r}"
         real = torch.rand(5, generator=rng) < 0.5
-        expect_refused(student, "admitted", (experts, places, order, real), what)
-        expect_refused(student, "admitted", (experts, places, order), what)
+        given = ("admitted", experts, places, order)
+        refused(student, [(*given, real), given])
         for rows, real in (
             (experts[:0].clone(), None),
             (experts, torch.zeros(5, dtype=torch.bool)),
@@ -511,7 +488,7 @@ def test_orders_refused(student, rng):
         expect_same(seen, walked(experts, 2, "choices"), "admitted after an error")
     for order in ("tokens", "choices"):
         calls = [(choices(rng, 20, 3, 2), 5, order) for _ in range(4)]
-        for call, seen in zip(calls, student.drive(drive_held, "admitted", calls), strict=True):
+        for call, seen in zip(calls, held_results(student, "admitted", calls), strict=True):
             expect_same(seen, walked(*call), f"admitted, {order}, held while others came")
 
 
@@ -729,7 +706,7 @@ def test_loads(student, rng):
                 what = f"load, {tokens} tokens, {share:.0%} real"
                 expect_close(seen, right, what=what, atol=1e-6)
     one, two = torch.zeros(3, 1, dtype=I64), torch.tensor([[1], [1], [2]])
-    seen = student.drive(drive_held, "load", [(one, 4), (two, 4), (one, 4)])
+    seen = held_results(student, "load", [(one, 4), (two, 4), (one, 4)])
     for share, right in zip(seen, ([3, 0, 0, 0], [0, 2, 1, 0], [3, 0, 0, 0]), strict=True):
         right = torch.tensor(right) / 3
         expect_close(share, right, what="load, held while others came", atol=1e-6)
@@ -794,7 +771,7 @@ def test_biases_move(student, rng):
         expect_close(seen, right, what=f"the bias, speed {speed}", atol=2e-7 * max(1.0, speed))
     bias, away = torch.randn(8, generator=rng), torch.tensor([1.0, -1, 0, 0, 0, 0, 1, -1])
     calls = [(bias, (1 + 0.5 * x) / 8, 0.5) for x in (away, -away, away)]
-    held = student.drive(drive_held, "moved_bias", calls)
+    held = held_results(student, "moved_bias", calls)
     held += [student.drive(drive_gaps, "moved_bias", calls[1])]
     for seen, x in zip(held, (away, -away, away, -away), strict=True):
         expect_close(seen, bias - 0.5 * x, what="the bias, held while others came", atol=1e-6)
@@ -937,7 +914,7 @@ def test_traffic(student, rng):
                 expect_same(seen, right, f"sent, {devices} devices, once={once}")
     home, place = torch.tensor([0, 1]), torch.tensor([0, 1])
     calls = [(torch.tensor([[a], [a]]), home, place, 2, 8, True) for a in (0, 1, 0)]
-    for call, seen in zip(calls, student.drive(drive_held, "sent", calls), strict=True):
+    for call, seen in zip(calls, held_results(student, "sent", calls), strict=True):
         right = torch.tensor([[0, 0], [8, 0]])  # both to device 0
         right = right if int(call[0][0]) == 0 else right.T
         expect_same(seen, right, "sent, held while others came")
@@ -1125,7 +1102,7 @@ def test_mlps_that_skip(student, rng):
     for _ in range(3):
         parts = [torch.randn(s, generator=rng) for s in ((2, 3), (4, 3), (4, 3), (3, 4))]
         calls.append((*parts, torch.ones(2, 4, dtype=torch.bool)))
-    for call, y in zip(calls, student.drive(drive_held, "skipping_mlp", calls), strict=True):
+    for call, y in zip(calls, held_results(student, "skipping_mlp", calls), strict=True):
         right = neuron_by_neuron(*call)
         most = 2e-5 * max(1.0, right.abs().max().item())
         expect_close(y, right, what="y, held while others came", atol=most)

@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission.
 """
 
+import itertools
 import math
 
 import torch
@@ -18,6 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import again, held_results, refused
 from efflib.models.cache import KVCache
 from efflib.models.config import LlamaConfig
 from efflib.models.embedded import logits_of_vectors
@@ -59,18 +61,90 @@ def state_of(model):
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def drive_held(student, name, calls):
-    """Runs beside the student's code: all results of a function, held until the last is there."""
-    return [getattr(student, name)(*args) for args in calls]
+def drive_left(student, config, name, args):
+    """Runs beside the student's code: what is another thing in a model after name(model, *args)."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    model = Llama(LlamaConfig(**config))
+    plain = model.model.layers[0].self_attn.attention
+    model.set_attention(lambda q, k, v, mask: plain(q, k, v, mask))  # not the one of every model
+    for i, module in enumerate(model.modules()):
+        module.training = i % 2 == 0
+    for i, p in enumerate(model.parameters()):
+        p.requires_grad_(i % 3 > 0)
+        p.grad = torch.ones_like(p) if i % 4 > 0 else None
+
+    def facts():
+        modules, parameters = dict(model.named_modules()), dict(model.named_parameters())
+        hooks = [(m._forward_hooks, m._forward_pre_hooks) for m in modules.values()]
+        return {
+            "modules": [(n, id(m)) for n, m in modules.items()],
+            "modes": [m.training for m in modules.values()],
+            "attention functions": [id(b.self_attn.attention) for b in model.model.layers],
+            "hooks": [len(h) for pair in hooks for h in pair],
+            "parameters": [(n, id(p)) for n, p in parameters.items()],
+            "what is frozen": [p.requires_grad for p in parameters.values()],
+            "gradients": [p.grad is not None and p.grad.sum().item() for p in parameters.values()],
+            "values": [t.tolist() for t in model.state_dict().values()],
+        }
+
+    before = facts()
+    made = getattr(student, name)(model, *args)
+    after = facts()
+    changed = [what for what in before if before[what] != after[what]]
+    if isinstance(made, torch.nn.Module):
+        own, new = ({p.data_ptr() for p in m.parameters()} for m in (model, made))
+        changed += ["a copy that is none"] * bool(own & new)
+    return changed
 
 
-def drive_refused(student, name, args):
-    """Runs beside the student's code: the arguments after a ValueError, or None without one."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        return list(args)
-    return None
+def expect_left(student, name, *args):
+    """A model of mixed modes, partly frozen, with its own attention function: as it was."""
+    changed = student.drive(drive_left, SIZES, name, args)
+    assert not changed, f"the model that {name} was given: {', '.join(changed)}"
+
+
+def drive_rounds(student, kind, makes, rounds):
+    """Runs beside the student's code: modules whose parameters change between calls; all results,
+    held to the end, and what is left of the inputs."""
+    import torch
+    from torch import nn
+
+    def sparse(w, b, places):
+        base = nn.Linear(w.shape[1], w.shape[0], bias=b is not None, dtype=w.dtype)
+        base.load_state_dict({"weight": w} if b is None else {"weight": w, "bias": b})
+        return student.SparseLinear(base, places)
+
+    made = [sparse(*make) if kind == "SparseLinear" else student.Adapter(*make) for make in makes]
+    held, views = [], []
+    for which, training, grad, parts, x in rounds:
+        module = made[which].train(training)
+        with torch.no_grad():
+            for name, value in parts.items():
+                getattr(module, name).copy_(value)
+        views.append(x.transpose(0, 1).contiguous().transpose(0, 1))
+        with torch.set_grad_enabled(grad):
+            held.append(module(views[-1]))
+    return [y.detach() for y in held], views
+
+
+MODES = [  # (training, with gradients), as they follow upon one another
+    (True, True), (False, False), (False, False), (False, True), (False, True), (True, False),
+    (True, False), (True, True),
+]  # fmt: skip
+
+
+def expect_rounds(student, kind, makes, parts_of, x_of, check):
+    """Two modules in all MODES, each call with other parameters and another x."""
+    rounds = [(i, *mode, parts_of(), x_of()) for mode in MODES for i in range(len(makes))]
+    results, left = student.drive(drive_rounds, kind, makes, rounds)
+    for (i, training, grad, parts, x), y, after in zip(rounds, results, left, strict=True):
+        mode = f"{'training' if training else 'eval'}, {'with' if grad else 'without'} gradients"
+        expect_same(after, x, f"what {kind} was given, {mode}")
+        check(i, parts, x, y, f"{kind} among other calls, {mode}: the error of the output")
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -92,6 +166,11 @@ def drawn_parts(rng, size, m):
     """Parameters of an adapter, all of them other than at the start."""
     shapes = ((m, size), (m,), (size, m), (size,))
     return {n: torch.randn(s, generator=rng) for n, s in zip(PARTS, shapes, strict=True)}
+
+
+def without(name, parts):
+    """The parameters, one of them zero."""
+    return {n: torch.zeros_like(p) if n == name else p for n, p in parts.items()}
 
 
 def exact_adapter(parts, y, dy):
@@ -118,6 +197,7 @@ def test_outputs_and_gradients(student, rng):
         (1, 1, 1.0, f32),
         (9, 4, 1e-8, f32),
         (5, 32, 1e4, f32),
+        (5, 8, 1e12, f32),
         (64, 3, 1.0, f32),
         (7, 7, 30.0, f32),
         (6, 5, 1.0, half),
@@ -154,6 +234,19 @@ def test_outputs_and_gradients(student, rng):
         expect_at_most((dx - exact_dx).abs(), most, "the error of the gradient of y")
 
 
+def expect_adapted(out, parts, y, what="the error of the output"):
+    """An output of an adapter with few and ordinary numbers."""
+    expect_tensor(out, what, y.dtype, tuple(y.shape))
+    if not y.numel():
+        return
+    right, _, _ = exact_adapter(parts, y, torch.zeros_like(y))
+    added = (right - y.double()).abs()
+    unit = BFLOAT16 if y.dtype == torch.bfloat16 else 400 * FLOAT32
+    # two roundings: of what is added and of the sum (or one, of the sum)
+    bound = unit * (added + right.abs()) + 1000 * FLOAT32
+    expect_at_most((out.double() - right).abs(), bound, what)
+
+
 def drive_forms(student, parts, y):
     """Runs beside the student's code: inputs that are views, and what is left of them."""
     adapter = student.Adapter(parts["up"].shape[0], parts["down"].shape[0])
@@ -184,15 +277,16 @@ def test_dtypes_and_views(student, rng):
         for out, view in zip(
             outs, [y.mT, y[0, :, 0], y.mT[:0], y.mT[None], y.mT[0, :1]], strict=True
         ):
-            expect_tensor(out, "the output", dtype, tuple(view.shape))
-            if not view.numel():
-                continue
-            right, _, _ = exact_adapter(parts, view, torch.zeros_like(view))
-            added = (right - view.double()).abs()
-            unit = BFLOAT16 if dtype == torch.bfloat16 else 400 * FLOAT32
-            # two roundings: of what is added and of the sum (or one, of the sum)
-            bound = unit * (added + right.abs()) + 1000 * FLOAT32
-            expect_at_most((out.double() - right).abs(), bound, "the error of the output")
+            expect_adapted(out, parts, view)
+        turn = itertools.cycle((*PARTS, "none"))  # which part is all zeros
+        expect_rounds(
+            student,
+            "Adapter",
+            [(6, 3), (6, 3)],
+            lambda turn=turn: without(next(turn), drawn_parts(rng, 6, 3)),
+            lambda dtype=dtype: torch.randn(2, 4, 6, generator=rng).to(dtype),
+            lambda i, parts, x, y, what: expect_adapted(y, parts, x, what),
+        )
     # the bottleneck in float32: 256 products that cancel to a small number
     size, m = 4, 2
     parts = {
@@ -307,11 +401,14 @@ def test_models(student, rng):
     modes = [True, False, False, True]
     seen = student.drive(drive_modes, SIZES, every, modes)
     assert seen == modes, "adapters are not in the mode of the layer that they stand behind"
+    for names in (every, every[1:2], []):
+        expect_left(student, "add_adapters", names, 3)
     for dtype, names, m, train in (
         (torch.float32, every, 5, True),
         (torch.float32, every, 5, True),  # another model of the same sizes
         (torch.float32, ["model.layers.1.self_attn.k_proj"], 1, False),
         (torch.float32, ["lm_head"], 1, False),  # a name without a dot
+        (torch.float32, [*every, "model.layers.0.mlp.up_proj", "lm_head"], 2, False),
         (torch.bfloat16, every[:1], 2, False),
         (torch.float32, [], 2, True),
     ):
@@ -448,6 +545,14 @@ def test_structure(student, rng):
             for scale in (1e-8, 1e4):
                 prompts, texts = draw_rows(rng, lengths, d, dtype, scale)
                 expect_rows(student.joined(prompts, texts), prompts, texts)
+    for _ in range(6):  # rows, prompts or texts of one length; the longest prompt, a short text
+        n, t = whole(rng, 1, 6), whole(rng, 1, 6)
+        one = [(n + t - i, i) for i in torch.randperm(n + t, generator=rng)[:4].add(1).tolist()]
+        some = [whole(rng, 0, 6) for _ in range(4)]
+        for lengths in (one, [(n, i + 1) for i in some], [(i, t) for i in some],
+                        [(6 + n, 1), (0, 6 + n), (n, n)], [(i, i + 1) for i in some]):  # fmt: skip
+            prompts, texts = draw_rows(rng, lengths, 2)
+            expect_rows(student.joined(prompts, texts), prompts, texts, f"joined of {lengths}")
     prompts, texts = draw_rows(rng, [(3, 2), (4, 5)], 3)
     texts[0][0] = 0.0  # vectors that are zeros are no filling
     prompts[1][:2] = 0.0
@@ -456,7 +561,7 @@ def test_structure(student, rng):
     views = [w.T[::2] for w in wide]
     expect_rows(student.drive(drive_rows_of_views, wide), views[:2], views[2:], "joined of views")
     calls = [draw_rows(rng, [(3, 2), (1, 5)], 3, torch.float32) for _ in range(3)]
-    for args, value in zip(calls, student.drive(drive_held, "joined", calls), strict=True):
+    for args, value in zip(calls, held_results(student, "joined", calls), strict=True):
         expect_rows(value, *args, "joined, held while others came")
     value = student.joined(tuple(views[:2]), tuple(views[2:]))
     expect_rows(value, views[:2], views[2:], "joined of tuples")
@@ -516,12 +621,20 @@ def test_going_on(student, rng):
     # the last two of equal sizes: what was returned before is of no use, and stays as it was
     sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (4, 9, 12), (2, 3, 700), (2, 3, 700))
     calls = [drawn_step(rng, *size) for size in sizes]
-    values = student.drive(drive_held, "go_on", calls)
+    values = held_results(student, "go_on", calls)
     for (b, _, _), (positions, mask), value in zip(sizes, calls, values, strict=True):
         new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
         expect_same(new, positions[:, -1:] + 1, "positions of go_on")
         right = torch.cat([mask[:, :, -1:], torch.ones(b, 1, 1, 1, dtype=torch.bool)], -1)
         expect_same(seen, right, "the mask of go_on")
+
+
+def drive_one_prompt(student, prompt, texts, weights):
+    """Runs beside the student's code: the gradient of a prompt that stands in every row."""
+    prompt.requires_grad_()
+    x, _, _ = student.joined([prompt] * len(texts), texts)
+    (x * weights).sum().backward()
+    return prompt.grad
 
 
 def drive_row_gradients(student, prompts, texts, weights):
@@ -543,6 +656,10 @@ def drive_row_gradients(student, prompts, texts, weights):
 def test_gradients_of_rows(student, rng):
     for lengths in ([(0, 3)], [(2, 2)], [(0, 4), (1, 1)], [(2, 3), (4, 1), (1, 2)]):
         prompts, texts = draw_rows(rng, lengths, 3)
+        if len(lengths) == 3:  # prompts that are alike are not the same one
+            prompts[2] = prompts[0][:1].clone()
+            prompts[1] = prompts[2].expand(4, -1).clone()
+            lengths, prompts[0] = [(1, 3), (4, 1), (1, 2)], prompts[2].clone()
         s = max(map(sum, lengths))
         weights = torch.randn(len(lengths), s, 3, generator=rng, dtype=F64)
         of_prompts, of_texts = student.drive(drive_row_gradients, prompts, texts, weights)
@@ -553,6 +670,12 @@ def test_gradients_of_rows(student, rng):
             expect_close(of_texts[i], own[n:], what=f"the gradient of text {i}")
             if n:
                 expect_close(of_prompts[i], own[:n], what=f"the gradient of prompt {i}")
+    prompt, weights = torch.ones(2, 3, dtype=F64), torch.randint(99, (3, 6, 3), generator=rng)
+    weights = weights.double()  # sums of whole numbers, exact in any order
+    _, mixed = draw_rows(rng, [(2, 3), (2, 4), (2, 1)], 3)
+    grad = student.drive(drive_one_prompt, prompt, mixed, weights)
+    right = weights[0, 1:3] + weights[1, :2] + weights[2, 3:5]
+    expect_close(grad, right, what="the gradient of a prompt that stands in three rows")
     for p, t, what in (
         (prompts, texts[:2], "3 prompts, 2 texts"),
         (prompts[:1], texts, "1 prompt, 3 texts"),
@@ -561,9 +684,7 @@ def test_gradients_of_rows(student, rng):
         ([], [], "no row"),
     ):
         expect_error(ValueError, lambda p=p, t=t: student.joined(p, t), what)
-        after = student.drive(drive_refused, "joined", (p, t))
-        for seen, given in zip(after[0] + after[1], p + t, strict=True):
-            expect_same(seen, given, f"an argument after the error of {what}")
+        refused(student, [("joined", p, t)])
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -587,6 +708,19 @@ def drive_cache(student, state, config, prefixes, chunks):
         with torch.no_grad():
             rounds.append(torch.cat([model(ids, cache=cache) for ids in chunks], 1))
     return lengths, rounds, list(prefixes)
+
+
+def drive_written(student, prefixes, parts):
+    """Runs beside the student's code: (whether a cache can be cut, keys and values after others
+    were written over the last position or behind it, the prefixes then)."""
+    held = []
+    for _ in range(2):
+        cache = student.prefix_cache(prefixes)
+        cut = hasattr(cache, "truncate")  # a cache of one's own may lack it
+        if cut:
+            cache.truncate(cache.length - 1)
+        held.append([cache.append(i, *both) for i, both in enumerate(parts)])
+    return cut, held, prefixes
 
 
 def with_prefixes(model, prefixes, ids):
@@ -636,6 +770,17 @@ def test_numbers(student, rng):
             right += torch.zeros(2, kv, n, shape["head_dim"], device="meta").numel()
         seen = expect_number(student.prefix_numbers(shape, n), "prefix_numbers")
         assert seen == right, "the number is another one than that of the tensors"
+    odd = {"layers": 81, "hidden": 8192, "mlp": 28672, "heads": 63, "kv_heads": 7, "head_dim": 129}
+    for low in (10**3, 10**6):  # 2 * 73143 n: no float32 holds it, above 2^31 no int32
+        n = 2 * whole(rng, low, 2 * low) + 1
+        seen = student.prefix_numbers(odd, n)
+        assert seen == 2 * 81 * 7 * 129 * n, f"prefix_numbers is {seen} for {n} positions"
+    shapes = [odd, *(odd | {key: odd[key] + 1} for key in odd)]
+    again(student, [("prefix_numbers", shape, n) for shape in shapes for n in (5, 0, 6)])
+    for shape in shapes:
+        right = 2 * 6 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
+        seen = student.prefix_numbers(shape, 6)
+        assert seen == right, f"prefix_numbers is {seen} for 6 positions of {shape}"
 
 
 @exercise(
@@ -649,7 +794,7 @@ def test_rows_of_prefixes(student, rng):
     for dtype, changes, n, b in (
         (F64, {}, 3, 4),
         (F64, {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}, 1, 1),
-        (F64, {"num_hidden_layers": 3, "num_key_value_heads": 4}, 7, 2),
+        (F64, {"num_hidden_layers": 6, "num_key_value_heads": 4}, 7, 2),
         (torch.float32, {}, 2, 3),
     ):
         config, model = a_llama(rng, dtype, **changes)
@@ -669,6 +814,20 @@ def test_rows_of_prefixes(student, rng):
             expect_close(logits, right, what="a logit", atol=off)
         for seen, prefix in zip(after, prefixes, strict=True):
             expect_same(seen, prefix, "a prefix after its use")
+        # one new position in place of the last; also of one prefix that stands in every row
+        parts = torch.randn(shape[0], 2, b, shape[2], 1, 8, generator=rng, dtype=F64).to(dtype)
+        for given in (prefixes, prefixes[:1] * b):
+            cut, caches, after = student.drive(drive_written, given, parts)
+            for seen, prefix in zip(after, given, strict=True):
+                expect_same(seen, prefix, "a prefix after its cache was cut and written to")
+            rows = torch.stack(given)[..., : n - cut, :].transpose(0, 1)  # [L, B, 2, Hkv, n, d]
+            for seen in caches:
+                for layer, both in enumerate(seen):
+                    for i, what in enumerate(("keys", "values")):
+                        right = torch.cat([rows[layer, :, i], parts[layer, i]], 2)
+                        expect_same(
+                            both[i], right, f"{what} of a cache that was cut and written to"
+                        )
 
 
 def drive_cache_gradients(student, state, config, prefixes, ids):
@@ -762,24 +921,17 @@ def test_prefixes_of_prompts(student, rng):
         assert grad is not None, "the prompt has no gradient"
         size = leaf.grad.abs().max().item()
         expect_close(grad, leaf.grad, what="the prompt's gradient", atol=loose * (1 + size))
-    shapes = [(2, 2, 2, 3, 8), (2, 2, 2, 4, 8), (3, 2, 2, 3, 8), (2, 2, 1, 3, 8), (2, 2, 2, 3, 4)]
-    a, *others = (torch.randn(s, generator=rng, dtype=F64) for s in shapes)
-    for other in others:
-        for three in ([a, a, other], [a, other, a], [other, a, a]):
-            expect_error(
-                ValueError,
-                lambda p=three: student.drive(drive_new_cache, p),
-                f"{tuple(other.shape)} beside {shapes[0]}",
-            )
-        after = student.drive(drive_refused, "prefix_cache", ([a, other],))
-        for seen, given in zip(after[0], (a, other), strict=True):
-            expect_same(seen, given, "a prefix after the error")
-    expect_error(ValueError, lambda: student.drive(drive_new_cache, []), "no prefix")
-
-
-def drive_new_cache(student, prefixes):
-    """Runs beside the student's code: how long a cache is."""
-    return int(student.prefix_cache(prefixes).length)
+    expect_left(student, "prefix_of", torch.randn(3, 16, generator=rng))
+    first = [2, 2, 3, 4, 5]
+    shapes = [[n + (i == at) for i, n in enumerate(first)] for at in (0, 2, 3, 4)]
+    shapes += [[n - (i == at) for i, n in enumerate(first)] for at in (0, 2, 3, 4)]
+    for a, b in ((0, 3), (2, 3), (2, 4), (3, 4), (0, 4)):  # as many numbers, in another shape
+        other = list(first)
+        other[a], other[b] = other[b], other[a]
+        shapes.append(other)
+    a, *others = (torch.randn(s, generator=rng, dtype=F64) for s in (first, *shapes))
+    calls = [[a, a, x] for x in others] + [[a, x, a] for x in others] + [[x, a, a] for x in others]
+    refused(student, [("prefix_cache", p) for p in [*calls, *([x, a] for x in others), []]])
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -834,6 +986,8 @@ def test_models_with_biases(student, rng):
         config, model = a_llama(rng, dtype, attention_bias=biases)
         ids, state = torch.randint(20, (2, 5), generator=rng), state_of(model)
         if not names:
+            for some in (mlp, []):
+                expect_left(student, "add_biases", some)
             trained, kept = student.drive(drive_nothing_named, state, config)
             assert trained == 0, "no names were given, and something is trained"
             expect_same(kept, state["lm_head.weight"], "the head")
@@ -953,10 +1107,12 @@ def test_draws_at_the_edges(student, rng):
         for n in (-1, sum(sizes) + 1):
             expect_error(ValueError, lambda s=sizes, n=n: student.draw(s, n, 0), f"n = {n}")
     calls = [([40, 2, 60], 9, seed) for seed in range(4)]
-    held = student.drive(drive_held, "draw", calls)
+    held = held_results(student, "draw", calls)
     for args, places in zip(calls, held, strict=True):
-        for one, again in zip(places, student.draw(*args), strict=True):
-            expect_same(one, again, "places, held while others were drawn")
+        for one, other in zip(places, student.draw(*args), strict=True):
+            expect_same(one, other, "places, held while others were drawn")
+    again(student, [*(("draw", *args) for args in calls), ("draw", [40, 60, 2], 9, 0),
+                    ("draw", [102], 9, 0), ("draw", [40, 2, 60], 10, 0)])  # fmt: skip
     seen = {tuple(student.draw([50], 3, seed)[0].tolist()) for seed in range(30)}
     assert len(seen) >= 20, f"30 seeds gave {len(seen)} different draws of 3 from 50"
     left_out = set()  # of 5 weights 4 are drawn: each is left out under some of 120 seeds
@@ -990,6 +1146,32 @@ def drive_sparse(student, w, b, places, delta, x, dy):
     return y.detach(), again, layer.delta.grad, leaf.grad, names, all(grads)
 
 
+def expect_sparse_rounds(student, rng, dtype):
+    """Two layers of one shape, with other places: calls that follow upon one another."""
+    makes = [
+        (torch.randn(4, 6, generator=rng).to(dtype), bias, torch.randperm(24, generator=rng)[:7])
+        for bias in (None, torch.randn(4, generator=rng).to(dtype))
+    ]
+
+    def check(i, parts, x, y, what):
+        w, b, places = makes[i]
+        full = dense(w, places, parts["delta"]).to(dtype).double()
+        bias = 0.0 if b is None else b.double()
+        reach = x.double().abs() @ full.abs().T + (0.0 if b is None else bias.abs())
+        unit = 2 * BFLOAT16 if dtype == torch.bfloat16 else 64 * FLOAT32
+        expect_tensor(y, what, dtype, (*x.shape[:-1], 4))
+        expect_at_most((y.double() - x.double() @ full.T - bias).abs(), unit * reach, what)
+
+    expect_rounds(
+        student,
+        "SparseLinear",
+        makes,
+        lambda: {"delta": torch.randn(7, generator=rng)},
+        lambda: torch.randn(2, 3, 6, generator=rng).to(dtype),
+        check,
+    )
+
+
 def dense(w, places, delta):
     """W + S in float64."""
     s = torch.zeros(w.numel(), dtype=F64)
@@ -1005,6 +1187,7 @@ def dense(w, places, delta):
     cause="delta's order, rows and columns exchanged, S kept from the first call, or x detached",
 )
 def test_sparse_outputs_and_gradients(student, rng):
+    expect_sparse_rounds(student, rng, torch.float32)
     for (n, k), count, biased, large, shape in (
         ((1, 1), 1, True, 1.0, (3,)),
         ((5, 9), 11, False, 1e-8, (2, 4)),
@@ -1048,6 +1231,7 @@ def test_sparse_outputs_and_gradients(student, rng):
 )
 def test_sparse_in_bfloat16(student, rng):
     bf16 = torch.bfloat16
+    expect_sparse_rounds(student, rng, bf16)
     # 1 + 2^-8 is a tie and goes to 1; with 2^-9 more it is 1 + 2^-7; 256 + 1.0156 is 258, not 256
     w = torch.tensor([[1.0, 1.0, 256.0, 1.0]], dtype=bf16)
     places = torch.tensor([0, 1, 2])
@@ -1178,8 +1362,21 @@ def test_trained_numbers(student, rng):
     value = of_bill(student, "random", 1_000_000, a_shape(rng))
     same_number(value["trained"], 1_000_000, "trained of random")
     shape = a_shape(rng)
-    one, other = (of_bill(student, "bitfit", size, shape)["trained"] for size in (1, 1_000_000))
-    assert one == other, "bitfit depends on the size"
+    one, *others = (of_bill(student, "bitfit", size, shape) for size in (1, 1_000_000, 0, 7))
+    for other in others:
+        assert other == one, "bitfit depends on the size"
+    keys = [key for key in shape if key != "biases"]
+    changed = [shape, *(shape | {key: 2 * shape[key]} for key in keys)]
+    changed.append(shape | {"biases": not shape["biases"]})
+    again(student, [("bill", way, size, s) for way in WAYS for s in changed for size in (3, 4)])
+    for way in WAYS:  # nothing is kept of a shape that differs in one number
+        for s in changed:
+            value, what = of_bill(student, way, 3, s), f"of {way}, with another shape before it"
+            same_number(value["trained"], numbers(way, 3, s), f"trained {what}")
+            same_number(value["flops"], products(way, 3, s), f"flops {what}")
+            same_number(value["read_bytes"], read(way, 3, s), f"read_bytes {what}")
+            merges = way in ("lora", "random") or (way == "bitfit" and s["biases"])
+            assert value["mergeable"] == merges, f"mergeable {what}"
 
 
 @exercise(
@@ -1235,8 +1432,11 @@ def test_flags(student, rng):
                 for key, right in zip(FLAGS, flags, strict=True):
                     assert isinstance(value[key], bool), f"{key} of {way} is no bool"
                     assert value[key] == right, f"{key} of {way}"
-    for way in ("LoRA", "", "ia3", "all"):
-        expect_error(ValueError, lambda w=way: student.bill(w, 1, a_shape(rng)), f"the way {way!r}")
+    others = ["LoRA", "", "ia3", "all"]
+    for way in WAYS:
+        others += [f"{way}s", f"{way} ", f" {way}", f"{way}_2", f"my{way}", way[:-1], way[1:]]
+        others += [way.upper(), way.capitalize(), f"{way}{way}", way[::-1]]
+    refused(student, [("bill", way, 1, shape) for way in others])
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1298,6 +1498,24 @@ def a_bool(value, call):
     return value
 
 
+def beside_the_limit(rng):
+    """(a, b): losses whose distance is the larger spread, 2^-12 more, or less; exact in floats."""
+    pairs = []
+    for n, m in ((1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 1), (4, 2), (4, 4), (2, 1)):
+        spread = whole(rng, 2, 8) / 16 if m > 1 else 0.0
+        low = whole(rng, 32, 64) / 16
+        b = [low, low + spread, low + spread / 2, low + spread / 2][:m]
+        if n > 1 == m:  # the spread is then a's
+            spread = whole(rng, 2, 8) / 16
+        r = spread / (2 if m == 1 else 2 ** whole(rng, 1, 2)) if n > 1 else 0.0
+        for more in (-(2.0**-12), 0.0, 2.0**-12):
+            for sign in (-1, 1):
+                middle = sum(b) / m + sign * max(0.0, spread + more)
+                a = ([middle + r, middle - r] * 2)[:n]  # r is 0 for one run
+                pairs += [(a, b), (b, a)]
+    return pairs
+
+
 @exercise(
     "ex6",
     points=2,
@@ -1314,6 +1532,13 @@ def test_differ(student, rng):
             seen = a_bool(student.differ(x, y), "differ")
             assert seen == rule(x, y), "differ is not what the rule says"
             both.add(seen)
+    for a, b in beside_the_limit(rng):
+        for scale in (1.0, 2.0**-27, 2.0**13):
+            x, y = [v * scale for v in a], [v * scale for v in b]
+            what = f"differ({x}, {y})"
+            assert a_bool(student.differ(x, y), what) == rule(a, b), f"{what}, beside the limit"
+    calls = [(dyadic(rng, n), dyadic(rng, n)) for n in (1, 4, 4, 4)]
+    again(student, [("differ", *pair) for pair in calls])
     for gap, right in ((0.5, False), (0.5625, True), (0.4375, False)):  # one spread is 0.5
         a, b = [1.0, 1.5, 1.25, 1.25], [1.25 + gap, 1.25 + gap]
         for x, y in ((a, b), (b, a)):
@@ -1339,6 +1564,9 @@ def test_fits(student, rng):
         need = {k: whole(rng, 0, 1) == 1 if k in FLAGS else whole(rng, 0, 5) for k in chosen}
         seen = a_bool(student.fits(c, need), "fits")
         assert seen == meets(c, need), "fits is not what the need says"
+    several = [a_candidate(rng, 1) for _ in range(4)]
+    needs = [{"flops": 2, "mergeable": True}, {"context": 2}, {"flops": 4, "mergeable": True}]
+    again(student, [("fits", c, need) for c in several for need in needs])
     c = a_candidate(rng, 1, flops=10**12, mergeable=True)
     for limit, right in (
         (10**12, True), (10**12 - 1, False), (0, False), (1e12, True), (1e12 - 0.5, False),
@@ -1375,6 +1603,18 @@ def test_choices(student, rng):
         tried += 1
         seen, right = student.choose(candidates, need), walk(candidates, need)
         assert seen == right, "chosen is another one than by the rule"
+    pairs = beside_the_limit(rng)
+    pairs += [([v * 2.0**-27 for v in a], [v * 2.0**-27 for v in b]) for a, b in pairs]
+    for a, b in pairs:
+        made = {
+            "a": a_candidate(rng, 1, losses=a, trained=1),
+            "b": a_candidate(rng, 1, losses=b, trained=2),
+        }
+        right = "b" if sum(b) / len(b) < sum(a) / len(a) and rule(a, b) else "a"
+        assert student.choose(made, {}) == right, f"chosen of {a} and {b}, a with fewer numbers"
+    several = [{f"way {i}": a_candidate(rng, 2) for i in range(3)} for _ in range(4)]
+    several = [c for c in several if one_best_mean(c, {})]
+    again(student, [("choose", c, need) for c in several for need in ({}, {"mergeable": True})])
     late = {f"way {i}": a_candidate(rng, 1, losses=[2.0]) for i in range(20)}
     late["last"] = a_candidate(rng, 1, losses=[1.0])
     assert student.choose(late, {}) == "last", "chosen is not the only good one, the last of 21"
