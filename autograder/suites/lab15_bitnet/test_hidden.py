@@ -87,6 +87,8 @@ def matrices(rng):
     yield torch.tensor([[-2.5]])
     yield torch.cat([torch.full((1, 30), 0.01), torch.full((1, 30), 100.0)])
     yield torch.tensor([90 * [9e-7] + 10 * [1.5e-4]])  # the small ones are a part of the mean
+    for dtype in (torch.float32, torch.bfloat16):  # as many rows as columns
+        yield torch.randn(k, k, generator=rng).to(dtype)
 
 
 def drive_together(student, calls):
@@ -294,6 +296,8 @@ def test_layers(student, rng):
         (6, 8, (), torch.float32, True, 100.0),
         (6, 8, (0,), torch.float32, True, 1.0),
         (6, 40, (3,), torch.float32, False, 1e-2),
+        (7, 7, (7,), torch.float32, False, 1.0),
+        (7, 7, (7, 7), torch.bfloat16, True, 1.0),
         (5, 9, (4,), torch.bfloat16, True, 1.0),
         (9, 5, (2, 3), torch.bfloat16, False, 1.0),
         (4, 6, (2, 0), torch.bfloat16, True, 1.0),
@@ -421,7 +425,8 @@ def drive_packed(student, wide):
 def test_packing(student, rng):
     for length in (1, 2, 3, 4, 5, 6, 9, 10, 11, whole(rng, 100, 140)):
         n = whole(rng, 1, 5)
-        for dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.int64):
+        cases = [(n, d) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.int64)]
+        for n, dtype in [*cases, (length, torch.int8)]:  # the last one is square
             codes = torch.randint(-1, 2, (n, length), generator=rng).to(dtype)
             codes[0, -1] = 1
             words = student.pack(codes)
@@ -523,6 +528,7 @@ def test_products(student, rng):
         (7, 200, (), torch.float32),
         (2, 5, (1,), F64),
         (2, 5, (1,), F64),  # other numbers of the same sizes
+        (6, 6, (6,), F64),
     ):
         codes = torch.randint(-1, 2, (n, k), generator=rng, dtype=torch.int8)
         codes[0] = 0
@@ -587,7 +593,7 @@ def logits(rng, *shape, dtype=F64, size=2.0):
 )
 def test_divergences(student, rng):
     v = whole(rng, 3, 40)
-    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (1, 1, 1)):
+    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (1, 1, 1), (v, v), (4, 4, 4)):
         for dtype in (torch.float32, F64):
             a, b = logits(rng, *shape, dtype=dtype), logits(rng, *shape, dtype=dtype)
             forward, reverse, *_ = exact_divergences(a, b)
@@ -668,7 +674,7 @@ def drive_grads(student, a, b, g):
 def test_gradients(student, rng):
     v = whole(rng, 3, 40)
     # the last two of one shape: what was returned before is of no use
-    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (2, 1, v)):
+    for shape in ((v,), (4, v), (2, 3, v), (v, v), (4, 4, 4), (3, 1), (1, v), (2, 1, v), (2, 1, v)):
         for dtype in (torch.float32, F64):
             a, b = logits(rng, *shape, dtype=dtype), logits(rng, *shape, dtype=dtype)
             g = logits(rng, *shape[:-1], dtype=dtype)
@@ -772,9 +778,21 @@ def test_draws(student, rng):
         start, by = pair[i % 2], 1 + i // 2
         right = torch.cat([start, (start[:, 1:] + by * torch.arange(1, 5)) % v], dim=1)
         expect_same(text, right, "a text of one of two models")
-    # 2560 even draws of 500: fewer than 450 different ones have a chance below 1e-100
-    many, *_ = student.drive(drive_write, torch.zeros(500, 500), prompts, 40, 3, True)
-    assert len(many[:, 3:].unique()) > 450, "tokens that are never drawn"
+    expect_a_tail(student, rng)
+
+
+def expect_a_tail(student, rng):
+    """One token has half of the chance, 400 unlike ones share the rest; each of them is drawn."""
+    table = 0.1 * torch.randn(401, 401, generator=rng)
+    table[:, 7] = math.log(400)
+    begin = torch.randint(401, (200, 1), generator=rng)
+    ids, more, *_ = student.drive(drive_write, table, begin, 32, whole(rng, 0, 10**6), True)
+    ids = torch.cat([ids, more])
+    # 16 of each in 12800 draws, 10 of the rarest: five that never come have a chance below 1e-9
+    assert len(ids[:, 1:].unique()) > 396, "tokens that are never drawn"
+    p = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401, 7]
+    off = ((ids[:, 1:] == 7).sum() - p.sum()).abs()
+    expect_at_most(off, 7 * (p * (1 - p)).sum().sqrt().item(), "a count of draws")
 
 
 def drive_two_models(student, tables, prompts, n):
@@ -819,6 +837,7 @@ def test_the_gradient(student, rng):
         (2, 7, whole(rng, 5, 30), F64),
         (1, 4, 1, F64),
         (4, 6, 9, torch.float32),
+        (4, 4, 4, F64),
         (2, 60, 5, F64),  # far from the teacher: returns of thousands
     ):
         size = 30.0 if t == 60 else 2.0
@@ -900,6 +919,7 @@ def test_texts(student, rng):
             with torch.no_grad():
                 likely = other(ids[:, :-1]).argmax(-1) == ids[:, 1:]
             assert likely[:, 1:5].all(), "a token that should be the likeliest is not"
+    expect_all_drawn(student, rng)
     counts = torch.bincount(texts[-1][:, 1], minlength=20).double()
     # 2000 even draws of 20: 100 each, deviation 9.75; seven of them is a chance below 1e-10
     expect_at_most((counts - 100).abs(), 7 * 9.75, "how often a token comes first")
@@ -913,12 +933,32 @@ def test_texts(student, rng):
         expect_at_most(off, 7 * sd + 0.5, "draws off the model's chances")
 
 
+def expect_all_drawn(student, rng):
+    """Where no token is much likelier than another each is drawn."""
+    sizes, model = a_llama(rng, vocab_size=300)
+    with torch.no_grad():
+        model.model.norm.weight *= 0.05  # logits of about 0.1
+    value = student.drive(drive_own, state_of(model), sizes, [(1000, 5, 0, 3)])
+    drawn = torch.cat([value[0][0][0], value[1][0]])[:, 2:]
+    # 27 of each in 8000 draws, 15 of the rarest: five that never come have a chance below 1e-20
+    assert len(drawn.unique()) > 295, "tokens that are never drawn"
+
+
 def drive_qat(student, state, sizes, batches, lr, frozen):
-    """Runs beside the student's code: training, and what is left of the model that was given."""
+    """Runs beside the student's code: training, and what is left of the model that was given.
+
+    A state with a layer behind the head makes a model that has one.
+    """
+    from torch import nn
+
     from efflib.models.config import LlamaConfig
     from efflib.models.llama import Llama
 
-    model = Llama(LlamaConfig(**sizes)).train(not frozen).requires_grad_(not frozen)
+    model = Llama(LlamaConfig(**sizes))
+    if "second_head.weight" in state:
+        model.second_head = nn.Linear(*state["second_head.weight"].shape)
+        model.register_forward_hook(lambda made, _, y: made.second_head(y))
+    model.train(not frozen).requires_grad_(not frozen)
     model.load_state_dict(state)
     model.model.layers[0].train(frozen)  # a part in another mode
     before = [m.training for m in model.modules()]
@@ -944,7 +984,7 @@ class Through(torch.nn.Module):
     def forward(self, x):
         x_hat, w_hat = rounded_tokens(x.detach()).float(), rounded_weight(self.weight.detach())
         w = w_hat.float() + (self.weight - self.weight.detach())
-        return F.linear(x_hat + (x - x.detach()), w)
+        return F.linear(x_hat + (x - x.detach()), w, self.bias)
 
 
 def trained_by_hand(model, batches, lr):
@@ -1000,6 +1040,23 @@ def expect_the_steps(student, rng, sizes, model, frozen):
         expect_close(torch.tensor(losses), torch.tensor(wanted), what="the losses", rtol=0.02)
 
 
+def expect_every_linear(student, rng):
+    """Layers with a bias, and one outside of all blocks: only what is lm_head is left out."""
+    sizes, model = a_llama(rng, attention_bias=True, mlp_bias=True)
+    model.second_head = torch.nn.Linear(20, 20)
+    model.second_head.weight.data = 0.5 * torch.randn(20, 20, generator=rng)
+    model.second_head.bias.data = torch.randn(20, generator=rng)
+    model.register_forward_hook(lambda made, _, y: made.second_head(y))
+    ids = [torch.randint(20, shape, generator=rng) for shape in ((3, 9), (2, 4), (4, 7))]
+    right, wanted = trained_by_hand(model, ids, 1e-3)
+    value = student.drive(drive_qat, state_of(model), sizes, ids, 1e-3, False)
+    losses, rounded, trained = value[0], value[4], value[5]
+    layers = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    assert rounded == sorted({*layers} - {"lm_head"}), f"rounded: {rounded}"
+    assert trained.keys() == right.keys(), f"parameters {sorted(trained)}"
+    expect_close(torch.tensor(losses), torch.tensor(wanted), what="the losses", rtol=0.02)
+
+
 @exercise(
     "ex6",
     points=5,
@@ -1009,6 +1066,7 @@ def expect_the_steps(student, rng, sizes, model, frozen):
     "rate, an optimizer for each batch, or the given model changed",
 )
 def test_trainings(student, rng):
+    expect_every_linear(student, rng)
     for tied, frozen in ((True, True), (False, False)):
         sizes, model = a_llama(rng, tie_word_embeddings=tied)
         state = state_of(model)
