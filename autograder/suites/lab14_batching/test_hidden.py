@@ -290,13 +290,13 @@ def crowd(count):
 
 
 def check_crowds(student, which):
-    """Five hundred that run or wait, no limit or one of them; blocks of thousands of tokens; 10^9
-    tokens in blocks of one, and pieces that no float32 holds.
+    """Two thousand that run or wait, no limit or one of them; blocks of thousands of tokens; 10^9
+    tokens in blocks of one, and pieces that no float32 holds and nobody counts by ones.
     """
-    running, waiting = crowd(500)
+    running, waiting = crowd(2000)
     for free, budget, most, block in (
         (0, 10**9, 10**9, 3),
-        (10**6, 10**9, 550, 3),
+        (10**6, 10**9, 2200, 3),
         (10**6, 10**9, 10**9, 3),
         (10**6, 10**9, 10**9, 5000),
     ):
@@ -308,8 +308,10 @@ def check_crowds(student, which):
     most = 10**9
     check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
     if which != "prefill_first":
-        state = [(0, 123_456_789, 1)], [], most, most, 9, 16
-        check_direct(student, which, state, ([(0, 123_456_788)], []))
+        state = [(0, most, 3)], [], most, most, 9, 16
+        check_direct(student, which, state, ([(0, most - 3)], []))
+        state = [], [("x", most)], most, most - 3, 9, 1
+        check_direct(student, which, state, ([("x", most - 3)], []))
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -509,6 +511,11 @@ def test_tails_of_any_log(student, rng):
                     right = torch.tensor(rank(values, q), dtype=torch.float64)
                     value = torch.tensor(float(value), dtype=torch.float64)
                     expect_close(value, right, what=f"p{q} of {name}", rtol=1e-6)
+    few = random_log(rng, 20, 0.25)
+    seen, ttft = student.tails(120 * few)["ttft"], 120 * [t for t, _ in of_each(few)]
+    for value, q in zip(seen, (50, 99), strict=True):
+        what = f"p{q} of ttft of 2400 requests"
+        expect_close(torch.tensor(float(value)), torch.tensor(rank(ttft, q)), what=what, rtol=1e-6)
     for log in ([(0.0, [1.0]), (3.0, [4.0])], [(5.0, [6.5])]):
         assert student.tails(log)["tpot"] is None, "tpot of requests that have none"
     held = student.drive(drive_held, "tails", [([(0.0, [t])],) for t in (1.0, 2.0)])
@@ -560,6 +567,8 @@ def test_inside_from_event_to_event(student, rng):
             right = torch.tensor(area / (events[-1][0] - events[0][0]), dtype=torch.float64)
             seen = torch.tensor(float(student.inside(log)), dtype=torch.float64)
             expect_close(seen, right, what="inside", rtol=1e-6)
+    seen = torch.tensor(float(student.inside(80 * log)), dtype=torch.float64)
+    expect_close(seen, 80 * right, what="inside of 2400 requests", rtol=1e-6)
 
 
 def crossing(points, goal):
@@ -598,6 +607,9 @@ def test_knees_of_any_curve(student, rng):
     for rate in (1500.0, 15000.0):
         seen = float(student.knee([(rate * r, s) for r, s in falling], 0.625))
         expect_at_most(abs(seen - 6 * rate), 1e-6, what="a knee at a point")
+    flat = [(float(rate), 1.0) for rate in range(1, 2401)]
+    seen = float(student.knee([(2401.0, 0.5), *flat], 0.75))
+    expect_at_most(abs(seen - 2400.5), 1e-6, what="the knee behind 2400 good rates")
     missed = [(1.0, 1.0), (2.0, 0.75 - 2.0**-30), (3.0, 1.0)]
     seen = float(student.knee(missed, 0.75))
     expect_at_most(abs(seen - 2.0), 1e-6, what="a share that is a little too low")
@@ -629,7 +641,7 @@ def test_put_back_block_by_block(student, rng):
             check_direct(student, which, state, slow_preempting(*state))
     check_crowds(student, which)
     for each in (1, 2):  # every second one has to go, or nearly
-        state = [(i, 1 + each, each) for i in range(60)], [], 0, 10**4, 99, each
+        state = [(i, 1 + each, each) for i in range(2400)], [], 0, 10**4, 2400, each
         check_direct(student, which, state, slow_preempting(*state))
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
@@ -662,9 +674,11 @@ def test_little_memory_to_the_end(student, rng):
     cause="the order of put_back, tokens of the cache or of the prompt, a name that is 0 or empty",
 )
 def test_lines(student, rng):
-    for count in (0, 1, 5, 60):
+    for count in (0, 1, 5, 60, 2400):
         running = [(i, draw(rng, 5, 40), draw(rng, 1, 4)) for i in range(count)]
-        waiting = [(100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count == 60) * 555)]
+        waiting = [
+            (100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count >= 60) * 9 * count)
+        ]
         for many in {0, min(1, count), count // 2, count}:
             back = [name for name, _, _ in running[count - many :]][::-1]
             right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
@@ -888,6 +902,15 @@ def drive_long(student, texts, wanted):
     return [*seen, tree.size(), tree.evict(10**4), tree.size()]
 
 
+def drive_chain(student, depth):
+    """Runs beside the student's code: numbers of a tree whose edges lie one behind another."""
+    tree, text = student.Radix(), list(range(depth))
+    new = [tree.insert(text[:n]) for n in range(depth, 0, -1)]
+    seen = [sum(new), tree.size(), tree.match(text), tree.hold(text), tree.evict(1)]
+    tree.release(text)
+    return [*seen, tree.evict(1), tree.evict(3), tree.size()]
+
+
 @exercise(
     "ex5",
     points=3,
@@ -904,6 +927,8 @@ def test_long_texts(student, rng):
     right += [1600, 0, 0, 3950, 1200, 600, 50]
     right += [3950 - 1850, 3950 - 1850, 0]
     assert [int(v) for v in seen] == right, "long texts: another number"
+    seen = [int(v) for v in student.drive(drive_chain, 1500)]
+    assert seen == [1500, 1500, 1500, 1500, 0, 1, 3, 1496], "1500 edges in a row: another number"
     chain = [list(range(i)) for i in range(1, 120)]  # each text ends within the next
     walk = [("insert", tuple(t)) for t in reversed(chain)] + [("evict", 2)] * 5
     check_trees(student, [walk[::-1][5:] + walk[-5:], walk])
@@ -956,8 +981,8 @@ def test_machines_tick_by_tick(student, rng):
                 arrivals = [late + t for t in arrivals]  # all of them exact
                 seen = floats(student.prefill_pool(arrivals, seconds, workers), count)
                 assert seen == right, "another time at which prompts are read"
-    arrivals, seconds = random_jobs(rng, 90, 0.25)
-    seen = floats(student.prefill_pool(arrivals, seconds, 17), 90)
+    arrivals, seconds = random_jobs(rng, 2400, 0.25)
+    seen = floats(student.prefill_pool(arrivals, seconds, 17), 2400)
     assert seen == ticked_queue(arrivals, seconds, 17, 0.25), "seventeen machines"
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
@@ -992,6 +1017,9 @@ def test_links_tick_by_tick(student, rng):
     close = [3.0 - i * 2.0**-20 for i in range(9)]  # a millionth of a second apart
     seen = floats(student.hand_over(close, [1.0] * 9, 1.0), 9)
     assert seen == [close[8] + 9 - i for i in range(9)], "ends close to one another"
+    many = [(2400 - i) / 4 for i in range(2400)]
+    seen = floats(student.hand_over(many, [1.0] * 2400, 2.0), 2400)
+    assert seen == [0.25 + (2400 - i) / 2 for i in range(2400)], "2400 caches"
     assert floats(student.hand_over([], [], 1), 0) == []
     held = student.drive(drive_held, "hand_over", [([0.0], [s], 1.0) for s in (1.0, 2.0)])
     assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
@@ -1071,6 +1099,8 @@ def test_decoding_step_by_step(student, rng):
         cases.append(([0.0, just], [3, 4], [2, 2], 2))
         cases.append(([0.0] * 6, [0] * 6, [3, 1, 1, 2, 1, 9], 2))  # all together
         cases.append(([0.0] * 90, [2] * 90, [1 + i % 4 for i in range(90)], 70))
+        cases.append(([0.0] * 2400, [1] * 2400, [1] * 2400, 2400))
+        cases.append(([0.0], [2], [1500], 1))  # 1500 steps
         for case, seen in zip(
             cases, student.drive(drive_decoding, cases, fixed, each, row), strict=True
         ):

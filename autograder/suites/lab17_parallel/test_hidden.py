@@ -296,7 +296,15 @@ def integer(rng, low, high):
     cause="a view, a rest that goes lost, or another dtype",
 )
 def test_parts_of_any_layer(student, rng):
-    for n, k, size in ((1, 1, 1), (9, 4, 9), (3, 10, 4), (12, 1, 5), (1, 2, 3), (30, 40, 7)):
+    for n, k, size in (
+        (1, 1, 1),
+        (9, 4, 9),
+        (3, 10, 4),
+        (12, 1, 5),
+        (1, 2, 3),
+        (30, 40, 7),
+        (6, 6, 4),
+    ):
         for dtype in (F32, F64, BF16):
             w, b = draw(rng, k, n, dtype=dtype).T, draw(rng, n, dtype=dtype)
             odd = dtype != F32  # another layout
@@ -324,7 +332,7 @@ def test_parts_of_any_layer(student, rng):
 def test_row_layers_of_any_size(student, rng):
     cases = [(1, 3, 4, F64), (2, 5, 4, F32), (4, 3, 2, BF16), (9, 2, 5, F64), (3, 16, 8, BF16)]
     for size, k, n, dtype in cases:
-        for shape in ((), (0,), (3,), (2, 1)):
+        for shape in ((), (0,), (3,), (2, 1), (2, 3)):
             scale, biased = 10.0 ** integer(rng, -8, 4), len(shape) != 1 or shape[0] == 3
             x, w = draw(rng, *shape, k, dtype=dtype, scale=scale), draw(rng, n, k, dtype=dtype)
             b = draw(rng, n, dtype=dtype, scale=scale) if biased else None
@@ -365,6 +373,7 @@ def test_mlps_of_any_size(student, rng):
         (2, 5, BF16, (2, 2)),
         (4, 6, F64, (0,)),
         (2, 6, F32, ()),
+        (1, 4, F64, (4,)),  # all weights square
     ):
         biased = integer(rng, 0, 1) == 1 or size in (3, 9)
         w, b = mlp_case(rng, 4, inner, biased)
@@ -459,14 +468,15 @@ def test_heads_of_any_model(student, rng):
     cause="d taken from the wrong number of heads, an empty index, or a view",
 )
 def test_parts_of_any_heads(student, rng):
-    for heads, kv, d, size, dtype in (
-        (6, 3, 2, 4, F32),
-        (4, 1, 4, 5, BF16),
-        (3, 3, 2, 2, F64),
-        (8, 2, 2, 3, F32),
+    for heads, kv, d, size, dtype, width in (
+        (6, 3, 2, 4, F32, 5),
+        (4, 1, 4, 5, BF16, 5),
+        (3, 3, 2, 2, F64, 6),  # out is square
+        (2, 1, 2, 2, F64, 8),  # qkv is square
+        (8, 2, 2, 3, F32, 5),
     ):
         rows = (heads + 2 * kv) * d
-        qkv, out = draw(rng, 5, rows, dtype=dtype).T, draw(rng, heads * d, 5, dtype=dtype).T
+        qkv, out = draw(rng, width, rows, dtype=dtype).T, draw(rng, heads * d, width, dtype=dtype).T
         right = attention_args(None, qkv, out, size, heads, kv, d)
         args = [(qkv, r, size, heads, kv) for r in range(size)]
         made = parts(student, "qkv_part", args, strided=size > 2)
@@ -493,6 +503,7 @@ def test_attention_of_any_model(student, rng):
         (9, 8, 2, 2, 3, F64),
         (2, 16, 4, 2, 3, F64),
         (4, 14, 2, 4, 3, F64),
+        (1, 3, 3, 2, 6, F64),  # out is square, and x
         (2, 6, 6, 8, 1, F32),
         (3, 4, 2, 4, 7, F32),
         (2, 4, 2, 4, 5, BF16),
@@ -576,6 +587,7 @@ def test_embeddings_of_any_table(student, rng):
         (2, 300, (40,), BF16),
         (3, 9, (2, 0), F32),
         (4, 7, (5, 1), BF16),
+        (1, 3, (3,), F64),
     ):
         table = draw(rng, v, 3, dtype=dtype, scale=10.0 ** integer(rng, -6, 4))
         table[0] *= 1e6  # the largest and the smallest that a sum must leave as they are
@@ -609,6 +621,7 @@ def test_losses_of_any_vocabulary(student, rng):
         (3, 40, 4, F64, 1e-8),
         (9, 4, 3, BF16, 1.0),
         (2, 5, 0, BF16, 1.0),
+        (1, 4, 4, F64, 1.0),
     ):
         head, hidden = draw(rng, v, 4, dtype=dtype), draw(rng, t, 4, dtype=dtype, scale=scale)
         targets = torch.randint(v, (t,), generator=rng)
@@ -659,7 +672,8 @@ def test_losses_of_any_vocabulary(student, rng):
     cause="the last of equal ones, the lowest rank's in place of the largest, or ids in bfloat16",
 )
 def test_next_tokens_of_any_vocabulary(student, rng):
-    for size, v, t, dtype in ((1, 1, 1, F32), (4, 9, 6, F64), (9, 5, 3, BF16), (3, 8, 0, F32)):
+    cases = [(1, 1, 1, F32), (4, 9, 6, F64), (9, 5, 3, BF16), (3, 8, 0, F32), (1, 2, 2, F64)]
+    for size, v, t, dtype in cases:
         head = torch.randint(-2, 3, (v, 2), generator=rng).to(dtype)  # many ties, exact
         hidden = torch.randint(-2, 3, (t, 2), generator=rng).to(dtype)
         logits = hidden.double() @ head.double().T
@@ -748,6 +762,7 @@ def test_rings_of_any_tensor(student, rng):
         (6, (2, 2, 5), F64),
         (7, (50,), I64),
         (3, (1, 3, 4), F32),
+        (3, (3, 3), F64),
     ):
         scale = 10.0 ** integer(rng, -8, 4)
         xs = [draw(rng, *shape, scale=scale).to(dtype) for _ in range(size)]
