@@ -290,9 +290,16 @@ def crowd(count):
 
 
 def check_crowds(student, which):
-    """Two thousand that run or wait, no limit or one of them; blocks of thousands of tokens; 10^9
-    tokens in blocks of one, and pieces that no float32 holds and nobody counts by ones.
+    """10^9 tokens in blocks of one, pieces that no float32 holds and nobody counts by ones; two
+    thousand that run or wait, no limit or one of them; blocks of thousands of tokens.
     """
+    most = 10**9
+    check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
+    if which != "prefill_first":
+        state = [(0, most, 3)], [], most, most, 9, 16
+        check_direct(student, which, state, ([(0, most - 3)], []))
+        state = [], [("x", most)], most, most - 3, 9, 1
+        check_direct(student, which, state, ([("x", most - 3)], []))
     running, waiting = crowd(2000)
     for free, budget, most, block in (
         (0, 10**9, 10**9, 3),
@@ -305,13 +312,6 @@ def check_crowds(student, which):
     for prompt, free in ((3000, 1), (3001, 1), (3001, 2), (6000, 2), (6001, 2)):
         state = [(0, 3001, 3000), (1, 3000, 2999)], [("x", prompt)], free, 10**5, 9, 3000
         check_direct(student, which, state, SLOW[which](*state))
-    most = 10**9
-    check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
-    if which != "prefill_first":
-        state = [(0, most, 3)], [], most, most, 9, 16
-        check_direct(student, which, state, ([(0, most - 3)], []))
-        state = [], [("x", most)], most, most - 3, 9, 1
-        check_direct(student, which, state, ([("x", most - 3)], []))
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -351,6 +351,7 @@ def test_a_server_to_its_end(student, rng):
 )
 def test_large_plans(student, rng):
     which, big = "prefill_first", 10**9
+    check_crowds(student, which)
     for block in (1, 3, 16, 256):
         tokens = (10**8 // block) * block
         run = [(0, tokens + 1, tokens), ("", tokens + 2, tokens + 1)]
@@ -383,7 +384,6 @@ def test_large_plans(student, rng):
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
     check_direct(student, which, ([], [(0, 3)], 1, 9, 9, 4), ([(0, 3)], []))
-    check_crowds(student, which)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -422,6 +422,7 @@ def test_pieces_to_the_end(student, rng):
 )
 def test_large_pieces(student, rng):
     which, big = "mixed_chunks", 10**9
+    check_crowds(student, which)
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
         for lacks in (1, block, 10**8 + 1):
@@ -448,7 +449,6 @@ def test_large_pieces(student, rng):
         for most in (60, 63, 1000):
             state = running, waiting, free, budget, most, 3
             check_direct(student, which, state, slow_mixed_chunks(*state))
-    check_crowds(student, which)
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
 
@@ -973,7 +973,7 @@ def floats(values, count):
     cause="machines in turn, a queue for each machine, or one that starts before it is free",
 )
 def test_machines_tick_by_tick(student, rng):
-    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
+    for unit, late in ((1.0, 0.0), (64.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for workers in (1, 2, 3, 5):
             for count in (1, 4, 12, 25):
                 arrivals, seconds = random_jobs(rng, count, unit)
@@ -1000,7 +1000,7 @@ def test_machines_tick_by_tick(student, rng):
     cause="the order of the list or of sizes, a link that waits for nobody, results out of place",
 )
 def test_links_tick_by_tick(student, rng):
-    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
+    for unit, late in ((1.0, 0.0), (64.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for count in (1, 3, 8, 25):
             ends = [draw(rng, 0, 30) * unit for _ in range(count)]
             for speed in (1.0, 4.0, 2.0**31):
@@ -1082,6 +1082,7 @@ def test_decoding_step_by_step(student, rng):
     for fixed, each, row, late in (
         (1.0, 0.0, 0.0, 0.0),
         (0.25, 0.5, 0.0, 2.0**24),
+        (64.0, 16.0, 0.5, 0.0),  # minutes
         (0.5, 0.25, 2.0**-6, 0.0),
         (2.0**-22, 2.0**-23, 2.0**-28, 0.0),  # microseconds
     ):
