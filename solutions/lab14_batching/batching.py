@@ -47,9 +47,9 @@
 #
 # A scheduler here is a **function of plain values**: it is told what runs, what waits and what is
 # free, and returns what the next step computes. Whoever calls it (the simulator, the live model)
-# does the rest. Names are ints or strings, and none occurs twice. Lists may have some thousand
-# entries. No function changes its arguments, nor what it returned before; the class of exercise 5
-# changes itself.
+# does the rest. Names are ints or strings, and none occurs twice. Lists of requests may have some
+# thousand entries. No function changes its arguments, nor what it returned before; the class of
+# exercise 5 changes itself.
 
 # %%
 import heapq

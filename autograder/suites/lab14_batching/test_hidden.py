@@ -607,9 +607,6 @@ def test_knees_of_any_curve(student, rng):
     for rate in (1500.0, 15000.0):
         seen = float(student.knee([(rate * r, s) for r, s in falling], 0.625))
         expect_at_most(abs(seen - 6 * rate), 1e-6, what="a knee at a point")
-    flat = [(float(rate), 1.0) for rate in range(1, 2401)]
-    seen = float(student.knee([(2401.0, 0.5), *flat], 0.75))
-    expect_at_most(abs(seen - 2400.5), 1e-6, what="the knee behind 2400 good rates")
     missed = [(1.0, 1.0), (2.0, 0.75 - 2.0**-30), (3.0, 1.0)]
     seen = float(student.knee(missed, 0.75))
     expect_at_most(abs(seen - 2.0), 1e-6, what="a share that is a little too low")
@@ -1086,7 +1083,7 @@ def test_decoding_step_by_step(student, rng):
         (0.5, 0.25, 2.0**-6, 0.0),
         (2.0**-22, 2.0**-23, 2.0**-28, 0.0),  # microseconds
     ):
-        unit, cases = min(fixed, 0.25), []
+        unit, cases = min(fixed, max(0.25, fixed / 4)), []
         for count in (0, 1, 3, 8, 22):
             for most in (1, 2, 5, 40):
                 ready = [late + draw(rng, 0, 40) * unit for _ in range(count)]
