@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.
 """
 
 import copy
+import itertools
 import math
 
 import torch
@@ -471,13 +472,15 @@ def drive_refused(student, name, args):
     cause="only one side checked, or clamped without a word",
 )
 def test_refusals(student, rng):
-    for code in (2, -2, 3, 127, -128):
+    turn = whole(rng, 0, 6)
+    for i, code in enumerate((2, -2, 3, 127, -128)):
         codes = torch.zeros(2, 7, dtype=torch.int8)
-        codes[whole(rng, 0, 1), whole(rng, 0, 6)] = code
+        codes[i % 2, (turn + i) % 7] = code
         expect_error(ValueError, lambda c=codes: student.pack(c), "another code")
-    for code in (255, 256, -256, 257, 65537, 2**32, 2**32 - 1, -(2**63)):  # a cast would wrap
+    large = (255, 256, -256, 257, 65537, 2**32, 2**32 - 1, -(2**63))  # a cast would wrap
+    for i, code in enumerate(large):  # in all columns
         codes = torch.zeros(2, 7, dtype=torch.int64)
-        codes[whole(rng, 0, 1), whole(rng, 0, 6)] = code
+        codes[i % 2, (turn + i) % 7] = code
         expect_error(ValueError, lambda c=codes: student.pack(c), "a large code")
     for dtype in (torch.int8, torch.int64):
         codes = torch.tensor([[0, 1, 2], [-1, 0, 1]], dtype=dtype)
@@ -496,11 +499,11 @@ def test_refusals(student, rng):
         )
     for length in (5, 11, 1):
         expect_error(ValueError, lambda n=length: student.unpack(words, n), "another length")
-    for byte in (243, 255):
+    for byte, row in itertools.product((243, 255), (0, 1)):
         high = words.clone()
-        high[whole(rng, 0, 1), 0] = byte
+        high[row, 0] = byte
         low = words.clone()
-        low[whole(rng, 0, 1), 1] = byte  # of which two codes are asked for, or all
+        low[row, 1] = byte  # of which two codes are asked for, or all
         for bad, length in ((high, 10), (low, 7), (low, 10)):
             expect_error(
                 ValueError,
@@ -788,6 +791,7 @@ def expect_a_tail(student, rng):
     begin = torch.randint(401, (200, 1), generator=rng)
     ids, more, *_ = student.drive(drive_write, table, begin, 32, whole(rng, 0, 10**6), True)
     ids = torch.cat([ids, more])
+    expect_same(ids[:, :1], torch.cat([begin, begin]), "the prompts")
     # 16 of each in 12800 draws, 10 of the rarest: five that never come have a chance below 1e-9
     assert len(ids[:, 1:].unique()) > 396, "tokens that are never drawn"
     p = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401, 7]
