@@ -983,6 +983,8 @@ def test_machines_tick_by_tick(student, rng):
     arrivals, seconds = random_jobs(rng, 2400, 0.25)
     seen = floats(student.prefill_pool(arrivals, seconds, 17), 2400)
     assert seen == ticked_queue(arrivals, seconds, 17, 0.25), "seventeen machines"
+    seen = floats(student.prefill_pool([0.0] * 300, [2.0] * 300, 100), 300)
+    assert seen == 100 * [2.0] + 100 * [4.0] + 100 * [6.0], "a hundred machines"
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
     calls = [([0.0], [s], 2) for s in (1.0, 2.0)]

@@ -88,6 +88,7 @@ def matrices(rng):
     yield torch.tensor([[-2.5]])
     yield torch.cat([torch.full((1, 30), 0.01), torch.full((1, 30), 100.0)])
     yield torch.tensor([90 * [9e-7] + 10 * [1.5e-4]])  # the small ones are a part of the mean
+    yield torch.randn(1, whole(rng, 60, 90), generator=rng)
     for dtype in (torch.float32, torch.bfloat16):  # as many rows as columns
         yield torch.randn(k, k, generator=rng).to(dtype)
 
@@ -338,6 +339,34 @@ def test_layers(student, rng):
         expect_at_most(sizes.max() - sizes.min(), unit * s, "how far sizes of s c differ")
 
 
+def drive_frozen(student, w, b, x, g):
+    """Runs beside the student's code: gradients of a layer whose weight, or bias, is frozen."""
+    from torch import nn
+
+    linear, found = nn.Linear(w.shape[1], w.shape[0]), []
+    linear.weight.data, linear.bias.data = w.clone(), b.clone()
+    layer = student.BitLinear(linear)
+    for frozen in (linear.weight, linear.bias):
+        linear.requires_grad_(True).zero_grad()
+        frozen.requires_grad_(False)
+        x = x.detach().requires_grad_()
+        layer(x).backward(g)
+        found.append([x.grad, linear.weight.grad, linear.bias.grad])
+    return found
+
+
+def expect_some_frozen(student, rng):
+    """What is frozen has no gradient, all others have theirs."""
+    w, b, x, g = (torch.randn(s, generator=rng) for s in ((4, 6), (4,), (3, 6), (3, 4)))
+    rights = g.double() @ rounded_weight(w), g.double().T @ rounded_tokens(x), g.double().sum(0)
+    for i, grads in enumerate(student.drive(drive_frozen, w, b, x, g), start=1):
+        assert grads[i] is None, "what is frozen has a gradient"
+        for j in {0, 1, 2} - {i}:
+            assert grads[j] is not None, "a gradient is missing, where something else is frozen"
+            what = f"the gradient of {'xwb'[j]}, where {'xwb'[i]} is frozen"
+            expect_close(grads[j], rights[j], what=what, atol=1e-5, rtol=1e-5)
+
+
 def drive_life(student, w, b, xs, lr):
     """Runs beside the student's code: steps of an optimizer that knows the linear; views of x.
 
@@ -377,6 +406,7 @@ def drive_life(student, w, b, xs, lr):
     cause="cloned Parameters, codes kept between calls, or the weight overwritten by its rounding",
 )
 def test_it_lives(student, rng):
+    expect_some_frozen(student, rng)
     w, b = torch.randn(4, 6, generator=rng), torch.randn(4, generator=rng)
     xs = [torch.randn(5, 6, generator=rng) for _ in range(4)]
     xs += [torch.randn(2, 5, 6, generator=rng) for _ in range(2)]
@@ -536,12 +566,12 @@ def test_products(student, rng):
         codes = torch.randint(-1, 2, (n, k), generator=rng, dtype=torch.int8)
         codes[0] = 0
         x = torch.randn(*lead, k, generator=rng, dtype=F64).to(dtype)
-        scale = 0.1 + whole(rng, 1, 30) / 7
+        scale = (0.1 + whole(rng, 1, 30) / 7) * (-1 if n == 2 else 1)
         y = student.product(x, codes, scale)
         right = scale * (x.double() @ codes.double().T)
         expect_tensor(y, "product", dtype, (*lead, n))
         bound = (k + 4) * (FLOAT32 if dtype == torch.float32 else 2.0**-52)
-        reach = scale * (x.double().abs() @ codes.double().abs().T)
+        reach = abs(scale) * (x.double().abs() @ codes.double().abs().T)
         expect_at_most((y - right).abs(), 2 * bound * reach + 1e-300, "the error of the product")
     codes = torch.tensor([[1, 0, -1], [0, -1, 1]], dtype=torch.int8)
     x = torch.tensor([[1.0, math.inf, 2.0], [math.nan, 1.0, 2.0]])
@@ -630,6 +660,11 @@ def test_far_apart(student, rng):
     b = logits(rng, 3, 6)
     forward, reverse, *_ = exact_divergences(a, b)
     expect_close(student.forward_kl(a, b), forward, what="forward_kl", atol=EXACT)
+    for one in (0, 2, slice(None, None, 2)):  # one row alone, and three dimensions
+        few = [x[one] if isinstance(one, int) else x[one][None] for x in (a, b)]
+        pair = student.forward_kl(*few), student.reverse_kl(*few)
+        for seen, right in zip(pair, exact_divergences(*few)[:2], strict=True):
+            expect_close(seen, right, what="a divergence where a token is never said", atol=EXACT)
     seen = student.reverse_kl(a, b)
     assert seen[:2].tolist() == [math.inf, math.inf], "reverse_kl where the teacher never says it"
     expect_close(seen[2], reverse[2], what="reverse_kl", atol=EXACT)
@@ -782,18 +817,28 @@ def test_draws(student, rng):
         right = torch.cat([start, (start[:, 1:] + by * torch.arange(1, 5)) % v], dim=1)
         expect_same(text, right, "a text of one of two models")
     expect_a_tail(student, rng)
+    far = torch.randint(v, (3, 300), generator=rng)
+    sure = torch.full((v, v), -1e4)
+    for i in range(v):  # after a sum of i comes i + 1
+        sure[i, (i + 1) % v] = 0.0
+    text = student.drive(drive_write, sure, far, 4, 1, True)[0]
+    right = (text.cumsum(1)[:, 299:-1] + 1) % v
+    expect_same(text[:, 300:], right, "what follows a prompt of 300 tokens")
 
 
 def expect_a_tail(student, rng):
     """One token has half of the chance, 400 unlike ones share the rest; each of them is drawn."""
     table = 0.1 * torch.randn(401, 401, generator=rng)
     table[:, 7] = math.log(400)
-    begin = torch.randint(401, (200, 1), generator=rng)
+    begin = torch.full((200, 1), whole(rng, 256, 400))
     ids, more, *_ = student.drive(drive_write, table, begin, 32, whole(rng, 0, 10**6), True)
     ids = torch.cat([ids, more])
     expect_same(ids[:, :1], torch.cat([begin, begin]), "the prompts")
     # 16 of each in 12800 draws, 10 of the rarest: five that never come have a chance below 1e-9
     assert len(ids[:, 1:].unique()) > 396, "tokens that are never drawn"
+    # half of 200 draws are others than 7, of 400: fewer than 50 different ones hardly ever
+    least = min(len(place.unique()) for place in ids[:200, 1:].T)
+    assert least >= 50, "rows with one prompt go on alike"
     p = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401, 7]
     off = ((ids[:, 1:] == 7).sum() - p.sum()).abs()
     expect_at_most(off, 7 * (p * (1 - p)).sum().sqrt().item(), "a count of draws")
@@ -918,11 +963,13 @@ def test_texts(student, rng):
         assert rows < 9 or not drawn.all(0).any(), "a token that should be drawn is the likeliest"
     for _ in range(2):  # another model of the same shapes
         other = a_llama(rng)[1]
-        value = student.drive(drive_own, state_of(other), sizes, [(4, 5, 9, 7), (8, 6, 4, 8)])
-        for ids in value[0][0]:
+        cases = [(4, 5, 9, 7), (8, 6, 4, 8), (6, 14, 11, 5)]
+        value = student.drive(drive_own, state_of(other), sizes, cases)
+        for ids, (_, length, greedy, _) in zip(value[0][0], cases, strict=True):
             with torch.no_grad():
                 likely = other(ids[:, :-1]).argmax(-1) == ids[:, 1:]
-            assert likely[:, 1:5].all(), "a token that should be the likeliest is not"
+            sure = min(greedy, length - 1)
+            assert likely[:, 1 : 1 + sure].all(), "a token that should be the likeliest is not"
     expect_all_drawn(student, rng)
     counts = torch.bincount(texts[-1][:, 1], minlength=20).double()
     # 2000 even draws of 20: 100 each, deviation 9.75; seven of them is a chance below 1e-10
