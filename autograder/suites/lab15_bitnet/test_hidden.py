@@ -826,6 +826,19 @@ def test_draws(student, rng):
     expect_same(text[:, 300:], right, "what follows a prompt of 300 tokens")
 
 
+def expect_the_rarest(chances, ids, counts):
+    """As many of the k rarest tokens of each place are drawn as their chances say."""
+    for k in counts:
+        rare = chances <= chances.kthvalue(k, -1, keepdim=True).values
+        p, drawn = (chances * rare).sum(-1), rare.gather(-1, ids[..., None]).sum()
+        # 7 deviations of the count
+        expect_at_most(
+            (drawn - p.sum()).abs(),
+            7 * (p * (1 - p)).sum().sqrt().item(),
+            f"draws of the {k} rarest",
+        )
+
+
 def expect_a_tail(student, rng):
     """One token has half of the chance, 400 unlike ones share the rest; each of them is drawn."""
     table = 0.1 * torch.randn(401, 401, generator=rng)
@@ -836,10 +849,12 @@ def expect_a_tail(student, rng):
     expect_same(ids[:, :1], torch.cat([begin, begin]), "the prompts")
     # 16 of each in 12800 draws, 10 of the rarest: five that never come have a chance below 1e-9
     assert len(ids[:, 1:].unique()) > 396, "tokens that are never drawn"
+    chances = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401]
+    expect_the_rarest(chances, ids[:, 1:], (8, 40))
     # half of 200 draws are others than 7, of 400: fewer than 50 different ones hardly ever
     least = min(len(place.unique()) for place in ids[:200, 1:].T)
     assert least >= 50, "rows with one prompt go on alike"
-    p = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401, 7]
+    p = chances[..., 7]
     off = ((ids[:, 1:] == 7).sum() - p.sum()).abs()
     expect_at_most(off, 7 * (p * (1 - p)).sum().sqrt().item(), "a count of draws")
 
@@ -990,9 +1005,10 @@ def expect_all_drawn(student, rng):
     with torch.no_grad():
         model.model.norm.weight *= 0.05  # logits of about 0.1
     value = student.drive(drive_own, state_of(model), sizes, [(1000, 5, 0, 3)])
-    drawn = torch.cat([value[0][0][0], value[1][0]])[:, 2:]
-    # 27 of each in 8000 draws, 15 of the rarest: five that never come have a chance below 1e-20
-    assert len(drawn.unique()) > 295, "tokens that are never drawn"
+    ids = torch.cat([value[0][0][0], value[1][0]])
+    with torch.no_grad():
+        chances = model(ids[:, :-1]).softmax(-1)[:, 1:].double()
+    expect_the_rarest(chances, ids[:, 2:], (5, 15))
 
 
 def drive_qat(student, state, sizes, batches, lr, frozen):
