@@ -290,8 +290,8 @@ def crowd(count):
 
 
 def check_crowds(student, which):
-    """10^9 tokens in blocks of one, pieces that no float32 holds and nobody counts by ones; two
-    thousand that run or wait, no limit or one of them; blocks of thousands of tokens.
+    """10^9 tokens in blocks of one, pieces that no float32 holds and nobody counts by ones; five
+    hundred or two thousand that run or wait, no limit or one of them; blocks of thousands.
     """
     most = 10**9
     check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
@@ -300,10 +300,11 @@ def check_crowds(student, which):
         check_direct(student, which, state, ([(0, most - 3)], []))
         state = [], [("x", most)], most, most - 3, 9, 1
         check_direct(student, which, state, ([("x", most - 3)], []))
-    running, waiting = crowd(2000)
+    count = 500 if which == "preempting" else 2000  # who is put back may be looked for recursively
+    running, waiting = crowd(count)
     for free, budget, most, block in (
         (0, 10**9, 10**9, 3),
-        (10**6, 10**9, 2200, 3),
+        (10**6, 10**9, count + count // 10, 3),
         (10**6, 10**9, 10**9, 3),
         (10**6, 10**9, 10**9, 5000),
     ):
@@ -638,7 +639,7 @@ def test_put_back_block_by_block(student, rng):
             check_direct(student, which, state, slow_preempting(*state))
     check_crowds(student, which)
     for each in (1, 2):  # every second one has to go, or nearly
-        state = [(i, 1 + each, each) for i in range(2400)], [], 0, 10**4, 2400, each
+        state = [(i, 1 + each, each) for i in range(60)], [], 0, 10**4, 99, each
         check_direct(student, which, state, slow_preempting(*state))
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
