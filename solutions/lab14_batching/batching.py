@@ -47,8 +47,9 @@
 #
 # A scheduler here is a **function of plain values**: it is told what runs, what waits and what is
 # free, and returns what the next step computes. Whoever calls it (the simulator, the live model)
-# does the rest. Names are ints or strings, and none occurs twice. No function changes its
-# arguments, nor what it returned before; the class of exercise 5 changes itself.
+# does the rest. Names are ints or strings, and none occurs twice. Lists of requests may have some
+# thousand entries. No function changes its arguments, nor what it returned before; the class of
+# exercise 5 changes itself.
 
 # %%
 import heapq
@@ -154,7 +155,8 @@ print(f"{sum(ends)} of {4 * max(ends)} places; in step 8 {sum(e >= 8 for e in en
 # - `work` is in the order of the line, or of `running`. Nothing to do: an empty list.
 #
 # All of `running` lack one token here: `tokens == cached + 1`. `free` and `budget` are at least 0,
-# `most` and `block` at least 1, no more than `most` run. Numbers may be up to 10^9.
+# `most` and `block` at least 1, no more than `most` run. Numbers may be up to 10^9, too large to
+# count by ones.
 
 
 # %% solution="ex1"
@@ -668,7 +670,7 @@ lab.reveal("again", round(memory[1500], 1))
 #   is a leaf then. Repeated until enough is gone or no leaf may go. `n` ≤ 0: nothing goes.
 #
 # Whole numbers are returned as ints. Two trees know nothing of each other. Texts have some thousand
-# tokens; `evict` may look at all leaves.
+# tokens, and some thousand edges may lie one behind another; `evict` may look at all leaves.
 
 
 # %% solution="ex5"

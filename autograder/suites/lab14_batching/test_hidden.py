@@ -290,13 +290,21 @@ def crowd(count):
 
 
 def check_crowds(student, which):
-    """Five hundred that run or wait, no limit or one of them; blocks of thousands of tokens; 10^9
-    tokens in blocks of one, and pieces that no float32 holds.
+    """10^9 tokens in blocks of one, pieces that no float32 holds and nobody counts by ones; five
+    hundred or two thousand that run or wait, no limit or one of them; blocks of thousands.
     """
-    running, waiting = crowd(500)
+    most = 10**9
+    check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
+    if which != "prefill_first":
+        state = [(0, most, 3)], [], most, most, 9, 16
+        check_direct(student, which, state, ([(0, most - 3)], []))
+        state = [], [("x", most)], most, most - 3, 9, 1
+        check_direct(student, which, state, ([("x", most - 3)], []))
+    count = 500 if which == "preempting" else 2000  # who is put back may be looked for recursively
+    running, waiting = crowd(count)
     for free, budget, most, block in (
         (0, 10**9, 10**9, 3),
-        (10**6, 10**9, 550, 3),
+        (10**6, 10**9, count + count // 10, 3),
         (10**6, 10**9, 10**9, 3),
         (10**6, 10**9, 10**9, 5000),
     ):
@@ -305,11 +313,6 @@ def check_crowds(student, which):
     for prompt, free in ((3000, 1), (3001, 1), (3001, 2), (6000, 2), (6001, 2)):
         state = [(0, 3001, 3000), (1, 3000, 2999)], [("x", prompt)], free, 10**5, 9, 3000
         check_direct(student, which, state, SLOW[which](*state))
-    most = 10**9
-    check_direct(student, which, ([], [("x", most)], most, most, 9, 1), ([("x", most)], []))
-    if which != "prefill_first":
-        state = [(0, 123_456_789, 1)], [], most, most, 9, 16
-        check_direct(student, which, state, ([(0, 123_456_788)], []))
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -349,6 +352,7 @@ def test_a_server_to_its_end(student, rng):
 )
 def test_large_plans(student, rng):
     which, big = "prefill_first", 10**9
+    check_crowds(student, which)
     for block in (1, 3, 16, 256):
         tokens = (10**8 // block) * block
         run = [(0, tokens + 1, tokens), ("", tokens + 2, tokens + 1)]
@@ -381,7 +385,6 @@ def test_large_plans(student, rng):
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
     check_direct(student, which, ([], [(0, 3)], 1, 9, 9, 4), ([(0, 3)], []))
-    check_crowds(student, which)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -420,6 +423,7 @@ def test_pieces_to_the_end(student, rng):
 )
 def test_large_pieces(student, rng):
     which, big = "mixed_chunks", 10**9
+    check_crowds(student, which)
     for block in (1, 16, 256):
         cached = (10**8 // block) * block
         for lacks in (1, block, 10**8 + 1):
@@ -446,7 +450,6 @@ def test_large_pieces(student, rng):
         for most in (60, 63, 1000):
             state = running, waiting, free, budget, most, 3
             check_direct(student, which, state, slow_mixed_chunks(*state))
-    check_crowds(student, which)
     for state in (([], [], 9, 9, 9, 4), ([], [(0, 3)], 0, 9, 9, 4), ([(0, 5, 4)], [], 0, 9, 1, 4)):
         check_direct(student, which, state, ([], []))
 
@@ -509,6 +512,11 @@ def test_tails_of_any_log(student, rng):
                     right = torch.tensor(rank(values, q), dtype=torch.float64)
                     value = torch.tensor(float(value), dtype=torch.float64)
                     expect_close(value, right, what=f"p{q} of {name}", rtol=1e-6)
+    few = random_log(rng, 20, 0.25)
+    seen, ttft = student.tails(120 * few)["ttft"], 120 * [t for t, _ in of_each(few)]
+    for value, q in zip(seen, (50, 99), strict=True):
+        what = f"p{q} of ttft of 2400 requests"
+        expect_close(torch.tensor(float(value)), torch.tensor(rank(ttft, q)), what=what, rtol=1e-6)
     for log in ([(0.0, [1.0]), (3.0, [4.0])], [(5.0, [6.5])]):
         assert student.tails(log)["tpot"] is None, "tpot of requests that have none"
     held = student.drive(drive_held, "tails", [([(0.0, [t])],) for t in (1.0, 2.0)])
@@ -560,6 +568,8 @@ def test_inside_from_event_to_event(student, rng):
             right = torch.tensor(area / (events[-1][0] - events[0][0]), dtype=torch.float64)
             seen = torch.tensor(float(student.inside(log)), dtype=torch.float64)
             expect_close(seen, right, what="inside", rtol=1e-6)
+    seen = torch.tensor(float(student.inside(80 * log)), dtype=torch.float64)
+    expect_close(seen, 80 * right, what="inside of 2400 requests", rtol=1e-6)
 
 
 def crossing(points, goal):
@@ -662,9 +672,11 @@ def test_little_memory_to_the_end(student, rng):
     cause="the order of put_back, tokens of the cache or of the prompt, a name that is 0 or empty",
 )
 def test_lines(student, rng):
-    for count in (0, 1, 5, 60):
+    for count in (0, 1, 5, 60, 2400):
         running = [(i, draw(rng, 5, 40), draw(rng, 1, 4)) for i in range(count)]
-        waiting = [(100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count == 60) * 555)]
+        waiting = [
+            (100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count >= 60) * 9 * count)
+        ]
         for many in {0, min(1, count), count // 2, count}:
             back = [name for name, _, _ in running[count - many :]][::-1]
             right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
@@ -888,6 +900,16 @@ def drive_long(student, texts, wanted):
     return [*seen, tree.size(), tree.evict(10**4), tree.size()]
 
 
+def drive_chain(student, depth):
+    """Runs beside the student's code: numbers of a tree whose edges lie one behind another."""
+    tree, text = student.Radix(), list(range(depth))
+    new = [tree.insert(text[:n]) for n in range(depth, 0, -1)]
+    seen = [sum(new), tree.size(), tree.match(text), tree.hold(text), tree.evict(1)]
+    tree.release(text)
+    seen.append(tree.insert([*text, -1]))
+    return [*seen, tree.evict(1), tree.evict(3), tree.size()]
+
+
 @exercise(
     "ex5",
     points=3,
@@ -904,6 +926,9 @@ def test_long_texts(student, rng):
     right += [1600, 0, 0, 3950, 1200, 600, 50]
     right += [3950 - 1850, 3950 - 1850, 0]
     assert [int(v) for v in seen] == right, "long texts: another number"
+    seen = [int(v) for v in student.drive(drive_chain, 1500)]
+    right = [1500, 1500, 1500, 1500, 0, 1, 1, 3, 1497]
+    assert seen == right, "1500 edges in a row: another number"
     chain = [list(range(i)) for i in range(1, 120)]  # each text ends within the next
     walk = [("insert", tuple(t)) for t in reversed(chain)] + [("evict", 2)] * 5
     check_trees(student, [walk[::-1][5:] + walk[-5:], walk])
@@ -948,7 +973,7 @@ def floats(values, count):
     cause="machines in turn, a queue for each machine, or one that starts before it is free",
 )
 def test_machines_tick_by_tick(student, rng):
-    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
+    for unit, late in ((1.0, 0.0), (64.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for workers in (1, 2, 3, 5):
             for count in (1, 4, 12, 25):
                 arrivals, seconds = random_jobs(rng, count, unit)
@@ -956,9 +981,11 @@ def test_machines_tick_by_tick(student, rng):
                 arrivals = [late + t for t in arrivals]  # all of them exact
                 seen = floats(student.prefill_pool(arrivals, seconds, workers), count)
                 assert seen == right, "another time at which prompts are read"
-    arrivals, seconds = random_jobs(rng, 90, 0.25)
-    seen = floats(student.prefill_pool(arrivals, seconds, 17), 90)
+    arrivals, seconds = random_jobs(rng, 2400, 0.25)
+    seen = floats(student.prefill_pool(arrivals, seconds, 17), 2400)
     assert seen == ticked_queue(arrivals, seconds, 17, 0.25), "seventeen machines"
+    seen = floats(student.prefill_pool([0.0] * 300, [2.0] * 300, 100), 300)
+    assert seen == 100 * [2.0] + 100 * [4.0] + 100 * [6.0], "a hundred machines"
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
     calls = [([0.0], [s], 2) for s in (1.0, 2.0)]
@@ -975,7 +1002,7 @@ def test_machines_tick_by_tick(student, rng):
     cause="the order of the list or of sizes, a link that waits for nobody, results out of place",
 )
 def test_links_tick_by_tick(student, rng):
-    for unit, late in ((1.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
+    for unit, late in ((1.0, 0.0), (64.0, 0.0), (0.25, 0.0), (2.0**-10, 2.0**20), (2.0**-20, 0.0)):
         for count in (1, 3, 8, 25):
             ends = [draw(rng, 0, 30) * unit for _ in range(count)]
             for speed in (1.0, 4.0, 2.0**31):
@@ -992,6 +1019,9 @@ def test_links_tick_by_tick(student, rng):
     close = [3.0 - i * 2.0**-20 for i in range(9)]  # a millionth of a second apart
     seen = floats(student.hand_over(close, [1.0] * 9, 1.0), 9)
     assert seen == [close[8] + 9 - i for i in range(9)], "ends close to one another"
+    many = [(2400 - i) / 4 for i in range(2400)]
+    seen = floats(student.hand_over(many, [1.0] * 2400, 2.0), 2400)
+    assert seen == [0.25 + (2400 - i) / 2 for i in range(2400)], "2400 caches"
     assert floats(student.hand_over([], [], 1), 0) == []
     held = student.drive(drive_held, "hand_over", [([0.0], [s], 1.0) for s in (1.0, 2.0)])
     assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
@@ -1054,10 +1084,11 @@ def test_decoding_step_by_step(student, rng):
     for fixed, each, row, late in (
         (1.0, 0.0, 0.0, 0.0),
         (0.25, 0.5, 0.0, 2.0**24),
+        (64.0, 16.0, 0.5, 0.0),  # minutes
         (0.5, 0.25, 2.0**-6, 0.0),
         (2.0**-22, 2.0**-23, 2.0**-28, 0.0),  # microseconds
     ):
-        unit, cases = min(fixed, 0.25), []
+        unit, cases = min(fixed, max(0.25, fixed / 4)), []
         for count in (0, 1, 3, 8, 22):
             for most in (1, 2, 5, 40):
                 ready = [late + draw(rng, 0, 40) * unit for _ in range(count)]
@@ -1071,6 +1102,8 @@ def test_decoding_step_by_step(student, rng):
         cases.append(([0.0, just], [3, 4], [2, 2], 2))
         cases.append(([0.0] * 6, [0] * 6, [3, 1, 1, 2, 1, 9], 2))  # all together
         cases.append(([0.0] * 90, [2] * 90, [1 + i % 4 for i in range(90)], 70))
+        cases.append(([0.0] * 2400, [1] * 2400, [1] * 2400, 2400))
+        cases.append(([0.0], [2], [1500], 1))  # 1500 steps
         for case, seen in zip(
             cases, student.drive(drive_decoding, cases, fixed, each, row), strict=True
         ):

@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.
 """
 
 import copy
+import itertools
 import math
 
 import torch
@@ -87,6 +88,9 @@ def matrices(rng):
     yield torch.tensor([[-2.5]])
     yield torch.cat([torch.full((1, 30), 0.01), torch.full((1, 30), 100.0)])
     yield torch.tensor([90 * [9e-7] + 10 * [1.5e-4]])  # the small ones are a part of the mean
+    yield torch.randn(1, whole(rng, 60, 90), generator=rng)
+    for dtype in (torch.float32, torch.bfloat16):  # as many rows as columns
+        yield torch.randn(k, k, generator=rng).to(dtype)
 
 
 def drive_together(student, calls):
@@ -294,6 +298,8 @@ def test_layers(student, rng):
         (6, 8, (), torch.float32, True, 100.0),
         (6, 8, (0,), torch.float32, True, 1.0),
         (6, 40, (3,), torch.float32, False, 1e-2),
+        (7, 7, (7,), torch.float32, False, 1.0),
+        (7, 7, (7, 7), torch.bfloat16, True, 1.0),
         (5, 9, (4,), torch.bfloat16, True, 1.0),
         (9, 5, (2, 3), torch.bfloat16, False, 1.0),
         (4, 6, (2, 0), torch.bfloat16, True, 1.0),
@@ -331,6 +337,34 @@ def test_layers(student, rng):
         expect_close(y[clear], right[clear], what="s c", atol=(500 * FLOAT32 + unit) * s.item())
         sizes = y.abs()[clear & (right != 0)]
         expect_at_most(sizes.max() - sizes.min(), unit * s, "how far sizes of s c differ")
+
+
+def drive_frozen(student, w, b, x, g):
+    """Runs beside the student's code: gradients of a layer whose weight, or bias, is frozen."""
+    from torch import nn
+
+    linear, found = nn.Linear(w.shape[1], w.shape[0]), []
+    linear.weight.data, linear.bias.data = w.clone(), b.clone()
+    layer = student.BitLinear(linear)
+    for frozen in (linear.weight, linear.bias):
+        linear.requires_grad_(True).zero_grad()
+        frozen.requires_grad_(False)
+        x = x.detach().requires_grad_()
+        layer(x).backward(g)
+        found.append([x.grad, linear.weight.grad, linear.bias.grad])
+    return found
+
+
+def expect_some_frozen(student, rng):
+    """What is frozen has no gradient, all others have theirs."""
+    w, b, x, g = (torch.randn(s, generator=rng) for s in ((4, 6), (4,), (3, 6), (3, 4)))
+    rights = g.double() @ rounded_weight(w), g.double().T @ rounded_tokens(x), g.double().sum(0)
+    for i, grads in enumerate(student.drive(drive_frozen, w, b, x, g), start=1):
+        assert grads[i] is None, "what is frozen has a gradient"
+        for j in {0, 1, 2} - {i}:
+            assert grads[j] is not None, "a gradient is missing, where something else is frozen"
+            what = f"the gradient of {'xwb'[j]}, where {'xwb'[i]} is frozen"
+            expect_close(grads[j], rights[j], what=what, atol=1e-5, rtol=1e-5)
 
 
 def drive_life(student, w, b, xs, lr):
@@ -372,6 +406,7 @@ def drive_life(student, w, b, xs, lr):
     cause="cloned Parameters, codes kept between calls, or the weight overwritten by its rounding",
 )
 def test_it_lives(student, rng):
+    expect_some_frozen(student, rng)
     w, b = torch.randn(4, 6, generator=rng), torch.randn(4, generator=rng)
     xs = [torch.randn(5, 6, generator=rng) for _ in range(4)]
     xs += [torch.randn(2, 5, 6, generator=rng) for _ in range(2)]
@@ -421,7 +456,8 @@ def drive_packed(student, wide):
 def test_packing(student, rng):
     for length in (1, 2, 3, 4, 5, 6, 9, 10, 11, whole(rng, 100, 140)):
         n = whole(rng, 1, 5)
-        for dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.int64):
+        cases = [(n, d) for d in (torch.int8, torch.int16, torch.int32, torch.int64, torch.int64)]
+        for n, dtype in [*cases, (length, torch.int8)]:  # the last one is square
             codes = torch.randint(-1, 2, (n, length), generator=rng).to(dtype)
             codes[0, -1] = 1
             words = student.pack(codes)
@@ -466,13 +502,15 @@ def drive_refused(student, name, args):
     cause="only one side checked, or clamped without a word",
 )
 def test_refusals(student, rng):
-    for code in (2, -2, 3, 127, -128):
+    turn = whole(rng, 0, 6)
+    for i, code in enumerate((2, -2, 3, 127, -128)):
         codes = torch.zeros(2, 7, dtype=torch.int8)
-        codes[whole(rng, 0, 1), whole(rng, 0, 6)] = code
+        codes[i % 2, (turn + i) % 7] = code
         expect_error(ValueError, lambda c=codes: student.pack(c), "another code")
-    for code in (255, 256, -256, 257, 65537, 2**32, 2**32 - 1, -(2**63)):  # a cast would wrap
+    large = (255, 256, -256, 257, 65537, 2**32, 2**32 - 1, -(2**63))  # a cast would wrap
+    for i, code in enumerate(large):  # in all columns
         codes = torch.zeros(2, 7, dtype=torch.int64)
-        codes[whole(rng, 0, 1), whole(rng, 0, 6)] = code
+        codes[i % 2, (turn + i) % 7] = code
         expect_error(ValueError, lambda c=codes: student.pack(c), "a large code")
     for dtype in (torch.int8, torch.int64):
         codes = torch.tensor([[0, 1, 2], [-1, 0, 1]], dtype=dtype)
@@ -491,11 +529,11 @@ def test_refusals(student, rng):
         )
     for length in (5, 11, 1):
         expect_error(ValueError, lambda n=length: student.unpack(words, n), "another length")
-    for byte in (243, 255):
+    for byte, row in itertools.product((243, 255), (0, 1)):
         high = words.clone()
-        high[whole(rng, 0, 1), 0] = byte
+        high[row, 0] = byte
         low = words.clone()
-        low[whole(rng, 0, 1), 1] = byte  # of which two codes are asked for, or all
+        low[row, 1] = byte  # of which two codes are asked for, or all
         for bad, length in ((high, 10), (low, 7), (low, 10)):
             expect_error(
                 ValueError,
@@ -523,16 +561,17 @@ def test_products(student, rng):
         (7, 200, (), torch.float32),
         (2, 5, (1,), F64),
         (2, 5, (1,), F64),  # other numbers of the same sizes
+        (6, 6, (6,), F64),
     ):
         codes = torch.randint(-1, 2, (n, k), generator=rng, dtype=torch.int8)
         codes[0] = 0
         x = torch.randn(*lead, k, generator=rng, dtype=F64).to(dtype)
-        scale = 0.1 + whole(rng, 1, 30) / 7
+        scale = (0.1 + whole(rng, 1, 30) / 7) * (-1 if n == 2 else 1)
         y = student.product(x, codes, scale)
         right = scale * (x.double() @ codes.double().T)
         expect_tensor(y, "product", dtype, (*lead, n))
         bound = (k + 4) * (FLOAT32 if dtype == torch.float32 else 2.0**-52)
-        reach = scale * (x.double().abs() @ codes.double().abs().T)
+        reach = abs(scale) * (x.double().abs() @ codes.double().abs().T)
         expect_at_most((y - right).abs(), 2 * bound * reach + 1e-300, "the error of the product")
     codes = torch.tensor([[1, 0, -1], [0, -1, 1]], dtype=torch.int8)
     x = torch.tensor([[1.0, math.inf, 2.0], [math.nan, 1.0, 2.0]])
@@ -587,7 +626,7 @@ def logits(rng, *shape, dtype=F64, size=2.0):
 )
 def test_divergences(student, rng):
     v = whole(rng, 3, 40)
-    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (1, 1, 1)):
+    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (1, 1, 1), (v, v), (4, 4, 4)):
         for dtype in (torch.float32, F64):
             a, b = logits(rng, *shape, dtype=dtype), logits(rng, *shape, dtype=dtype)
             forward, reverse, *_ = exact_divergences(a, b)
@@ -621,6 +660,11 @@ def test_far_apart(student, rng):
     b = logits(rng, 3, 6)
     forward, reverse, *_ = exact_divergences(a, b)
     expect_close(student.forward_kl(a, b), forward, what="forward_kl", atol=EXACT)
+    for one in (0, 2, slice(None, None, 2)):  # one row alone, and three dimensions
+        few = [x[one] if isinstance(one, int) else x[one][None] for x in (a, b)]
+        pair = student.forward_kl(*few), student.reverse_kl(*few)
+        for seen, right in zip(pair, exact_divergences(*few)[:2], strict=True):
+            expect_close(seen, right, what="a divergence where a token is never said", atol=EXACT)
     seen = student.reverse_kl(a, b)
     assert seen[:2].tolist() == [math.inf, math.inf], "reverse_kl where the teacher never says it"
     expect_close(seen[2], reverse[2], what="reverse_kl", atol=EXACT)
@@ -668,7 +712,7 @@ def drive_grads(student, a, b, g):
 def test_gradients(student, rng):
     v = whole(rng, 3, 40)
     # the last two of one shape: what was returned before is of no use
-    for shape in ((v,), (4, v), (2, 3, v), (3, 1), (1, v), (2, 1, v), (2, 1, v)):
+    for shape in ((v,), (4, v), (2, 3, v), (v, v), (4, 4, 4), (3, 1), (1, v), (2, 1, v), (2, 1, v)):
         for dtype in (torch.float32, F64):
             a, b = logits(rng, *shape, dtype=dtype), logits(rng, *shape, dtype=dtype)
             g = logits(rng, *shape[:-1], dtype=dtype)
@@ -772,9 +816,47 @@ def test_draws(student, rng):
         start, by = pair[i % 2], 1 + i // 2
         right = torch.cat([start, (start[:, 1:] + by * torch.arange(1, 5)) % v], dim=1)
         expect_same(text, right, "a text of one of two models")
-    # 2560 even draws of 500: fewer than 450 different ones have a chance below 1e-100
-    many, *_ = student.drive(drive_write, torch.zeros(500, 500), prompts, 40, 3, True)
-    assert len(many[:, 3:].unique()) > 450, "tokens that are never drawn"
+    expect_a_tail(student, rng)
+    far = torch.randint(v, (3, 300), generator=rng)
+    sure = torch.full((v, v), -1e4)
+    for i in range(v):  # after a sum of i comes i + 1
+        sure[i, (i + 1) % v] = 0.0
+    text = student.drive(drive_write, sure, far, 4, 1, True)[0]
+    right = (text.cumsum(1)[:, 299:-1] + 1) % v
+    expect_same(text[:, 300:], right, "what follows a prompt of 300 tokens")
+
+
+def expect_the_rarest(chances, ids, counts):
+    """As many of the k rarest tokens of each place are drawn as their chances say."""
+    for k in counts:
+        rare = chances <= chances.kthvalue(k, -1, keepdim=True).values
+        p, drawn = (chances * rare).sum(-1), rare.gather(-1, ids[..., None]).sum()
+        # 7 deviations of the count
+        expect_at_most(
+            (drawn - p.sum()).abs(),
+            7 * (p * (1 - p)).sum().sqrt().item(),
+            f"draws of the {k} rarest",
+        )
+
+
+def expect_a_tail(student, rng):
+    """One token has half of the chance, 400 unlike ones share the rest; each of them is drawn."""
+    table = 0.1 * torch.randn(401, 401, generator=rng)
+    table[:, 7] = math.log(400)
+    begin = torch.full((200, 1), whole(rng, 256, 400))
+    ids, more, *_ = student.drive(drive_write, table, begin, 32, whole(rng, 0, 10**6), True)
+    ids = torch.cat([ids, more])
+    expect_same(ids[:, :1], torch.cat([begin, begin]), "the prompts")
+    # 16 of each in 12800 draws, 10 of the rarest: five that never come have a chance below 1e-9
+    assert len(ids[:, 1:].unique()) > 396, "tokens that are never drawn"
+    chances = table.double().softmax(-1)[ids.cumsum(1)[:, :-1] % 401]
+    expect_the_rarest(chances, ids[:, 1:], (8, 40))
+    # half of 200 draws are others than 7, of 400: fewer than 50 different ones hardly ever
+    least = min(len(place.unique()) for place in ids[:200, 1:].T)
+    assert least >= 50, "rows with one prompt go on alike"
+    p = chances[..., 7]
+    off = ((ids[:, 1:] == 7).sum() - p.sum()).abs()
+    expect_at_most(off, 7 * (p * (1 - p)).sum().sqrt().item(), "a count of draws")
 
 
 def drive_two_models(student, tables, prompts, n):
@@ -819,6 +901,7 @@ def test_the_gradient(student, rng):
         (2, 7, whole(rng, 5, 30), F64),
         (1, 4, 1, F64),
         (4, 6, 9, torch.float32),
+        (4, 4, 4, F64),
         (2, 60, 5, F64),  # far from the teacher: returns of thousands
     ):
         size = 30.0 if t == 60 else 2.0
@@ -895,11 +978,14 @@ def test_texts(student, rng):
         assert rows < 9 or not drawn.all(0).any(), "a token that should be drawn is the likeliest"
     for _ in range(2):  # another model of the same shapes
         other = a_llama(rng)[1]
-        value = student.drive(drive_own, state_of(other), sizes, [(4, 5, 9, 7), (8, 6, 4, 8)])
-        for ids in value[0][0]:
+        cases = [(4, 5, 9, 7), (8, 6, 4, 8), (6, 14, 11, 5)]
+        value = student.drive(drive_own, state_of(other), sizes, cases)
+        for ids, (_, length, greedy, _) in zip(value[0][0], cases, strict=True):
             with torch.no_grad():
                 likely = other(ids[:, :-1]).argmax(-1) == ids[:, 1:]
-            assert likely[:, 1:5].all(), "a token that should be the likeliest is not"
+            sure = min(greedy, length - 1)
+            assert likely[:, 1 : 1 + sure].all(), "a token that should be the likeliest is not"
+    expect_all_drawn(student, rng)
     counts = torch.bincount(texts[-1][:, 1], minlength=20).double()
     # 2000 even draws of 20: 100 each, deviation 9.75; seven of them is a chance below 1e-10
     expect_at_most((counts - 100).abs(), 7 * 9.75, "how often a token comes first")
@@ -913,12 +999,33 @@ def test_texts(student, rng):
         expect_at_most(off, 7 * sd + 0.5, "draws off the model's chances")
 
 
+def expect_all_drawn(student, rng):
+    """Where no token is much likelier than another each is drawn."""
+    sizes, model = a_llama(rng, vocab_size=300)
+    with torch.no_grad():
+        model.model.norm.weight *= 0.05  # logits of about 0.1
+    value = student.drive(drive_own, state_of(model), sizes, [(1000, 5, 0, 3)])
+    ids = torch.cat([value[0][0][0], value[1][0]])
+    with torch.no_grad():
+        chances = model(ids[:, :-1]).softmax(-1)[:, 1:].double()
+    expect_the_rarest(chances, ids[:, 2:], (5, 15))
+
+
 def drive_qat(student, state, sizes, batches, lr, frozen):
-    """Runs beside the student's code: training, and what is left of the model that was given."""
+    """Runs beside the student's code: training, and what is left of the model that was given.
+
+    A state with a layer behind the head makes a model that has one.
+    """
+    from torch import nn
+
     from efflib.models.config import LlamaConfig
     from efflib.models.llama import Llama
 
-    model = Llama(LlamaConfig(**sizes)).train(not frozen).requires_grad_(not frozen)
+    model = Llama(LlamaConfig(**sizes))
+    if "second_head.weight" in state:
+        model.second_head = nn.Linear(*state["second_head.weight"].shape)
+        model.register_forward_hook(lambda made, _, y: made.second_head(y))
+    model.train(not frozen).requires_grad_(not frozen)
     model.load_state_dict(state)
     model.model.layers[0].train(frozen)  # a part in another mode
     before = [m.training for m in model.modules()]
@@ -944,7 +1051,7 @@ class Through(torch.nn.Module):
     def forward(self, x):
         x_hat, w_hat = rounded_tokens(x.detach()).float(), rounded_weight(self.weight.detach())
         w = w_hat.float() + (self.weight - self.weight.detach())
-        return F.linear(x_hat + (x - x.detach()), w)
+        return F.linear(x_hat + (x - x.detach()), w, self.bias)
 
 
 def trained_by_hand(model, batches, lr):
@@ -1000,6 +1107,23 @@ def expect_the_steps(student, rng, sizes, model, frozen):
         expect_close(torch.tensor(losses), torch.tensor(wanted), what="the losses", rtol=0.02)
 
 
+def expect_every_linear(student, rng):
+    """Layers with a bias, and one outside of all blocks: only what is lm_head is left out."""
+    sizes, model = a_llama(rng, attention_bias=True, mlp_bias=True)
+    model.second_head = torch.nn.Linear(20, 20)
+    model.second_head.weight.data = 0.5 * torch.randn(20, 20, generator=rng)
+    model.second_head.bias.data = torch.randn(20, generator=rng)
+    model.register_forward_hook(lambda made, _, y: made.second_head(y))
+    ids = [torch.randint(20, shape, generator=rng) for shape in ((3, 9), (2, 4), (4, 7))]
+    right, wanted = trained_by_hand(model, ids, 1e-3)
+    value = student.drive(drive_qat, state_of(model), sizes, ids, 1e-3, False)
+    losses, rounded, trained = value[0], value[4], value[5]
+    layers = [n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    assert rounded == sorted({*layers} - {"lm_head"}), f"rounded: {rounded}"
+    assert trained.keys() == right.keys(), f"parameters {sorted(trained)}"
+    expect_close(torch.tensor(losses), torch.tensor(wanted), what="the losses", rtol=0.02)
+
+
 @exercise(
     "ex6",
     points=5,
@@ -1009,6 +1133,7 @@ def expect_the_steps(student, rng, sizes, model, frozen):
     "rate, an optimizer for each batch, or the given model changed",
 )
 def test_trainings(student, rng):
+    expect_every_linear(student, rng)
     for tied, frozen in ((True, True), (False, False)):
         sizes, model = a_llama(rng, tie_word_embeddings=tied)
         state = state_of(model)

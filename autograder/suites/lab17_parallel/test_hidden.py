@@ -54,7 +54,14 @@ def drive_parts(student, name, args, strided=False):
     found = []
     for own in args:
         if strided:
-            own = tuple(v.mT.contiguous().mT if getattr(v, "ndim", 0) == 2 else v for v in own)
+            own = tuple(
+                v.repeat_interleave(2, -1).mT.contiguous().mT[..., ::2]
+                if getattr(v, "ndim", 0) == 2
+                else v.repeat_interleave(2)[::2]
+                if getattr(v, "ndim", 0) == 1
+                else v
+                for v in own
+            )
         made = getattr(student, name)(*own)
         tensors = [t for t in (made if isinstance(made, tuple) else (made,)) if t is not None]
         stores = [t.untyped_storage() for t in tensors]
@@ -296,7 +303,15 @@ def integer(rng, low, high):
     cause="a view, a rest that goes lost, or another dtype",
 )
 def test_parts_of_any_layer(student, rng):
-    for n, k, size in ((1, 1, 1), (9, 4, 9), (3, 10, 4), (12, 1, 5), (1, 2, 3), (30, 40, 7)):
+    for n, k, size in (
+        (1, 1, 1),
+        (9, 4, 9),
+        (3, 10, 4),
+        (12, 1, 5),
+        (1, 2, 3),
+        (30, 40, 7),
+        (6, 6, 4),
+    ):
         for dtype in (F32, F64, BF16):
             w, b = draw(rng, k, n, dtype=dtype).T, draw(rng, n, dtype=dtype)
             odd = dtype != F32  # another layout
@@ -324,7 +339,7 @@ def test_parts_of_any_layer(student, rng):
 def test_row_layers_of_any_size(student, rng):
     cases = [(1, 3, 4, F64), (2, 5, 4, F32), (4, 3, 2, BF16), (9, 2, 5, F64), (3, 16, 8, BF16)]
     for size, k, n, dtype in cases:
-        for shape in ((), (0,), (3,), (2, 1)):
+        for shape in ((), (0,), (3,), (2, 1), (2, 3), (2, 0)):
             scale, biased = 10.0 ** integer(rng, -8, 4), len(shape) != 1 or shape[0] == 3
             x, w = draw(rng, *shape, k, dtype=dtype, scale=scale), draw(rng, n, k, dtype=dtype)
             b = draw(rng, n, dtype=dtype, scale=scale) if biased else None
@@ -365,6 +380,8 @@ def test_mlps_of_any_size(student, rng):
         (2, 5, BF16, (2, 2)),
         (4, 6, F64, (0,)),
         (2, 6, F32, ()),
+        (1, 4, F64, (4,)),  # all weights square
+        (2, 5, F32, (2, 0)),
     ):
         biased = integer(rng, 0, 1) == 1 or size in (3, 9)
         w, b = mlp_case(rng, 4, inner, biased)
@@ -459,14 +476,15 @@ def test_heads_of_any_model(student, rng):
     cause="d taken from the wrong number of heads, an empty index, or a view",
 )
 def test_parts_of_any_heads(student, rng):
-    for heads, kv, d, size, dtype in (
-        (6, 3, 2, 4, F32),
-        (4, 1, 4, 5, BF16),
-        (3, 3, 2, 2, F64),
-        (8, 2, 2, 3, F32),
+    for heads, kv, d, size, dtype, width in (
+        (6, 3, 2, 4, F32, 5),
+        (4, 1, 4, 5, BF16, 5),
+        (3, 3, 2, 2, F64, 6),  # out is square
+        (2, 1, 2, 2, F64, 8),  # qkv is square
+        (8, 2, 2, 3, F32, 5),
     ):
         rows = (heads + 2 * kv) * d
-        qkv, out = draw(rng, 5, rows, dtype=dtype).T, draw(rng, heads * d, 5, dtype=dtype).T
+        qkv, out = draw(rng, width, rows, dtype=dtype).T, draw(rng, heads * d, width, dtype=dtype).T
         right = attention_args(None, qkv, out, size, heads, kv, d)
         args = [(qkv, r, size, heads, kv) for r in range(size)]
         made = parts(student, "qkv_part", args, strided=size > 2)
@@ -493,6 +511,8 @@ def test_attention_of_any_model(student, rng):
         (9, 8, 2, 2, 3, F64),
         (2, 16, 4, 2, 3, F64),
         (4, 14, 2, 4, 3, F64),
+        (1, 3, 3, 2, 6, F64),  # out is square, and x
+        (2, 4, 2, 4, 40, F64),
         (2, 6, 6, 8, 1, F32),
         (3, 4, 2, 4, 7, F32),
         (2, 4, 2, 4, 5, BF16),
@@ -500,7 +520,7 @@ def test_attention_of_any_model(student, rng):
         width = 6
         qkv = draw(rng, (heads + 2 * kv) * d, width, dtype=dtype)
         out = draw(rng, width, heads * d, dtype=dtype)
-        x = draw(rng, t, integer(rng, 1, 2), width, dtype=dtype).transpose(0, 1)
+        x = draw(rng, t, 1 + size % 4, width, dtype=dtype).transpose(0, 1)
         what = f"attention of {heads} heads, {kv} key heads in {size} ranks"
         args = attention_args(x, qkv, out, size, heads, kv, d)
         values, calls, _ = ranks(student, "parallel_attention", args, what, strided=size > 2)
@@ -576,6 +596,8 @@ def test_embeddings_of_any_table(student, rng):
         (2, 300, (40,), BF16),
         (3, 9, (2, 0), F32),
         (4, 7, (5, 1), BF16),
+        (1, 3, (3,), F64),
+        (2, 7, (2, 3, 2), F32),
     ):
         table = draw(rng, v, 3, dtype=dtype, scale=10.0 ** integer(rng, -6, 4))
         table[0] *= 1e6  # the largest and the smallest that a sum must leave as they are
@@ -609,6 +631,7 @@ def test_losses_of_any_vocabulary(student, rng):
         (3, 40, 4, F64, 1e-8),
         (9, 4, 3, BF16, 1.0),
         (2, 5, 0, BF16, 1.0),
+        (1, 4, 4, F64, 1.0),
     ):
         head, hidden = draw(rng, v, 4, dtype=dtype), draw(rng, t, 4, dtype=dtype, scale=scale)
         targets = torch.randint(v, (t,), generator=rng)
@@ -659,7 +682,8 @@ def test_losses_of_any_vocabulary(student, rng):
     cause="the last of equal ones, the lowest rank's in place of the largest, or ids in bfloat16",
 )
 def test_next_tokens_of_any_vocabulary(student, rng):
-    for size, v, t, dtype in ((1, 1, 1, F32), (4, 9, 6, F64), (9, 5, 3, BF16), (3, 8, 0, F32)):
+    cases = [(1, 1, 1, F32), (4, 9, 6, F64), (9, 5, 3, BF16), (3, 8, 0, F32), (1, 2, 2, F64)]
+    for size, v, t, dtype in cases:
         head = torch.randint(-2, 3, (v, 2), generator=rng).to(dtype)  # many ties, exact
         hidden = torch.randint(-2, 3, (t, 2), generator=rng).to(dtype)
         logits = hidden.double() @ head.double().T
@@ -748,6 +772,9 @@ def test_rings_of_any_tensor(student, rng):
         (6, (2, 2, 5), F64),
         (7, (50,), I64),
         (3, (1, 3, 4), F32),
+        (3, (3, 3), F64),
+        (3, (40, 50), F64),
+        (13, (30,), F32),
     ):
         scale = 10.0 ** integer(rng, -8, 4)
         xs = [draw(rng, *shape, scale=scale).to(dtype) for _ in range(size)]
@@ -846,8 +873,8 @@ def test_rings_one_after_the_other(student, rng):
     cause="more stages than micro-batches, or a rest of backwards that is missing",
 )
 def test_orders_of_any_size(student, rng):
-    for stages in (1, 2, 5, 8, 12):
-        for micro in (1, 2, stages, stages + 1, 40):
+    for stages in (1, 2, 5, 8, 12, 30):
+        for micro in (1, 2, stages, stages + 1, 40, 300):
             for stage in sorted({0, stages // 2, stages - 1}):
                 forwards, backwards = ([(k, i) for i in range(micro)] for k in "FB")
                 call = f"gpipe({stage}, {stages}, {micro})"
@@ -919,7 +946,7 @@ def test_times_of_any_orders(student, rng):
             assert seen == by_rounds(orders, f, b), (
                 "start_times of an order that was drawn are others"
             )
-    for stages, micro in ((2, 20), (4, 9)):  # forth and back many times; unlike times
+    for stages, micro in ((2, 20), (4, 9), (2, 90)):  # forth and back many times; unlike times
         orders = [alternating(s, stages, micro) for s in range(stages)]
         for f, b in ((2, 3), (3.0, 2.0), (0.75, 0.5)):
             seen = times_of(student.start_times(orders, f, b), orders, "start_times")
@@ -958,9 +985,9 @@ def test_bubbles_and_memory(student, rng):
         assert end is None or abs(1 - micro * (f + b) / end - right) < 1e-9
         seen = real(student.bubble(stages, micro), "bubble")
         expect_close(seen, right, what=f"bubble({stages}, {micro})", atol=1e-12)
-    for _ in range(10):
+    for turn in range(10):
         order, held, most, next_, open_ = [], 0, 0, 0, []
-        for _ in range(integer(rng, 30, 40)):
+        for _ in range(integer(rng, 30, 40) * (1 + 4 * turn)):
             if open_ and integer(rng, 0, 1):
                 order.append(("B", open_.pop(integer(rng, 0, len(open_) - 1))))
                 held -= 1
@@ -1013,6 +1040,11 @@ def test_fits_of_noise(student, rng):
     cases += [(n, torch.tensor([3e-6, 2e-6, 1e-6], dtype=F64))]  # beta would be negative
     cases += [(torch.tensor([0, 8]), torch.tensor([1e-8, 2e-8], dtype=F64))]
     cases += [(torch.tensor([1, 3]), torch.tensor([5e3, 1e4], dtype=F64))]  # a slow network
+    n = torch.randint(1, 10**6, (60,), generator=rng)  # many, in no order
+    noise = 1 + 0.2 * torch.randn(60, generator=rng, dtype=F64).clamp(-2, 2)
+    cases += [
+        (n, (alpha + beta * n.double()) * noise) for alpha, beta in ((2e-5, 1e-9), (1e-10, 1e-16))
+    ]
     n, noise = torch.tensor([4, 4, 5000, 4, 5000]), torch.tensor([1.1, 0.8, 1.0, 0.9, 1.2])
     cases += [(n, (2e-5 + 1e-9 * n.double()) * noise)]  # measured several times
     n = torch.tensor([4, 10**6, 4 * 10**9, 10**11])
@@ -1133,7 +1165,7 @@ def test_steps_of_any_job(student, rng):
     cause="micro equal to p only, micro that does not divide, or the last of equal ones",
 )
 def test_plans_of_any_job(student, rng):
-    for size, batch in ((1, 5), (2, 1), (3, 18), (4, 64), (6, 36), (8, 8)):
+    for size, batch in ((1, 5), (2, 1), (3, 18), (4, 64), (6, 36), (8, 8), (3, 300)):
         for _ in range(4):
             job = drawn_job(rng)
             right = ways(job, batch, size)

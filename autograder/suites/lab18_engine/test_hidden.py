@@ -1139,6 +1139,7 @@ def test_ends_of_gamma(student, rng):
         # each is better than the one before, by a few parts in 10^11 at last
         (flat | {"weights": 0, "token": 8, "fixed": 2.0**-30}, 4, 0, 1.0, 7, 7),
         (flat | {"weights": 128, "token": 10**6, "peak": 2 * 10**6}, 1, 0, 1.0, 300, 31),
+        (H100 | {"pair": 0, "token": 0, "head": 0}, 1, 5, 1.0, 700, 700),
         (H100, 1, 500, 1.0, 8, 8),
         (H100, 64, 500, 0.0, 8, 0),
     ):
