@@ -341,7 +341,10 @@ def drawn_weight(rng, n, k, group_size):
     groups = torch.where(kind == 3, 0.0, groups)
     groups = torch.where(kind == 4, (4 * groups).round(), groups)
     groups = torch.where(kind == 5, groups[..., :1], groups)
-    return (groups * 2.0 ** torch.randint(-100, 101, kind.shape, generator=rng)).reshape(n, k)
+    exponents = torch.randint(-100, 101, kind.shape, generator=rng)
+    exponents[0, 0] = one_of(rng, (-100, 100))
+    groups[0, 0] += 1.0  # not zero
+    return (groups * 2.0**exponents).reshape(n, k)
 
 
 def expect_grid(w_hat, w, bits, group_size, what, kept=()):
@@ -431,6 +434,9 @@ def test_anywhere_in_groups(student, rng):
         what = f"fraction {share:g} of {len(score)}"
         checks.append((expect_top, score, max(1, count), what))
     expect_each(checks, held(student, rng, calls))
+    for k, share, count in ((5, 0.5, 2), (10, 0.25, 2), (1, 0.5, 1), (7, 0.5, 4), (12, 0.125, 2)):
+        score = torch.randn(k, generator=rng)  # round() of a half is even
+        expect_top(student.top_channels(score, share), score, count, f"fraction {share} of {k}")
     w, score = torch.randn(4, 12, generator=rng), torch.randn(12, generator=rng)
     calls = [("quantize_groups", w, 4, g) for g in (5, 8, 13, 24, 0, -1, -12)]
     calls += [("top_channels", score, f) for f in (-0.0, 1 + 1e-9, -1e-9, 2, math.inf, math.nan)]
@@ -833,6 +839,14 @@ def drive_searches(student, cases):
     return [((s.clone(), ratio, list(losses)), heard) for (s, ratio, losses), heard in results]
 
 
+def drive_changed(student, first, second, ratio):
+    """Runs beside the student's code: scales of a tensor before and after it was written into."""
+    x_mean = first.clone()
+    return student.candidate_scales(x_mean, ratio), student.candidate_scales(
+        x_mean.copy_(second), ratio
+    )
+
+
 def played(rng, shape):
     """(outputs of a shape, losses): whole numbers times a power of 2, so that losses are exact.
 
@@ -840,12 +854,15 @@ def played(rng, shape):
     """
     n, size = math.prod(shape), power(rng, 30)
     exact = torch.randint(-8, 9, (n,), generator=rng).float()
-    levels = torch.randint(101, 121, (20,), generator=rng)
-    first, second = torch.randperm(20, generator=rng)[:2].tolist()
-    levels[[first, second]] = 100
+    dtype = one_of(rng, (torch.float32, torch.bfloat16))
+    least = 100 if dtype is torch.bfloat16 else 900  # bfloat16 holds whole numbers up to 256
+    levels = torch.randint(least + 1, least + 21, (20,), generator=rng)
+    first, second = (1 + torch.randperm(19, generator=rng)[:2]).tolist()
+    levels[0] = least + 1  # plain rounding is nearly as good as the best
+    levels[[first, second]] = least
     errors = torch.zeros(n)
     errors[: whole(rng, 1, n)] = 1.0
-    outputs, dtype = [exact], one_of(rng, (torch.float32, torch.bfloat16))
+    outputs = [exact]
     for level in levels.tolist():
         signs = 1 - 2 * torch.randint(0, 2, (n,), generator=rng)
         outputs.append(exact + level * signs * errors[torch.randperm(n, generator=rng)])
@@ -891,10 +908,13 @@ def test_anywhere_in_the_search(student, rng):
     cases, losses = [], []
     outs = spread(rng, ((), (1,), (7,), (2, 3), (2, 1, 4), (2, 2, 1, 3)), 6)
     widths, counts = spread(rng, (1, 2, 3, 4), 6), spread(rng, (1, 2, 3), 6)
+    even = whole(rng, 0, 5)  # all channels alike: block is asked as often
     for i, (bits, count, out) in enumerate(zip(widths, counts, outs, strict=True)):
         if i % 2 == 0:  # two of one shape
             group_size, n_groups = whole(rng, 1, 6), whole(rng, 1, 3)
         x_mean = 10 ** (4 * torch.rand(group_size * n_groups, generator=rng) - 2)
+        if i == even:
+            x_mean[:] = x_mean[0].clone()
         shapes = [(whole(rng, 1, 4), len(x_mean)) for _ in range(count)]
         weights = [power(rng, 20) * torch.randn(shape, generator=rng) for shape in shapes]
         outputs, right = played(rng, out)
@@ -916,6 +936,10 @@ def test_anywhere_in_the_search(student, rng):
             # a^r is off by r ln(a) roundings and a few, and so is each of what divides it
             rtol = (16 + 3 * 24) * FLOAT32
             expect_close(s, true_candidate(x_mean, ratio), what=f"scales at {ratio}", rtol=rtol)
+    both = [torch.rand(6, generator=rng) + 0.1 for _ in range(2)]
+    for s, x_mean in zip(student.drive(drive_changed, *both, 0.5), both, strict=True):
+        what = "scales of a tensor that is written into"
+        expect_close(s, true_candidate(x_mean, 0.5), what=what, rtol=64 * FLOAT32)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -1067,18 +1091,22 @@ def test_there_and_back(student, rng):
 )
 def test_anywhere_in_a_layer(student, rng):
     calls, shares = [], spread(rng, (1, 1, 1, 2, 3), 5)
+    near = whole(rng, 0, 9)  # scales close to 1 are scales
     for i in range(10):
         if i % 2 == 0:  # two of one shape
             heads, shared = whole(rng, 1, 3), shares[i // 2]
             width, inner = one_of(rng, (2 * heads, 1, 4, 7)), one_of(rng, (1, 3, 2 * heads))
         biases = [name for name in EVERYTHING if torch.rand((), generator=rng) < 0.5]
         layer = random_layer(rng, heads * shared, heads, width, inner, biases)
-        layer |= {"self_attn.q_norm.weight": torch.randn(2, generator=rng)}
+        layer |= further(rng, width, inner)
         layer = {name: power(rng, 20) * tensor for name, tensor in layer.items()}
         keys = [key for key in READERS if shared == 1 or key != "o"]
         keys = [keys[i] for i in torch.randperm(len(keys), generator=rng).tolist()]
         scales = scales_of(layer, keys[: whole(rng, 1 + i % 2 * (len(keys) - 1), len(keys))], rng)
-        calls.append(("fold_layer", layer, {key: power(rng, 20) * s for key, s in scales.items()}))
+        scales = {key: power(rng, 20) * s for key, s in scales.items()}
+        if i == near:
+            scales = {key: 1 + 1e-4 * (s / s.max()) for key, s in scales.items()}
+        calls.append(("fold_layer", layer, scales))
     for (_, layer, scales), results in zip(calls, held(student, rng, calls), strict=True):
         for folded in results:
             expect_fold(folded, layer, scales, f"scales of {list(scales)}")
@@ -1087,6 +1115,21 @@ def test_anywhere_in_a_layer(student, rng):
         scales = scales_of(layer, one_of(rng, (("o",), ("down", "o"), ("o", "qkv"))), rng)
         with pytest.raises(ValueError):
             student.fold_layer(layer, scales)
+    layer = random_layer(rng, 2, 1) | {
+        f"self_attn.{part}_proj.weight": torch.randn(1, 8, generator=rng) for part in "kv"
+    }
+    with pytest.raises(ValueError):  # one head of one channel
+        student.fold_layer(layer, scales_of(layer, ("o",), rng))
+
+
+def further(rng, width, inner):
+    """Tensors beside those of the card, whose names begin or end as theirs do."""
+    shapes = {"self_attn.q_norm.weight": (2,), "cross_attn.input_layernorm.bias": (width,)}
+    for name in (*SOURCES.values(), "self_attn.o_proj", "mlp.down_proj"):
+        shapes |= {f"{name}.seen": (width,), f"cross_attn.{name}.weight": (inner, width)}
+        shapes[f"cross_attn.{name.split('.')[-1]}.weight"] = (inner, width)
+        shapes[f"{name}2.weight"] = (inner, width)
+    return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1254,6 +1297,10 @@ def test_anywhere_in_packed_words(student, rng):
         calls.append(("w4a16_linear", x, words, scale, zeros, bias))
         checks.append((expect_any_product, x, w_hat, bias))
     expect_each(checks, held(student, rng, calls))
+    turned = torch.randint(0, 16, (3, 16), generator=rng)
+    for results in held(student, rng, 4 * [("pack_int4", turned)]):  # in all four ways
+        expect_same(results[0], packed(turned), "words")
+    expect_refilled(student, rng)
     limits = {torch.uint8: (0, 255), torch.int16: (-(2**15), 2**15 - 1)}
     limits |= {torch.int32: (-(2**31), 2**31 - 1), torch.int64: (-(2**63), 2**63 - 1)}
     calls = []
@@ -1269,6 +1316,32 @@ def test_anywhere_in_packed_words(student, rng):
             codes.view(-1)[one_of(rng, (0, last, last, whole(rng, 0, last)))] = value
             calls.append(("pack_int4", codes))
     refused(student, calls)
+
+
+def drive_refilled(student, cases):
+    """Runs beside the student's code: products of tensors that are written into between calls, one
+    of them at a time."""
+    held, results = [x.clone() for x in cases[0]], []
+    for i in range(len(held)):
+        held[i].copy_(cases[1][i])
+        results.append(student.w4a16_linear(*held, None).clone())
+    return results
+
+
+def expect_refilled(student, rng):
+    """w4a16_linear with other x, words, scales and zero points in the same tensors."""
+    codes = torch.randint(0, 16, (2, 3, 12), generator=rng)
+    zero = torch.randint(0, 16, (2, 3, 3), generator=rng)
+    scale = (torch.rand(2, 3, 3, generator=rng) + 0.5).half()
+    x = torch.randn(2, 4, 12, generator=rng)
+    cases = [(x[i], packed(codes[i]), scale[i], packed(zero[i].flatten())) for i in (0, 1)]
+    found = student.drive(drive_refilled, cases)
+    for y, turn in zip(
+        found, ((1, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1)), strict=True
+    ):
+        a, b, c, d = turn
+        w_hat = true_values(codes[b], scale[c].float(), zero[d])
+        expect_any_product(y, x[a], w_hat, None)
 
 
 def expect_any_product(y, x, w_hat, bias):
@@ -1376,6 +1449,7 @@ def test_no_ridge(student, rng):
             )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
+    assert student.ridge_batch(0.0, 4.0, 4.0, 2.0, 4.0) == math.inf, "no weights, no ridge"
     for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs
         b = expect_number(student.ridge_batch(weights, 1.0, 4.0, 2.0, 4.0), "ridge_batch")
         assert b == weights, f"{weights:g} bytes of weights: the ridge is {b}, not {weights:g}"
