@@ -22,15 +22,15 @@ def drive_laid(student, calls, ways):
 
     turn = itertools.cycle(ways)
 
-    def lay(x):
+    def each(x, change):
         if isinstance(x, dict):
-            return {key: lay(part) for key, part in x.items()}
+            return {key: each(part, change) for key, part in x.items()}
         if isinstance(x, list | tuple):
-            return type(x)(lay(part) for part in x)
-        if not isinstance(x, torch.Tensor):
-            return x
-        way = next(turn) if x.dim() else 0
-        made = x.clone()
+            return type(x)([each(part, change) for part in x])
+        return change(x) if isinstance(x, torch.Tensor) else x
+
+    def lay(x):
+        way, made = next(turn) if x.dim() else 0, x.clone()
         if way == 1 and x.dim() > 1:
             made = x.mT.clone(memory_format=torch.contiguous_format).mT
         elif way in (1, 2):
@@ -41,25 +41,17 @@ def drive_laid(student, calls, ways):
         # contiguous() returns a dimension of 1 with any stride as it is, and view(dtype) refuses it
         return x.clone() if made.is_contiguous() else made
 
-    def copied(x, spoil=False):
-        if isinstance(x, dict):
-            return {key: copied(part, spoil) for key, part in x.items()}
-        if isinstance(x, list | tuple):
-            return type(x)([copied(part, spoil) for part in x])
-        if not isinstance(x, torch.Tensor):
-            return x
-        x = x.detach()
-        if spoil and 0 not in x.stride():
-            x.zero_()
-        return x.clone()
+    def zero(x):
+        if 0 not in x.stride():
+            x.detach().zero_()
 
     def all_of():
-        return [getattr(student, name)(*map(lay, args)) for name, *args in calls]
+        return [getattr(student, name)(*each(tuple(args), lay)) for name, *args in calls]
 
     results = all_of()
-    first = copied(results)
-    copied(results, spoil=True)
-    return first, copied(all_of())
+    first = each(results, lambda x: x.detach().clone())
+    each(results, zero)
+    return first, each(all_of(), lambda x: x.detach().clone())
 
 
 def held(student, rng: torch.Generator, calls: list[tuple]) -> list[tuple]:
