@@ -57,8 +57,8 @@
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
 # No function of this lab changes its arguments, or keeps anything from one call to the next: work
-# on new tensors. All numbers are finite. Any order of float32 operations will do; tests allow for
-# the rounding.
+# on new tensors. Tensors that you get need not be contiguous; all numbers are finite. Any order of
+# float32 operations will do; tests allow for the rounding.
 
 # %%
 import copy

@@ -53,8 +53,9 @@
 #
 # All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
 # $\max|x| / 127$, and there is no zero point. Inputs [..., K] have one or more dimensions before
-# the last, and at least one token. No function of this lab changes its arguments (work on new
-# tensors), or leaves gradients switched on or off otherwise than it found them.
+# the last, and at least one token; no tensor has to be contiguous. No function of this lab changes
+# its arguments (work on new tensors), keeps anything from one call to the next, or leaves gradients
+# switched on or off otherwise than it found them.
 
 # %%
 import copy

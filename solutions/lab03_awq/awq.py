@@ -55,7 +55,7 @@
 # (AWQ calls the factors $s$, so here the step of the grid is $\Delta$.) All grids are asymmetric:
 # $\hat w = \Delta\,(q - z)$. "RTN" is rounding to nearest, what lab 1 did. "W4A16" means weights in
 # 4 bits, activations in 16. No function of this lab changes its arguments (work on new tensors), or
-# keeps anything from one call to the next.
+# keeps anything from one call to the next. Tensors that you get need not be contiguous.
 #
 # ## Baseline
 #

@@ -21,6 +21,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.laid import held
 
 U = 2.0**-24  # relative error of one rounding to float32
 SCALE = 4 * U  # of a scale: the difference, the division or a reciprocal and a product, one spare
@@ -30,6 +31,20 @@ CLEAR = 1e-3  # in steps: so far from a rounding tie, no float32 formula gives a
 def many(n, word):
     """'1 bit', '2 bits'."""
     return f"{n} {word}" + "s" * (n != 1)
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
+
+
+def size_in_pairs(rng, i, limit):
+    """A power of 2: of two in a row one is large and one is small."""
+    power = int(torch.randint(limit // 2, limit + 1, (), generator=rng))
+    return 2.0 ** (power if i % 2 else -power)
 
 
 def codes_of(bits, symmetric):
@@ -389,16 +404,46 @@ def test_bfloat16_and_shapes(student, rng):
     assert decode(student, one, torch.tensor(0.25), zero).item() == 1.0, "1.0 did not come back"
     none = encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
     decode(student, none, torch.tensor(0.25), zero)
-    x = torch.randn(2, 3, 4, generator=rng)
-    for shape in ((4,), (3, 1), (2, 1, 1)):
-        scale = torch.rand(shape, generator=rng) * 0.1 + 0.3
-        zero = torch.randint(5, 10, shape, generator=rng, dtype=torch.int32)
-        codes = encode(student, x, scale, zero, 4, False)
-        expected, clear = true_codes(x, scale.double(), zero, 4, False)
-        wrong = ((codes.double() != expected) & clear).any()
-        assert not wrong, f"x [2, 3, 4], scale {list(shape)}: other codes"
-        values = decode(student, codes, scale, zero)
-        expect_values(values, codes, scale, zero, f"scale {list(shape)}")
+    calls = drawn_calls(rng)
+    for (name, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for value in results:
+            if name == "affine_parameters":
+                expect_grid_of(value, *args, f"lo in {args[0].dtype}", torch.int32)
+            elif name == "dequantize":
+                expect_tensor(value, "dequantize(...)", torch.float32, tuple(args[0].shape))
+                expect_values(value, *args, f"scale {list(args[1].shape)}")
+            else:
+                x, scale, zero, bits, symmetric = args
+                expect_codes(value, x.shape, symmetric)
+                expected, clear = true_codes(x, scale.double(), zero, bits, symmetric)
+                wrong = ((value.double() != expected) & clear).any()
+                assert not wrong, f"x {list(x.shape)}, scale {list(scale.shape)}: other codes"
+
+
+def drawn_calls(rng):
+    """Calls of all three functions: any dtype and size, scale and zero of other shapes."""
+    calls = []
+    shapes = ((), (4,), (3, 1), (2, 1, 1), (1, 3, 4), (2, 3, 4))
+    kinds = torch.float32, torch.bfloat16
+    kinds = spread(rng, [(kind, symmetric) for kind in kinds for symmetric in (False, True)], 6)
+    widths_of = spread(rng, range(3, 9), 6)
+    for i, (of_scale, of_zero) in enumerate(
+        zip(spread(rng, shapes, 6), spread(rng, shapes, 6), strict=True)
+    ):
+        (kind, symmetric), size, bits = kinds[i], size_in_pairs(rng, i, 90), widths_of[i]
+        qmin, qmax = codes_of(bits, symmetric)
+        scale = (torch.rand(of_scale, generator=rng) * 0.4 + 0.2) * size
+        zero = torch.randint(qmin, qmax + 1, of_zero, generator=rng, dtype=torch.int32)
+        zero = torch.zeros_like(zero) if symmetric else zero
+        x = torch.randn(2, 3, 4, generator=rng) * (0.2 * (qmax - qmin) * size)
+        calls.append(("quantize", x.to(kind), scale, zero, bits, symmetric))
+        codes = torch.randint(256, (2, 3, 4), generator=rng).to(torch.uint8)
+        codes = (codes.int() - 128).clamp(min=-127).to(torch.int8) if symmetric else codes
+        calls.append(("dequantize", codes, scale, zero))
+        lo = (torch.rand(shapes[i - i % 2], generator=rng) - 1.5) * size
+        lo, hi = lo.to(kind), (lo + size * (1 + 2 * torch.rand((), generator=rng))).to(kind)
+        calls.append(("affine_parameters", lo, hi, bits, symmetric))
+    return calls
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -497,14 +542,22 @@ def test_exact_up_to_the_last_bit(student, rng):
 @exercise(
     "ex2",
     points=1.5,
-    invariant="signed codes, and zero points below 0, as kernels for int8 have them",
-    cause="zero points or sums taken for unsigned numbers, or cut off at 0",
+    invariant="signed codes, and zero points below 0, as kernels for int8 have them; sums may be "
+    "views, and results stay when others are asked for",
+    cause="zero points or sums taken for unsigned numbers, or cut off at 0; or memory used again",
 )
 def test_signed_codes(student, rng):
-    for lo, hi in ((-128, 127), (-127, -1), (-8, 7)):
+    calls, rights = [], []
+    for lo, hi in ((-128, 127), (-127, -1), (-8, 7), (0, 255)):
         drawn = drawn_codes(rng, 5, 3, 64, lo, hi)
         drawn[2][0] = drawn[3][0] = lo
-        expect_product(student, *drawn, f"codes {lo}..{hi}")
+        args, right = sums_of(*drawn)
+        calls.append(("integer_product", *args))
+        rights.append((right, f"codes {lo}..{hi}"))
+    for (right, what), results in zip(rights, held(student, rng, calls), strict=True):
+        for value in results:
+            expect_tensor(value, "integer_product(...)", torch.int32, (5, 3))
+            expect_close(value.long(), right, what=what)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -581,11 +634,6 @@ def test_sizes_by_counting(student, rng):
         assert total == expected, f"{large}, 4 bits, {granularity!r}: {total}, not {expected}"
 
 
-def drive_transposed_weight(student, w, bits, granularity):
-    """Runs beside the student's code: a weight that is not contiguous."""
-    return student.quantize_weight(w.T, bits=bits, granularity=granularity, symmetric=False)
-
-
 @exercise(
     "ex3",
     points=1.5,
@@ -607,9 +655,7 @@ def test_awkward_weights(student, rng):
             w_hat = round_trip(student, flat, bits, 4, symmetric)
             # s rounded as SCALE, times one code
             expect_close(w_hat, flat, what=f"constant {value}", rtol=SCALE + 3 * U)
-    for granularity in ("tensor", "channel", 5):
-        w_hat = student.drive(drive_transposed_weight, w, 4, granularity)
-        expect_quantized(w_hat, w.T, 4, granularity, False, "a transposed weight")
+    expect_views(student, rng)
     for granularity in ("row", "8", "", 0, -3, 2.5, None):
         expect_error(
             ValueError,
@@ -618,6 +664,26 @@ def test_awkward_weights(student, rng):
             ),
             f"granularity {granularity!r}",
         )
+
+
+def expect_views(student, rng):
+    """Weights and codes that lie in memory in every way; of two of a shape one is large."""
+    calls, kinds = [], spread(rng, (torch.float32, torch.bfloat16), 6)
+    groups = spread(rng, ("tensor", "channel", 1, 4, 7, 100), 6)
+    grids, shapes = spread(rng, widths(), 6), spread(rng, ((1, 9), (6, 12), (12, 1)), 3)
+    for i, (bits, symmetric) in enumerate(grids):
+        w = size_in_pairs(rng, i, 80) * torch.randn(shapes[i // 2], generator=rng)
+        w = torch.where(torch.rand(w.shape, generator=rng) < 0.1, 0.0, w).to(kinds[i])
+        calls.append(("quantize_weight", w, bits, groups[i], symmetric))
+        bits = grids[i - i % 2][0]
+        codes = torch.randint(2**bits, (2, 3, 5), generator=rng, dtype=torch.uint8)
+        calls.append(("pack_codes", codes, bits))
+    for (name, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for value in results:
+            if name == "pack_codes":
+                expect_packed(value, *args)
+            else:
+                expect_quantized(value, *args, f"a weight in {args[0].dtype}, perhaps a view")
 
 
 def expect_packed(packed, codes, bits):
@@ -882,10 +948,10 @@ def test_awkward_values(student, rng):
         atol = mean_error(values) + start_error(values)
         expect_close(codebook[codes], values.double(), what="values", atol=atol)
     values = torch.randn(60, 40, generator=rng)
-    turned = student.drive(drive_transposed_values, values.T.contiguous(), 1, 50)
+    expect_several(student, rng)
     rounded = values.bfloat16()
     for plain, (codebook, codes) in (
-        (values, expect_codebook(turned, values, 1)),
+        (values, cluster(student, values, 1, 50)),
         (rounded.float(), cluster(student, rounded, 1, 50)),
     ):
         low, high = plain[codes == 0].double(), plain[codes == 1].double()
@@ -899,9 +965,29 @@ def test_awkward_values(student, rng):
         expect_close(start, even_start(values, bits), what="start", atol=start_error(values))
 
 
-def drive_transposed_values(student, values, bits, iterations):
-    """Runs beside the student's code: values that are not contiguous."""
-    return student.kmeans_codebook(values.T, bits=bits, iterations=iterations)
+def expect_several(student, rng):
+    """Values that lie in memory in every way, of every size, against float64."""
+    calls, right = [], []
+    kinds = spread(rng, (torch.float32, torch.bfloat16), 4)
+    for i, (bits, iterations) in enumerate(spread(rng, ((1, 1), (2, 3), (3, 2), (2, 6)), 4)):
+        size, kind = size_in_pairs(rng, i, 30), kinds[i]
+        values, rows = drawn_clear(
+            lambda size=size, kind=kind: (
+                (size * (torch.randn(6, 5, generator=rng) + 1)).to(kind).float()
+            ),
+            bits,
+            iterations,
+        )
+        calls.append(("kmeans_codebook", values.to(kind), bits, iterations))
+        right.append((values, bits, rows[iterations]))
+    for (values, bits, (entries, expected)), results in zip(
+        right, held(student, rng, calls), strict=True
+    ):
+        for value in results:
+            codebook, codes = expect_codebook(value, values, bits)
+            atol = mean_error(values) + start_error(values)
+            expect_close(codebook, entries, what="codebook of perhaps a view", atol=atol)
+            assert torch.equal(codes, expected), "codes of perhaps a view differ"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -920,12 +1006,22 @@ def drive_gradient(student, x, scale, zero, bits, symmetric, upstream):
 
 
 def drive_gradients(student, cases):
-    """Runs beside the student's code: drive_gradient for each of (x, ..., upstream), and plain."""
+    """Runs beside the student's code: drive_gradient for each of (x, ..., upstream), and plain.
+
+    Every third case is one of views; all results are there when the last call is made.
+    """
     import torch
 
+    def view(x):
+        if x.dim() == 2:
+            return x.mT.clone(memory_format=torch.contiguous_format).mT
+        return x.repeat_interleave(2, -1)[..., ::2] if x.dim() else x
+
     results = []
-    for given, scale, zero, bits, symmetric, upstream in cases:
-        x = given.clone().requires_grad_(True)
+    for i, (given, scale, zero, bits, symmetric, upstream) in enumerate(cases):
+        if i % 3 == 1:
+            given, scale, zero = view(given), view(scale), view(zero)
+        x = given.detach().requires_grad_(True)
         y = student.fake_quantize(x, scale, zero, bits=bits, symmetric=symmetric)
         grad = None
         if isinstance(y, torch.Tensor) and y.requires_grad:
@@ -1101,12 +1197,24 @@ def test_bfloat16(student, rng):
     expect_tensor(grad, "the gradient of x", torch.float32, (3, 4))
     expect_fake_values(y, x.T, scale, zero, 4, False)
     expect_straight_through(grad.T, x.T, scale, zero, 4, False, upstream)
-    upstream = torch.randn(2, 50, generator=rng)
-    for bits, symmetric, z in ((4, False, 5), (8, False, 30), (8, True, 0)):
-        zero = torch.tensor(z, dtype=torch.int32)
-        for scale in (torch.tensor(0.41), torch.tensor([[0.41], [0.20555]])):
-            x = (torch.randn(2, 50, generator=rng) * 2.0 ** (bits - 2)).bfloat16()
-            expect_fake(student, x, scale, zero, bits, symmetric, upstream)
+    cases, upstream = [], torch.randn(2, 50, generator=rng)
+    for i, (bits, symmetric) in enumerate(
+        [*widths()[::2], (8, False), (8, True), (4, False), (3, True)]
+    ):
+        qmin, qmax = codes_of(bits, symmetric)
+        scale = torch.tensor([[0.41], [0.20555]]) * size_in_pairs(rng, i, 60)
+        scale = scale.repeat(1, 50) if i // 2 % 2 else scale[0, 0]
+        shape = (2, 50) if i // 2 % 2 else (2, 1)
+        zero = torch.randint(qmin, qmax + 1, shape, generator=rng, dtype=torch.int32)
+        zero = torch.zeros_like(zero) if symmetric else zero
+        x = torch.randn(2, 50, generator=rng) * scale * 2.0 ** (bits - 1)
+        x = x.bfloat16() if i % 4 < 3 else x
+        cases.append((x, scale, zero, bits, symmetric, upstream))
+    found = student.drive(drive_gradients, cases)
+    for (y, grad, plain), case in zip(found, cases, strict=True):
+        expect_value_and_gradient(y, grad, *case)
+        expect_tensor(plain, "fake_quantize without gradients", torch.float32, tuple(y.shape))
+        expect_fake_values(plain, *case[:-1])
 
 
 def drive_batches(student, xs, scales, zeros, bits, symmetric, upstreams):
@@ -1160,7 +1268,8 @@ def drive_model(student, layers, ties, state, modes, x, calls):
     """Runs beside the student's code: builds a model, quantizes it for each (bits, granularity).
 
     Returns states of the model and of the last copy, requires_grad and training flags, the totals,
-    what the copy makes of x, and both states after 1 was added to the copy's tied weights.
+    what the copy makes of x, both states after 1 was added to the copy's tied weights, the state of
+    the first copy after that, and of the model when all numbers of the copies are 0.
     """
     import torch
     from torch import nn
@@ -1200,7 +1309,7 @@ def drive_model(student, layers, ties, state, modes, x, calls):
         model.get_submodule(name).eval()
     for name in modes["frozen"]:
         model.get_parameter(name).requires_grad_(False)
-    totals = []
+    totals, copies = [], []
     for bits, granularity in calls:
         answer = student.quantize_model(model, bits=bits, granularity=granularity)
         if not (isinstance(answer, tuple) and len(answer) == 2):
@@ -1209,6 +1318,7 @@ def drive_model(student, layers, ties, state, modes, x, calls):
         if not isinstance(copied, nn.Module):
             return None
         totals.append(total)
+        copies.append(copied)
     grad_mode = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
     seen = {"model": look(model), "copy": look(copied), "totals": totals, "grad_mode": grad_mode}
@@ -1216,7 +1326,10 @@ def drive_model(student, layers, ties, state, modes, x, calls):
     with torch.no_grad():
         for name, _ in ties:
             copied.get_submodule(name).weight.add_(1)
-    return seen | {"model later": look(model), "copy later": look(copied)}
+        seen |= {"model later": look(model), "copy later": look(copied), "first": look(copies[0])}
+        for number in [n for c in copies for part in (c.parameters(), c.buffers()) for n in part]:
+            number.zero_()
+    return seen | {"model at last": look(model)}
 
 
 def drawn_state(layers, ties, rng):
@@ -1261,6 +1374,7 @@ def quantized_model(student, rng, layers, ties, *calls, modes=NO_MODES, x=None):
     assert seen, "quantize_model must return a tuple (model, total bits)"
     expect_state(seen["model"]["state"], state, "the model that came in")
     expect_state(seen["model later"]["state"], state, "with a change of the copy, the model")
+    expect_state(seen["model at last"]["state"], state, "with copies of zeros, the model")
     assert seen["grad_mode"] is True, "gradients are switched off after the call"
     return state, seen
 
@@ -1444,6 +1558,7 @@ def test_total_counts_everything(student, rng):
     for calls in ([(8, "tensor"), (4, "channel")], [(5, 7), (2, "tensor")], [(3, 100), (5, 7)]):
         state, seen = quantized_model(student, rng, MIXED, (), *calls, modes=modes)
         expect_total(seen, state, MIXED, *calls, buffers=("table",))
+        expect_weights({"copy": seen["first"]}, state, MIXED, *calls[0])
         assert not torch.equal(seen["copy"]["state"]["mlp.up.weight"], state["mlp.up.weight"])
         for who in ("model", "copy"):
             off = {name for name, on in seen[who]["training"].items() if not on}

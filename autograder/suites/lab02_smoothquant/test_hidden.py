@@ -4,6 +4,8 @@ Inputs are drawn anew for each submission.  Where codes matter, they are made fr
 offset of at most 0.4 of a step: no float32 formula for x / s can give another code.
 """
 
+import itertools
+
 import pytest
 import torch
 
@@ -15,6 +17,8 @@ from efflib.lab import (
     expect_same,
     expect_tensor,
 )
+from efflib.lab.again import refused
+from efflib.lab.laid import held
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
@@ -29,6 +33,67 @@ LLAMA = {
     "num_key_value_heads": 2,
     "head_dim": 8,
 }
+
+
+def whole(rng, low, high):
+    """A number from low to high, both included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
+
+
+TYPES = (torch.float32, torch.bfloat16)
+
+
+def cases_in_pairs(rng, limit):
+    """12 cases (k, lead, dtype, size), each of two in a row of one shape.
+
+    lead: dimensions in front of the last, each number of them in each dtype; size: a power of 2, up
+    to 2^limit and down to 2^-limit in each pair.
+    """
+    cases, kinds = [], spread(rng, list(itertools.product((1, 2, 3), TYPES)), 6)
+    for (dims, dtype), k in zip(kinds, spread(rng, (1, 2, 5, 9, 16, 33), 6), strict=True):
+        lead, large = [whole(rng, 1, 4) for _ in range(dims)], whole(rng, 0, 1)
+        lead[0] += dims == 3 and lead[0] == 1  # of four dimensions the first is another one
+        for sign in (large, 1 - large):
+            cases.append((k, lead, dtype, 2.0 ** ((2 * sign - 1) * whole(rng, limit // 2, limit))))
+    return cases
+
+
+def expect_each(checks, found):
+    """Both results of each call pass the check (function, *args) of that call."""
+    for (check, *args), results in zip(checks, found, strict=True):
+        for result in results:
+            check(result, *args)
+
+
+def rounded(x, top, clear=CLEAR):
+    """(x through the 8-bit grid that ends at top, what a tie may move it by), in float64."""
+    step = torch.where(top > 0, top.double() / QMAX, 1.0)
+    steps = x.double() / step
+    tie = ((steps - steps.floor() - 0.5).abs() <= clear) & (steps.abs() < QMAX)
+    return steps.round().clamp(-QMAX, QMAX) * step, tie * step
+
+
+def loose_product(x, w, bias=None, roundings=8):
+    """As product, of factors (values, what ties may move them by)."""
+    (x, of_x), (w, of_w) = x, w
+    y, bound = product(x, w, bias)
+    bound = bound + x.abs() @ w.abs().T * FLOAT32 * (roundings - 8)
+    if bias is not None:  # which may be the first term of the sum
+        bound = bound + bias.double().abs() * FLOAT32 * x.shape[-1]
+    return y, bound + of_x @ w.abs().T + x.abs() @ of_w.T + of_x @ of_w.T
+
+
+def expect_output(y, right, bound, what):
+    expect_tensor(y, what, torch.float32, tuple(right.shape))
+    expect_within(y, right, bound, what)
 
 
 def coded(shape, step, rng, reach=120):
@@ -98,7 +163,7 @@ def drive_ids(student, batches, table):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="the maxima are those of the layers' own inputs, over all tokens of all batches, "
     "also where a batch holds token ids",
     cause="outputs for inputs, the batch dimension kept, the order of the names relied on, or a "
@@ -306,6 +371,92 @@ def test_rule_for_outliers(student, rng):
         found = student.outlier_channels(torch.tensor(values), ratio)
         expect_tensor(found, "outlier_channels", torch.int64, (len(expected),))
         assert found.tolist() == expected, f"{found.tolist()}, expected {expected}"
+
+
+def drive_plans(student, plans, factors):
+    """Runs beside the student's code: searches of models that give each named layer views of the
+    batch, times factors of its own, as often as the plan says; all results after the last."""
+    import torch
+    from torch import nn
+
+    def view(x, way):
+        if way == 1 and x.dim() > 2:
+            x = x.transpose(0, 1)
+        if way == 2:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        if way == 3:
+            return torch.cat([x, x], -1)[..., : x.shape[-1]]
+        return x
+
+    class Model(nn.Module):
+        def __init__(self, plan, width):
+            super().__init__()
+            self.plan, self.a = plan, nn.ModuleDict({"b": nn.ModuleList()})
+            self.b = nn.Linear(width, 2)
+            for _ in range(2):
+                self.a["b"].append(nn.Sequential(nn.Linear(width, 1, bias=False), nn.Linear(1, 3)))
+
+        def forward(self, x):
+            for name, way, factor in self.plan:
+                self.get_submodule(name)(view(x * factor, way))
+            return x
+
+    def search(names, plan, batches):
+        model = Model(plan, batches[0].shape[-1]).to(batches[0].dtype)
+        first = student.channel_maxima(model, names, batches)
+        model.plan = [(name, way, factors * factor) for name, way, factor in plan]
+        return first, student.channel_maxima(model, names, batches)
+
+    found = [search(*plan) for plan in plans]
+    return [[{n: x.clone() for n, x in maxima.items()} for maxima in pair] for pair in found]
+
+
+NAMES = ("b", "a.b.0.0", "a.b.1.0")  # of layers of drive_plans; a.b.1.1 is not asked for
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: any layers, in any order, however "
+    "often they run, inputs of every size and dtype in views; results stay when others are asked",
+    cause="a corner where two others meet, such as bfloat16 in four dimensions; maxima of an "
+    "earlier search; or memory used again",
+)
+def test_anywhere_in_a_model(student, rng):
+    plans, rights = [], []
+    for k, lead, dtype, size in cases_in_pairs(rng, 90):
+        names = [NAMES[i] for i in torch.randperm(3, generator=rng)[: whole(rng, 1, 3)].tolist()]
+        runs = [*names, *names, *NAMES]
+        plan = [(name, whole(rng, 0, 3), 2.0 ** whole(rng, -3, 3)) for name in runs]
+        plan = [plan[i] for i in torch.randperm(len(plan), generator=rng).tolist()]
+        batches = [(size * torch.randn(*lead, k, generator=rng)).to(dtype) for _ in range(2)]
+        plans.append((names, plan, batches))
+        top = torch.stack([x.float().abs().flatten(0, -2).amax(0) for x in batches]).amax(0)
+        rights.append({n: top * max(f for name, _, f in plan if name == n) for n in names})
+    for pair, right in zip(student.drive(drive_plans, plans, -0.5), rights, strict=True):
+        for maxima, factor in zip(pair, (1.0, 0.5), strict=True):
+            assert isinstance(maxima, dict) and maxima.keys() == right.keys(), (
+                f"maxima of {sorted(maxima)}, not of {sorted(right)}"
+            )
+            for name, x_max in right.items():
+                expect_same(maxima[name], factor * x_max, f"x_max of {name!r}")
+    calls, rights = [], []
+    ratios = spread(rng, (1, 1, 1.0, 0.125, 0.5, 2, 3.5, 6.25, 10.5), 18)
+    sizes = spread(rng, (-26, -20, 0, 30, 60), 18)
+    for k, ratio, e in zip(spread(rng, (1, 2, 3, 8, 40, 301), 18), ratios, sizes, strict=True):
+        # ratio times a median has less than 24 bits: limits are met exactly, or clearly missed
+        x_max = torch.randint(1, 1025, (k,), generator=rng) * 2.0**e
+        more = 2.0 ** torch.randint(1, 5, (k,), generator=rng)
+        x_max = x_max * torch.where(torch.rand(k, generator=rng) < 0.3, more, 1.0)
+        x_max[torch.rand(k, generator=rng) < (0.7 if whole(rng, 0, 3) == 0 else 0.1)] = 0.0
+        calls.append(("outlier_channels", x_max, ratio))
+        large = (x_max > 0) & (x_max.double() >= ratio * x_max.double().median())
+        rights.append((expect_same, large.nonzero().flatten(), f"channels from {ratio} medians"))
+    ramp = (torch.randperm(301, generator=rng) + 601) * 2.0 ** whole(rng, -25, 60)
+    calls.append(("outlier_channels", ramp, 1))  # in bfloat16 several would equal the median
+    large = (ramp >= ramp.median()).nonzero().flatten()
+    rights.append((expect_same, large, "channels from the median up"))
+    expect_each(rights, held(student, rng, calls))
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -555,7 +706,7 @@ def drive_swap_llama(student, config, state, names, ids):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="swap works on a Llama, twice in a row, on the same model again and on another one; "
     "what is done to the copy does not reach the model",
     cause="the model changed in place, parameters shared with the copy, functions kept from an "
@@ -628,7 +779,8 @@ def drive_swap_modes(student, state, x):
     for which in (model, swapped):
         modes.append({n: m.training for n, m in which.named_modules() if n.split(".")[0] != "q"})
         params = which.named_parameters()
-        trains.append({n: p.requires_grad for n, p in params if n.split(".")[0] != "q"})
+        free = {n: p.requires_grad and p.grad is None for n, p in params}
+        trains.append({n: on for n, on in free.items() if n.split(".")[0] != "q"})
     with torch.no_grad():
         y = swapped(x)
     return got[:1], y, modes, trains, gradients
@@ -667,6 +819,69 @@ def test_swap_leaves_the_rest(student, rng):
         right = ["a.q.bias", "norm.weight"]
         assert frozen == right, f"{who}: frozen were {right}, now {frozen}"
     assert gradients, "after swap gradients are switched off for everybody"
+
+
+def expect_int8(value, x, x_max, what):
+    assert isinstance(value, tuple) and len(value) == 2, "int8_codes: (codes, scale)"
+    codes, scale = value
+    expect_tensor(codes, f"{what}: codes", torch.int8, tuple(x.shape))
+    expect_tensor(scale, f"{what}: scale", torch.float32, tuple(x_max.shape))
+    assert ((scale > 0) & scale.isfinite()).all(), f"{what}: scales {scale.tolist()}"
+    alive = x_max > 0
+    right = x_max.double()[alive] / QMAX
+    expect_close(scale[alive], right, what=f"{what}: scale", rtol=4 * FLOAT32)
+    step = torch.where(alive, x_max.double() / QMAX, 1.0)
+    x_hat, tie = rounded(x, x_max)
+    off = (codes.double() - x_hat / step).abs()
+    wrong = off > (tie / step) + 1e-6
+    assert not wrong.any(), f"{what}: {int(wrong.sum())} of {wrong.numel()} codes differ"
+
+
+def tokens(rng, k, lead, dtype, size):
+    """x [*lead, k] with tokens of very different sizes, some of zeros."""
+    x = size * torch.randn(*lead, k, generator=rng)
+    x = x * 2.0 ** torch.randint(-6, 7, (*lead, 1), generator=rng)
+    return torch.where(torch.rand(*lead, 1, generator=rng) < 0.2, 0.0, x).to(dtype)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="codes and products, anywhere in what the card admits: every kind, x, w, bias and "
+    "x_max each in a dtype of its own, of every size, in views; results stay when others are asked",
+    cause="a corner where two others meet, such as bfloat16 in a view; or memory used again",
+)
+def test_anywhere_in_8_bits(student, rng):
+    calls, checks = [], []
+    kinds = {dims: spread(rng, ("token", "tensor", "static"), 4) for dims in (1, 2, 3)}
+    types = {x: spread(rng, list(itertools.product(TYPES, (None, *TYPES))), 6) for x in TYPES}
+    of_max, shapes = {x: spread(rng, TYPES, 6) for x in TYPES}, spread(rng, range(5), 12)
+    for i, (k, lead, dtype, size) in enumerate(cases_in_pairs(rng, 50)):
+        x, (of_w, of_bias) = tokens(rng, k, lead, dtype, size), types[dtype].pop()
+        kind, of_x_max = kinds[len(lead)].pop(), of_max[dtype].pop()
+        dims = [(), (-1,), tuple(range(len(lead))), tuple(range(len(lead) + 1)), (0,)][shapes[i]]
+        x_max = x.abs().amax(dims, keepdim=True) if dims else x.abs().max()
+        x_max = (x_max.float() * (0.5 + torch.rand((), generator=rng))).to(of_x_max)
+        x_max = x_max[0] if shapes[i] == 4 else x_max  # [..., K] of one dimension less
+        calls.append(("int8_codes", x, x_max))
+        what = f"x {list(x.shape)} in {dtype}, x_max {list(x_max.shape)} in {of_x_max}"
+        checks.append((expect_int8, x, x_max, what))
+        n = 1 + i // 2 % 4
+        w = (2.0 ** whole(rng, -40, 40) * torch.randn(n, k, generator=rng)).to(of_w)
+        bias = None
+        if of_bias:
+            top = float(x.float().abs().max() * w.float().abs().max())
+            bias = (top * torch.randn(n, generator=rng)).to(of_bias)
+        top = {"token": x.abs().amax(-1, keepdim=True), "tensor": x.abs().max()}.get(kind)
+        given = (x.float().abs().max() * (0.3 + torch.rand((), generator=rng))).to(of_x_max)
+        calls.append(("w8a8_linear", x, w, bias, kind, given))
+        top = given if top is None else top
+        right = loose_product(rounded(x, top), rounded(w, w.abs().max()), bias)
+        checks.append((expect_output, *right, f"{kind}, x {list(x.shape)} in {dtype}"))
+    expect_each(checks, held(student, rng, calls))
+    names = ("channel", "Token", "token ", "static ", "tok", "")
+    calls = [("w8a8_linear", x, w, bias, name, given) for name in names]
+    refused(student, [*calls, ("w8a8_linear", x, w, bias, "static", None)])
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -714,7 +929,7 @@ def split_case(rng, tokens=5, k=14, n=6, outliers=3):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="outlier columns in float, the others as integers with scales per token and per row",
     cause="one scale for all of W or X, or a floor for it, the bias lost or not made float32, or "
     "an outlier counted in both parts",
@@ -848,6 +1063,67 @@ def test_shapes_of_the_split(student, rng):
     expect_within(seen, y, bound, "x and w in bfloat16, one outlier column")
 
 
+def outliers(rng, lead, k, share):
+    """Mask [*lead, k]: of this share of the channels one token, and in half of the cases more."""
+    tokens = torch.Size(lead).numel()
+    mask = torch.randint(tokens, (k,), generator=rng) == torch.arange(tokens)[:, None]
+    mask |= torch.rand(tokens, k, generator=rng) < (0.6 if whole(rng, 0, 1) else 0.0)
+    return (mask & (torch.rand(k, generator=rng) < share)).reshape(*lead, k)
+
+
+def loud(rng, shape, threshold):
+    """Numbers of both signs, half of them as large as the threshold and half up to 9 times."""
+    more = threshold * (1 + 8 * torch.rand(shape, generator=rng))
+    more = torch.where(torch.rand(shape, generator=rng) < 0.5, more, threshold)
+    return more * (1 - 2 * torch.randint(0, 2, shape, generator=rng))
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: any threshold, any number of "
+    "outlier columns, x, w and bias each in a dtype of its own, of every size, in views",
+    cause="a corner where two others meet, such as bfloat16 in four dimensions; or memory used "
+    "again",
+)
+def test_anywhere_in_the_split(student, rng):
+    calls, checks = [], []
+    types = {x: spread(rng, list(itertools.product(TYPES, (None, *TYPES))), 6) for x in TYPES}
+    shares = spread(rng, (0.0, 0.2, 0.6, 1.0), 12)
+    for i, (k, lead, dtype, size) in enumerate(cases_in_pairs(rng, 50)):
+        threshold = whole(rng, 4, 60) * size  # 8 bits hold it
+        x = (threshold / 4 * torch.randn(*lead, k, generator=rng)).clamp(-threshold, threshold)
+        x = torch.where(x.abs() >= threshold * 0.98, 0.0, x)
+        below = threshold * (1 - (2.0**-20 if dtype is torch.float32 else 2.0**-7))
+        x = torch.where(torch.rand(x.shape, generator=rng) < 0.1, -below, x)
+        x = torch.where(outliers(rng, lead, k, shares[i]), loud(rng, x.shape, threshold), x)
+        x = torch.where(torch.rand(*lead, 1, generator=rng) < 0.2, 0.0, x).to(dtype)
+        outlier = (x.double().abs() >= threshold).flatten(0, -2).any(0)
+        calls.append(("outlier_columns", x, threshold))
+        checks.append((expect_same, outlier, f"columns from {threshold:g}"))
+        n, (of_w, of_bias) = 1 + i // 2 % 4, types[dtype].pop()
+        kind = of_w
+        w = torch.randn(n, k, generator=rng) * 2.0 ** torch.randint(-40, 41, (n, 1), generator=rng)
+        w = torch.where(torch.rand(n, 1, generator=rng) < 0.2, 0.0, w).to(of_w)
+        bias = None
+        if of_bias:
+            top = float(x.float().abs().max() * w.float().abs().max())
+            bias = (top * torch.randn(n, generator=rng)).to(of_bias)
+        rest = torch.where(outlier, 0.0, x.double())
+        (x_hat, of_x), (w_hat, of_w) = (
+            rounded(v, v.double().abs().amax(-1, keepdim=True)) for v in (rest, w)
+        )
+        x_hat, w_hat = (
+            torch.where(outlier, *v) for v in ((x.double(), x_hat), (w.double(), w_hat))
+        )
+        right = loose_product((x_hat, of_x * ~outlier), (w_hat, of_w * ~outlier), bias)
+        calls.append(("llm_int8_linear", x, w, bias, threshold))
+        checks.append(
+            (expect_output, *right, f"x {list(x.shape)} in {dtype}, w {[n, k]} in {kind}")
+        )
+    expect_each(checks, held(student, rng, calls))
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -863,7 +1139,7 @@ def true_scales(x_max, weights, alpha):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="s = max|X_j|^alpha / max|W_:j|^(1 - alpha), for square weights and any alpha",
     cause="maxima over the rows of a square weight: nothing complains, and the scales are wrong",
 )
@@ -948,6 +1224,40 @@ def test_scales_of_bfloat16(student, rng):
             student.smoothing_scales(x_max, weights, alpha)
 
 
+@exercise(
+    "ex4",
+    points=1,
+    invariant="scales, anywhere in what the card admits: any alpha and weights, each in a dtype of "
+    "its own, of every size and with zeros, in views; results stay when others are asked",
+    cause="a corner where two others meet, such as a bfloat16 weight among others; or memory used "
+    "again",
+)
+def test_anywhere_in_the_scales(student, rng):
+    calls, checks, alphas = [], [], spread(rng, (0, 1, 0.0, 1.0, None, None), 12)
+    counts = spread(rng, (1, 2, 3, 4), 6)
+    for i, (k, _, dtype, size) in enumerate(cases_in_pairs(rng, 40)):
+        alpha = torch.rand((), generator=rng).item() if alphas[i] is None else alphas[i]
+        x_max = size * torch.rand(k, generator=rng)
+        x_max = torch.where(torch.rand(k, generator=rng) < 0.2, 0.0, x_max).to(dtype)
+        dead, weights, of_w = torch.rand(k, generator=rng) < 0.2, [], 2.0 ** whole(rng, -20, 20)
+        for kind in spread(rng, TYPES, counts[i // 2]):
+            w = of_w * torch.randn(whole(rng, 1, 4), k, generator=rng)
+            weights.append(torch.where(dead, 0.0, w).to(kind))
+        calls.append(("smoothing_scales", x_max, weights, alpha))
+        # the exponents are rounded, and times ln of 2^43 at most that is what a power is off by
+        check = (expect_near, true_scales(x_max, weights, alpha), (16 + 4 * 30) * FLOAT32)
+        checks.append((*check, f"s at alpha = {alpha}, x_max in {dtype}"))
+    expect_each(checks, held(student, rng, calls))
+    alphas = (-1e-9, 1 + 1e-9, -torch.inf, torch.inf, 2, -1)
+    refused(student, [("smoothing_scales", x_max, weights, alpha) for alpha in alphas])
+
+
+def expect_near(observed, expected, rtol, what):
+    """As expect_close, and in float32."""
+    expect_tensor(observed, what, torch.float32)
+    expect_close(observed, expected, what=what, rtol=rtol)
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -1002,18 +1312,21 @@ def drive_fold(student, state, frozen, groups, maxima, alpha, h):
         model.get_parameter(name).requires_grad_(False)
     model.get_submodule("1").eval()
     smoothed = student.smooth(model, groups, maxima, alpha)
-    original = {n: p.detach().clone() for n, p in model.named_parameters()}
     if not isinstance(smoothed, nn.Module):
         return None
     gradients = torch.is_grad_enabled()
     torch.set_grad_enabled(True)
     with torch.no_grad():
         y = smoothed(h)
-    after = {n: p.detach().clone() for n, p in smoothed.named_parameters()}
+        after = {n: p.detach().clone() for n, p in smoothed.named_parameters()}
+        for parameter in smoothed.parameters():  # what is done to the copy
+            parameter.mul_(2)
+    original = {n: p.detach().clone() for n, p in model.named_parameters()}
     trainable = [n for n, p in smoothed.named_parameters() if p.requires_grad and p.is_leaf]
     modes = {name: m.training for name, m in smoothed.named_modules()}
     before = {name: m.training for name, m in model.named_modules()}
     thawed = [n for n, p in model.named_parameters() if p.requires_grad]
+    thawed += [f"{n} has a gradient" for n, p in model.named_parameters() if p.grad is not None]
     return after, original, y, trainable, modes, before, thawed, gradients
 
 
@@ -1110,15 +1423,14 @@ def true_outputs(state, h):
 def drive_pair(student, state, maxima, alpha):
     """Runs beside the student's code: a norm that one layer reads, after `smooth`.
 
-    The model was smoothed before, with another alpha.
+    The model was smoothed before, with another alpha; that copy is looked at last, too.
     """
     from torch import nn
 
     model = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3))
     model.load_state_dict(state)
-    student.smooth(model, {"0": ["1"]}, maxima, 1.0 - alpha)
-    smoothed = student.smooth(model, {"0": ["1"]}, maxima, alpha)
-    return {name: p.detach() for name, p in smoothed.named_parameters()}
+    copies = [student.smooth(model, {"0": ["1"]}, maxima, a) for a in (1.0 - alpha, alpha)]
+    return [{name: p.detach() for name, p in c.named_parameters()} for c in copies]
 
 
 S_FLOAT32 = 64 * FLOAT32  # of s in float32 (as in exercise 4), and of what it is folded into
@@ -1144,9 +1456,9 @@ def test_parameters_against_float64(student, rng):
     state["1.weight"][:, 3] = 0
     maxima = {"1": torch.rand(5, generator=rng) + 0.1}
     maxima["1"][2] = 0  # calibration never saw it
-    after = student.drive(drive_pair, state, maxima, 0.4)
-    expected = true_fold(state, {"0": ["1"]}, maxima, 0.4)
-    expect_parameters(after, expected, S_FLOAT32, "a norm that one layer reads")
+    for alpha, after in zip((0.6, 0.4), student.drive(drive_pair, state, maxima, 0.4), strict=True):
+        expected = true_fold(state, {"0": ["1"]}, maxima, alpha)
+        expect_parameters(after, expected, S_FLOAT32, f"a norm that one layer reads, {alpha}")
 
 
 @exercise(
@@ -1327,7 +1639,7 @@ def expect_errors(student, x, weights, alphas, activations):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="the errors are those of the formula in float64, for both kinds of scales",
     cause="W not multiplied by s, maxima taken over channels, or errors averaged over the weights",
 )
@@ -1406,3 +1718,54 @@ def test_shapes_of_the_sweep(student, rng):
         compared += expect_errors(student, loud, short, alphas, "tensor")
         mixed += expect_errors(student, x, short, alphas, "tensor")  # x in float32
     assert compared >= 1 and mixed >= 1, "the test drew too many ties"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="errors, anywhere in what the card admits: both kinds, any alphas, any number of "
+    "weights, each in a dtype of its own, of every size, in views",
+    cause="a corner where two others meet, such as a bfloat16 weight among others, or four "
+    "dimensions per token; alphas that are no floats",
+)
+def test_anywhere_in_the_sweep(student, rng):
+    calls, checks = [], []
+    kinds, counts = spread(rng, ("token", "tensor"), 12), spread(rng, (1, 2, 3), 6)
+    for i, (k, lead, dtype, size) in enumerate(cases_in_pairs(rng, 40)):
+        x = size * torch.randn(*lead, k, generator=rng) * 30 ** torch.rand(k, generator=rng)
+        x, weights = x.to(dtype), []
+        for j in range(counts[i // 2]):
+            w = 2.0 ** whole(rng, -4, 4) * torch.randn(whole(rng, 1, 4), k, generator=rng)
+            weights.append(w.to(TYPES[(i + j) % 2]))
+        alphas = [0, torch.rand((), generator=rng).item(), 1, 0.5, 1.0, 0.0][whole(rng, 0, 3) :]
+        calls.append(("sweep", x, weights, alphas, kinds[i]))
+        checks.append((expect_swept, x, weights, alphas, kinds[i]))
+    expect_each(checks, held(student, rng, calls))
+
+
+def expect_swept(errors, x, weights, alphas, activations):
+    """Errors against float64; a value near a tie may have either code."""
+    assert isinstance(errors, list), f"sweep returned {type(errors).__name__}, not a list"
+    assert len(errors) == len(alphas), f"{len(errors)} errors for {len(alphas)} alphas"
+    x, weights = x.double().flatten(0, -2), [w.double() for w in weights]
+    for alpha, found in zip(alphas, errors, strict=True):
+        what = f"{activations}, alpha = {alpha}: the root of the error"
+        found = expect_number(found, what)
+        s = true_scales(x.abs().amax(0), weights, alpha)
+        top = (
+            (x / s).abs().amax(-1, keepdim=True) if activations == "token" else (x / s).abs().max()
+        )
+        # s has (16 + 4 * 30) roundings, as in exercise 4, and so have x / s and w s
+        x_hat, error, size, slack = rounded(x / s, top, clear=2e-3), 0.0, 0.0, 0.0
+        for w in weights:
+            y, bound = loose_product(
+                x_hat, rounded(w * s, (w * s).abs().max(), clear=2e-3), None, 280
+            )
+            exact, other = product(x, w)
+            error += (y - exact).square().sum().item()
+            size += exact.square().sum().item()
+            slack += (bound + other).square().sum().item()
+        right, slack = (error / size) ** 0.5, (slack / size) ** 0.5
+        slack += 1024 * FLOAT32 * right  # of sums of at most 768 squares
+        assert found >= 0, f"{what} is that of {found}"
+        expect_close(found**0.5, right, what=what, atol=slack)

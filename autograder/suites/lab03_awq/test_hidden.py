@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.  Where a code decides, inputs keep cl
 ties, so that w / scale and w * (1 / scale) give the same code.
 """
 
+import itertools
 import math
 
 import pytest
@@ -18,12 +19,67 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import refused
+from efflib.lab.laid import held
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 HALF_STEP = 0.5 + 2**8 * 8 * FLOAT32  # a value of at most 2^8 steps, rounded a few times
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16
 CLEAR = 1e-4  # distance from a tie, in steps, at which no float32 formula changes a code
 RATIOS, FLOOR = [i / 20 for i in range(20)], 1e-4
+
+
+def whole(rng, low, high):
+    """A number from low to high, both included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def one_of(rng, options):
+    return options[whole(rng, 0, len(options) - 1)]
+
+
+def power(rng, limit):
+    """2^e, where e is drawn from -limit to limit."""
+    return 2.0 ** whole(rng, -limit, limit)
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
+
+
+def cases_in_pairs(rng, limit):
+    """12 cases (n, groups, group_size, lead, dtype, size), each of two in a row of one shape.
+
+    lead: dimensions in front of the last, each number of them in each dtype; size: a power of 2, up
+    to 2^limit and down to 2^-limit in each pair.  All else is spread over what it can be.
+    """
+    kinds = list(itertools.product((1, 2, 3), (torch.float32, torch.bfloat16)))
+    rows = spread(rng, ((1, 1), (1, 4), (3, 1), (3, 2), (9, 2), (9, 4)), 6)
+    sizes, cases = spread(rng, (1, 2, 3, 5, 8, 9), 6), []
+    for (dims, dtype), shape, group_size in zip(spread(rng, kinds, 6), rows, sizes, strict=True):
+        lead, large = [whole(rng, 2, 4) for _ in range(dims)], whole(rng, 0, 1)
+        lead = [1] if lead == [2] else lead
+        for sign in (large, 1 - large):
+            size = 2.0 ** ((2 * sign - 1) * whole(rng, limit // 2, limit))
+            cases.append((*shape, group_size, lead, dtype, size))
+    return cases
+
+
+def expect_each(checks, found):
+    """Both results of each call pass the check (function, *args) of that call."""
+    for (check, *args), results in zip(checks, found, strict=True):
+        for result in results:
+            check(result, *args)
+
+
+def expect_near(observed, expected, rtol, what):
+    """As expect_close, and in float32."""
+    expect_tensor(observed, what, torch.float32)
+    expect_close(observed, expected, what=what, rtol=rtol)
 
 
 def off_tie(exact):
@@ -134,7 +190,7 @@ def test_one_sided_and_small_groups(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="any code q of a group with scale D and zero point z stands for D (q - z)",
     cause="codes - zero in uint8, int8 for codes above 127, or the group size taken as fixed",
 )
@@ -172,7 +228,7 @@ def test_transposed_and_bfloat16(student, rng):
 
 @exercise(
     "ex1",
-    points=1,
+    points=0.5,
     invariant="G = 1 and G = K work; what does not divide K raises ValueError",
     cause="the last group cut off or filled up, or a RuntimeError of reshape",
 )
@@ -276,6 +332,117 @@ def test_none_all_and_bfloat16(student, rng):
         expect_rounded(w_hat, case, 2, 4, "another weight of that shape", kept=kept)
 
 
+def drawn_weight(rng, n, k, group_size):
+    """[n, k]: each group of another size; of both signs or of one, of zeros, ties or equals."""
+    groups = torch.randn(n, k // group_size, group_size, generator=rng)
+    kind = torch.randint(0, 6, (n, k // group_size, 1), generator=rng)
+    groups = torch.where(kind == 1, groups.abs() + 3, groups)
+    groups = torch.where(kind == 2, -groups.abs(), groups)
+    groups = torch.where(kind == 3, 0.0, groups)
+    groups = torch.where(kind == 4, (4 * groups).round(), groups)
+    groups = torch.where(kind == 5, groups[..., :1], groups)
+    exponents = torch.randint(-100, 101, kind.shape, generator=rng)
+    exponents[0, 0] = one_of(rng, (-100, 100))
+    groups[0, 0] += 1.0  # not zero
+    return (groups * 2.0**exponents).reshape(n, k)
+
+
+def expect_grid(w_hat, w, bits, group_size, what, kept=()):
+    """As expect_rounded; at ties either neighbour will do."""
+    expect_tensor(w_hat, what, torch.float32, w.shape)
+    expected, clear = true_rtn(w, bits, group_size)
+    groups = w.double().reshape(w.shape[0], -1, group_size)
+    step = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
+    step = (step / (2**bits - 1)).repeat_interleave(group_size, dim=1)
+    size = groups.abs().amax(-1).repeat_interleave(group_size, dim=1)
+    good = (w_hat.double() - expected).abs() <= 16 * FLOAT32 * size
+    good |= ~clear & ((w_hat.double() - w.double()).abs() <= HALF_STEP * step)
+    kept = torch.as_tensor(kept, dtype=torch.int64)
+    good[:, kept] = w_hat[:, kept] == w[:, kept].float()
+    assert good.all(), f"{what}, {bits} bits, G = {group_size}: {int((~good).sum())} values differ"
+
+
+def expect_codes(parts, w, bits, group_size, what):
+    codes, scale, zero = expect_tuple(parts, (torch.Tensor,) * 3, "quantize_groups")
+    expected, scale_64, zero_64, clear = true_groups(w, bits, group_size)
+    expect_tensor(codes, f"{what}: codes", torch.uint8, w.shape)
+    expect_tensor(scale, f"{what}: scale", torch.float32, scale_64.shape)
+    expect_tensor(zero, f"{what}: zero", torch.int32, scale_64.shape)
+    alive = (w != 0).reshape(*scale.shape, -1).any(-1)
+    dead = scale[~alive]
+    assert ((dead > 0) & dead.isfinite()).all(), f"{what}: scales {dead.tolist()} of zeros"
+    name = f"{what}: scales at {bits} bits"
+    expect_close(scale[alive], scale_64[alive], what=name, rtol=8 * FLOAT32)
+    sure = clear.reshape(*scale.shape, -1).any(-1)
+    assert (zero.double() == zero_64)[sure].all(), f"{what}: zero points differ"
+    assert (codes.double() == expected)[clear].all(), f"{what}, {bits} bits: codes differ"
+    expect_grid(true_values(codes, scale, zero).float(), w, bits, group_size, what)
+
+
+def expect_top(found, score, count, what):
+    expect_tensor(found, what, torch.int64, (count,))
+    assert 0 <= found.min() and found.max() < len(score), f"{what}: channels {found.tolist()}"
+    left = torch.ones(len(score), dtype=torch.bool)
+    left[found] = False
+    assert int(left.sum()) == len(score) - count, f"{what}: a channel was chosen twice"
+    if left.any():
+        assert score[found].min() >= score[left].max(), f"{what}: a larger score was left out"
+
+
+def drawn_scores(rng, k, count, size, kind):
+    """(score [K], fraction): `count` channels, and no fraction near a tie of round()."""
+    ranks, normal = torch.rand(k, generator=rng).argsort(), torch.randn(k, generator=rng)
+    equal = torch.randint(0, 3, (k,), generator=rng).float()
+    score = (normal, equal, 1 + ranks * 2.0**-23, -1 - ranks * 2.0**-23)[kind]
+    share = (count + 0.8 * torch.rand((), generator=rng).item() - 0.4) / k
+    return score * size, min(max(share, 1e-9), 1.0)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="all five functions, anywhere in what the card admits: every width, group size, "
+    "dtype, size and sign, in views, and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 in a view; or memory used again",
+)
+def test_anywhere_in_groups(student, rng):
+    calls, checks = [], []
+    widths, kept = spread(rng, (*range(1, 9), 8, 7, 6, 5), 12), spread(rng, (0, 1, 0.5, 0.5, 1), 12)
+    k_scores = spread(rng, (1, 2, 7, 40, 41, 300), 6)
+    shares, kinds = spread(rng, (0.0, 0.3, 0.6, 1.0), 6), spread(rng, range(4), 12)
+    for i, (n, groups, group_size, lead, dtype, size) in enumerate(cases_in_pairs(rng, 90)):
+        bits, k = widths[i], groups * group_size
+        w = drawn_weight(rng, n, k, group_size).to(dtype)
+        what = f"w [{n}, {k}] in {dtype}"
+        calls.append(("quantize_groups", w, bits, group_size))
+        checks.append((expect_codes, w, bits, group_size, what))
+        columns = torch.randperm(k, generator=rng)[: math.ceil(kept[i] * k)]
+        calls.append(("keep_channels", w, columns, bits, group_size))
+        checks.append((expect_grid, w, bits, group_size, what, columns))
+        codes = torch.randint(0, 256, (n, k), generator=rng).to(torch.uint8)
+        zero = torch.randint(0, 256, (n, groups), generator=rng, dtype=torch.int32)
+        scale = (torch.rand(n, groups, generator=rng) + 1) * size
+        calls.append(("dequantize_groups", codes, scale, zero))
+        checks.append((expect_near, true_values(codes, scale, zero), 4 * FLOAT32, "values"))
+        x = (size * torch.randn(*lead, k, generator=rng)).to(dtype)
+        calls.append(("mean_magnitude", x))
+        right, rtol = x.double().abs().flatten(0, -2).mean(0), (math.prod(lead) + 8) * FLOAT32
+        checks.append((expect_near, right, rtol, f"means of x {list(x.shape)} in {dtype}"))
+        count = round(shares[i // 2] * k_scores[i // 2])
+        score, share = drawn_scores(rng, k_scores[i // 2], count, size, kinds[i])
+        calls.append(("top_channels", score, share))
+        what = f"fraction {share:g} of {len(score)}"
+        checks.append((expect_top, score, max(1, count), what))
+    expect_each(checks, held(student, rng, calls))
+    for k, share, count in ((5, 0.5, 2), (10, 0.25, 2), (1, 0.5, 1), (7, 0.5, 4), (12, 0.125, 2)):
+        score = torch.randn(k, generator=rng)  # round() of a half is even
+        expect_top(student.top_channels(score, share), score, count, f"fraction {share} of {k}")
+    w, score = torch.randn(4, 12, generator=rng), torch.randn(12, generator=rng)
+    calls = [("quantize_groups", w, 4, g) for g in (5, 8, 13, 24, 0, -1, -12)]
+    calls += [("top_channels", score, f) for f in (-0.0, 1 + 1e-9, -1e-9, 2, math.inf, math.nan)]
+    refused(student, calls)
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -290,7 +457,7 @@ def random_scales(k, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="Q(W diag(s)) diag(s)^-1 for scales above and below 1, square and other weights",
     cause="s on the rows, the division left out, or s applied within the group wrongly",
 )
@@ -431,6 +598,90 @@ def test_bias_against_float64(student, rng):
     expect_at_most((b.double() - right).abs(), bound, "w_hat alone in bfloat16: the error")
 
 
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: x, weights and bias each in "
+    "a dtype of its own, of every size, in views, and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 in a view; or memory used again",
+)
+def test_anywhere_with_scales(student, rng):
+    calls, checks = [], []
+    types = torch.float32, torch.bfloat16
+    kinds = {x: spread(rng, list(itertools.product(types, types)), 6) for x in types}
+    biases, powers = spread(rng, (None, *types), 12), spread(rng, (-25, 0, 20), 12)
+    widths = spread(rng, (*range(1, 9), 8, 7, 6, 5), 12)
+    for i, (n, groups, group_size, lead, dtype, size) in enumerate(cases_in_pairs(rng, 30)):
+        k, of_bias, (of_w, of_w_hat) = groups * group_size, biases[i], kinds[dtype].pop()
+        w = (2.0 ** powers[i] * torch.randn(n, k, generator=rng)).to(of_w)
+        s = 2.0 ** (20 * torch.rand(k, generator=rng) - 10) * size
+        calls.append(("scaled_round_trip", w, s, widths[i], group_size))
+        checks.append((expect_round_trip, w, s, widths[i], group_size))
+        w_hat = (w.float() * (1 + 0.3 * torch.randn(n, k, generator=rng))).to(of_w_hat)
+        x = torch.randn(*lead, k, generator=rng) + torch.randn(k, generator=rng)
+        x = (size * x).to(dtype)
+        calls.append(("output_error", x, w, w_hat))
+        checks.append((expect_output_error, x, w, w_hat))
+        bias = None
+        if of_bias:
+            top = float(x.float().abs().max() * w.float().abs().max())
+            bias = (top * torch.randn(n, generator=rng)).to(of_bias)
+        calls.append(("corrected_bias", x, w, w_hat, bias))
+        checks.append((expect_bias, x, w, w_hat, bias))
+    expect_each(checks, held(student, rng, calls))
+    place, calls = whole(rng, 0, 7), []
+    for value in (0.0, -0.0, -1e-30, -math.inf, math.inf, math.nan):
+        s = torch.rand(8, generator=rng) + 0.5
+        s[place] = value
+        calls.append(("scaled_round_trip", torch.randn(2, 8, generator=rng), s, 4, 4))
+    one = torch.randn(3, 1, generator=rng)
+    calls += [("scaled_round_trip", one, torch.ones(shape), 4, 1) for shape in ((1, 1), (3,), (2,))]
+    refused(student, calls)
+
+
+def expect_round_trip(w_hat, w, s, bits, group_size):
+    """Q(W diag(s)) diag(s)^-1 in float64; at ties either neighbour will do."""
+    expect_tensor(w_hat, "scaled_round_trip(...)", torch.float32, w.shape)
+    product = w.double() * s.double()
+    expected, clear = true_rtn(product, bits, group_size)
+    groups = product.reshape(w.shape[0], -1, group_size)
+    step = groups.amax(-1).clamp(min=0) - groups.amin(-1).clamp(max=0)
+    step = (step / (2**bits - 1)).repeat_interleave(group_size, dim=1)
+    size = groups.abs().amax(-1).repeat_interleave(group_size, dim=1)
+    found = w_hat.double() * s.double()
+    good = (found - expected).abs() <= 32 * FLOAT32 * size
+    good |= ~clear & ((found - product).abs() <= HALF_STEP * step)
+    assert good.all(), (
+        f"{bits} bits, G = {group_size}, w {list(w.shape)}: {int((~good).sum())} differ"
+    )
+
+
+def reach(x, w, w_hat):
+    """sum |x| (|w| + |w_hat|) of every token and output, in float64: what a rounding is of."""
+    return x.double().abs().flatten(0, -2) @ (w.double().abs() + w_hat.double().abs()).T
+
+
+def expect_output_error(value, x, w, w_hat):
+    value = expect_number(value, "output_error(...)")
+    out = x.double().flatten(0, -2) @ (w_hat.double() - w.double()).T
+    slack = 2 * (x.shape[-1] + 4) * FLOAT32 * reach(x, w, w_hat)
+    right = out.square().mean().item()
+    bound = (2 * out.abs() * slack + slack**2).mean().item()
+    bound += (out.numel() + 8) * FLOAT32 * right
+    what = f"output_error of x {list(x.shape)} in {x.dtype}, w in {w.dtype}, w_hat in {w_hat.dtype}"
+    expect_close(value, right, what=what, atol=bound)
+
+
+def expect_bias(b, x, w, w_hat, bias):
+    expect_tensor(b, "corrected_bias(...)", torch.float32, (len(w),))
+    old = torch.zeros(len(w)) if bias is None else bias
+    right = old.double() + (w.double() - w_hat.double()) @ x.double().flatten(0, -2).mean(0)
+    terms = x.numel() // x.shape[-1] + x.shape[-1] + 8  # of the sums in float32
+    bound = 2 * terms * FLOAT32 * (reach(x, w, w_hat).mean(0) + old.double().abs())
+    kinds = ", ".join(str(t.dtype) for t in (x, w, w_hat, old))
+    expect_at_most((b.double() - right).abs(), bound, f"x, w, w_hat, bias in {kinds}: the error")
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -496,7 +747,7 @@ def test_candidates_against_float64(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="20 losses: mean squared error of the block's output, and the least one is chosen",
     cause="the error of the weights, of one token, or a sum; a ratio of another grid",
 )
@@ -569,6 +820,128 @@ def test_ties_and_calls(student, rng):
     assert levels <= 16, f"the second call has {levels} different values in a group"
 
 
+def drive_searches(student, cases):
+    """Runs beside the student's code: searches whose block plays outputs that are given, and notes
+    the weights it got; all results after the last search."""
+
+    def search(x_mean, weights, outputs, bits, group_size):
+        heard = []
+
+        def block(weights):
+            heard.append([w.clone() for w in weights])
+            return outputs[len(heard) - 1].clone()
+
+        x_mean = x_mean.repeat_interleave(2)[::2]
+        weights = [weights[0], *(w.T.contiguous().T for w in weights[1:])]
+        return student.search_scales(x_mean, weights, block, bits, group_size), heard
+
+    results = [search(*case) for case in cases]
+    return [((s.clone(), ratio, list(losses)), heard) for (s, ratio, losses), heard in results]
+
+
+def drive_changed(student, first, second, ratio):
+    """Runs beside the student's code: scales of a tensor before and after it was written into."""
+    x_mean = first.clone()
+    return student.candidate_scales(x_mean, ratio), student.candidate_scales(
+        x_mean.copy_(second), ratio
+    )
+
+
+def played(rng, shape):
+    """(outputs of a shape, losses): whole numbers times a power of 2, so that losses are exact.
+
+    The least loss stands at two ratios at least, by errors of the same sizes at other places.
+    """
+    n, size = math.prod(shape), power(rng, 30)
+    exact = torch.randint(-8, 9, (n,), generator=rng).float()
+    dtype = one_of(rng, (torch.float32, torch.bfloat16))
+    least = 100 if dtype is torch.bfloat16 else 900  # bfloat16 holds whole numbers up to 256
+    levels = torch.randint(least + 1, least + 21, (20,), generator=rng)
+    first, second = (1 + torch.randperm(19, generator=rng)[:2]).tolist()
+    levels[0] = least + 1  # plain rounding is nearly as good as the best
+    levels[[first, second]] = least
+    errors = torch.zeros(n)
+    errors[: whole(rng, 1, n)] = 1.0
+    outputs = [exact]
+    for level in levels.tolist():
+        signs = 1 - 2 * torch.randint(0, 2, (n,), generator=rng)
+        outputs.append(exact + level * signs * errors[torch.randperm(n, generator=rng)])
+    losses = [(level * size) ** 2 * errors.sum().item() / n for level in levels.tolist()]
+    return [(size * y).reshape(shape).to(dtype) for y in outputs], losses
+
+
+def expect_played(found, heard, case, right):
+    """The search of a case whose block played its outputs."""
+    x_mean, weights, _, bits, group_size = case
+    s, ratio, losses = expect_tuple(found, (torch.Tensor, float, list), "search_scales")
+    expect_tensor(s, "the scales", torch.float32, x_mean.shape)
+    kinds = {type(loss).__name__ for loss in losses}
+    assert len(losses) == 20 and kinds == {"float"}, f"losses: {len(losses)} of type {kinds}"
+    for i, (loss, exact) in enumerate(zip(losses, right, strict=True)):
+        expect_close(loss, exact, what=f"the loss at {i}/20", rtol=16 * FLOAT32)
+    best = right.index(min(right))
+    assert abs(ratio - best / 20) < 1e-9, f"ratio {ratio}, the first least loss is at {best}/20"
+    expect_close(s, true_candidate(x_mean, best / 20), what="the scales", rtol=64 * FLOAT32)
+    assert len(heard) == 21, f"the block ran {len(heard)} times, 21 are needed"
+    for got in heard:
+        assert [w.shape for w in got] == [w.shape for w in weights], "block got other shapes"
+    assert all(map(torch.equal, heard[0], weights)), "the first call is not with the float weights"
+    for i, got in enumerate(heard[1:]):
+        scales = true_candidate(x_mean, i / 20)
+        for w_hat, w in zip(got, weights, strict=True):
+            product = w.double() * scales
+            expected, clear = true_rtn(product, bits, group_size)
+            bound = 128 * FLOAT32 * product.abs().amax()  # of scales as above, and a few more
+            off = (w_hat.double() * scales - expected).abs()
+            assert ((off <= bound) | ~clear).all(), f"at {i}/20 block got other weights"
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="search and candidates, anywhere in what the card admits: whatever block returns, "
+    "the first of the least losses wins, and block gets every weight at every ratio",
+    cause="a search that ends early, or takes losses for smooth; an output without a dimension; "
+    "weights in views; or memory that is used again",
+)
+def test_anywhere_in_the_search(student, rng):
+    cases, losses = [], []
+    outs = spread(rng, ((), (1,), (7,), (2, 3), (2, 1, 4), (2, 2, 1, 3)), 6)
+    widths, counts = spread(rng, (1, 2, 3, 4), 6), spread(rng, (1, 2, 3), 6)
+    even = whole(rng, 0, 5)  # all channels alike: block is asked as often
+    for i, (bits, count, out) in enumerate(zip(widths, counts, outs, strict=True)):
+        if i % 2 == 0:  # two of one shape
+            group_size, n_groups = whole(rng, 1, 6), whole(rng, 1, 3)
+        x_mean = 10 ** (4 * torch.rand(group_size * n_groups, generator=rng) - 2)
+        if i == even:
+            x_mean[:] = x_mean[0].clone()
+        shapes = [(whole(rng, 1, 4), len(x_mean)) for _ in range(count)]
+        weights = [power(rng, 20) * torch.randn(shape, generator=rng) for shape in shapes]
+        outputs, right = played(rng, out)
+        cases.append((x_mean, weights, outputs, bits, group_size))
+        losses.append(right)
+    results = student.drive(drive_searches, cases)
+    for (found, heard), case, right in zip(results, cases, losses, strict=True):
+        expect_played(found, heard, case, right)
+    calls = []
+    for k in (1, 2, 9, 9, 30):
+        x_mean = torch.rand(k, generator=rng) * 10 ** (20 * torch.rand(k, generator=rng) - 10)
+        x_mean[torch.rand(k, generator=rng) < 0.2] = 0.0
+        drawn = 0.05 + 0.95 * torch.rand((), generator=rng).item()
+        for ratio in (one_of(rng, RATIOS), drawn, 1.0):
+            calls.append(("candidate_scales", x_mean, ratio))
+    for (_, x_mean, ratio), results in zip(calls, held(student, rng, calls), strict=True):
+        for s in results:
+            expect_tensor(s, "candidate_scales(...)", torch.float32, x_mean.shape)
+            # a^r is off by r ln(a) roundings and a few, and so is each of what divides it
+            rtol = (16 + 3 * 24) * FLOAT32
+            expect_close(s, true_candidate(x_mean, ratio), what=f"scales at {ratio}", rtol=rtol)
+    both = [torch.rand(6, generator=rng) + 0.1 for _ in range(2)]
+    for s, x_mean in zip(student.drive(drive_changed, *both, 0.5), both, strict=True):
+        what = "scales of a tensor that is written into"
+        expect_close(s, true_candidate(x_mean, 0.5), what=what, rtol=64 * FLOAT32)
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 READERS = {  # key of the scales -> the linears that read the scaled input
@@ -618,8 +991,12 @@ def true_fold(layer, scales):
 
 
 def expect_folded(student, layer, scales, what):
-    """The student's fold of a layer, tensor by tensor; those without a factor are bit-equal."""
-    folded, expected = student.fold_layer(layer, scales), true_fold(layer, scales)
+    expect_fold(student.fold_layer(layer, scales), layer, scales, what)
+
+
+def expect_fold(folded, layer, scales, what):
+    """The fold of a layer, tensor by tensor; those without a factor are bit-equal."""
+    expected = true_fold(layer, scales)
     assert isinstance(folded, dict) and folded.keys() == layer.keys(), f"{what}: other names"
     for name, tensor in layer.items():
         expect_tensor(folded[name], f"{what}: {name}", torch.float32, tensor.shape)
@@ -627,12 +1004,11 @@ def expect_folded(student, layer, scales, what):
         # at most two products and two quotients, or two products with rounded 1 / s
         rtol = 8 * FLOAT32 if changes else 0.0
         expect_close(folded[name], expected[name], what=f"{what}: {name}", rtol=rtol)
-    return folded
 
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="every tensor of the folded layer, with the scales of all four inputs",
     cause="v_proj and up_proj are scaled by their inputs and divided for their readers: one of the "
     "two was lost, or taken on the wrong dimension",
@@ -705,6 +1081,57 @@ def test_there_and_back(student, rng):
         expect_close(back[name], tensor, what=what, rtol=16 * FLOAT32)
 
 
+@exercise(
+    "ex4",
+    points=1,
+    invariant="any layer, anywhere in what the card admits: any modules with a bias, any scales, "
+    "in any order, of any size, in views, and results stay when others are asked for",
+    cause="a corner where two others meet, such as shared heads beside a bias of the norm; a fixed "
+    "order of the scales; or memory that is used again",
+)
+def test_anywhere_in_a_layer(student, rng):
+    calls, shares = [], spread(rng, (1, 1, 1, 2, 3), 5)
+    near = whole(rng, 0, 9)  # scales close to 1 are scales
+    for i in range(10):
+        if i % 2 == 0:  # two of one shape
+            heads, shared = whole(rng, 1, 3), shares[i // 2]
+            width, inner = one_of(rng, (2 * heads, 1, 4, 7)), one_of(rng, (1, 3, 2 * heads))
+        biases = [name for name in EVERYTHING if torch.rand((), generator=rng) < 0.5]
+        layer = random_layer(rng, heads * shared, heads, width, inner, biases)
+        layer |= further(rng, width, inner)
+        layer = {name: power(rng, 20) * tensor for name, tensor in layer.items()}
+        keys = [key for key in READERS if shared == 1 or key != "o"]
+        keys = [keys[i] for i in torch.randperm(len(keys), generator=rng).tolist()]
+        scales = scales_of(layer, keys[: whole(rng, 1 + i % 2 * (len(keys) - 1), len(keys))], rng)
+        scales = {key: power(rng, 20) * s for key, s in scales.items()}
+        if i == near:
+            scales = {key: 1 + 1e-4 * (s / s.max()) for key, s in scales.items()}
+        calls.append(("fold_layer", layer, scales))
+    for (_, layer, scales), results in zip(calls, held(student, rng, calls), strict=True):
+        for folded in results:
+            expect_fold(folded, layer, scales, f"scales of {list(scales)}")
+    for heads, kv_heads, width in ((8, 4, 8), (4, 2, 4), (2, 1, 5), (6, 2, 3)):
+        layer = random_layer(rng, heads, kv_heads, width, 2 * heads)
+        scales = scales_of(layer, one_of(rng, (("o",), ("down", "o"), ("o", "qkv"))), rng)
+        with pytest.raises(ValueError):
+            student.fold_layer(layer, scales)
+    layer = random_layer(rng, 2, 1) | {
+        f"self_attn.{part}_proj.weight": torch.randn(1, 8, generator=rng) for part in "kv"
+    }
+    with pytest.raises(ValueError):  # one head of one channel
+        student.fold_layer(layer, scales_of(layer, ("o",), rng))
+
+
+def further(rng, width, inner):
+    """Tensors beside those of the card, whose names begin or end as theirs do."""
+    shapes = {"self_attn.q_norm.weight": (2,), "cross_attn.input_layernorm.bias": (width,)}
+    for name in (*SOURCES.values(), "self_attn.o_proj", "mlp.down_proj"):
+        shapes |= {f"{name}.seen": (width,), f"cross_attn.{name}.weight": (inner, width)}
+        shapes[f"cross_attn.{name.split('.')[-1]}.weight"] = (inner, width)
+        shapes[f"{name}2.weight"] = (inner, width)
+    return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -759,11 +1186,11 @@ def packed(codes):
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
-def packed_case(n, n_groups, group_size, rng):
-    """(words, scale, zero_words, w_hat in float64)."""
+def packed_case(n, n_groups, group_size, rng, size=1.0):
+    """(words, scale, zero_words, w_hat in float64). size: of the scales."""
     codes = torch.randint(0, 16, (n, n_groups * group_size), generator=rng)
     zero = torch.randint(0, 16, (n, n_groups), generator=rng)
-    scale = (torch.rand(n, n_groups, generator=rng) + 0.05).half()
+    scale = (size * (torch.rand(n, n_groups, generator=rng) + 0.05)).half()
     return packed(codes), scale, packed(zero.flatten()), true_values(codes, scale, zero)
 
 
@@ -781,7 +1208,7 @@ def expect_product(y, x, w_hat, bias, unit, what):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="x W_hat^T + b for the packed weight, for any dimensions of x, with and without b",
     cause="zero points of one row used for all, W not transposed, a bias that must be there, or a "
     "decoded weight kept from an earlier call",
@@ -843,12 +1270,93 @@ def test_codes_out_of_range(student, rng):
                 student.pack_int4(bad)
 
 
+@exercise(
+    "ex5",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: every dtype, length and "
+    "number of dimensions, in views; one wrong code anywhere is refused",
+    cause="a corner where two others meet, such as bfloat16 in a view; a check after a cast, where "
+    "2^32 + 3 is 3; or memory that is used again",
+)
+def test_anywhere_in_packed_words(student, rng):
+    calls, checks = [], []
+    types = (torch.uint8, torch.int16, torch.int32, torch.int64)
+    lengths, dims = spread(rng, (1, 7, 8, 9, 25, 41), 6), spread(rng, (0, 1, 2, 3), 6)
+    dtypes, biased = spread(rng, types, 12), spread(rng, (True, True, False), 12)
+    for i, (n, groups, group_size, lead, kind, size) in enumerate(cases_in_pairs(rng, 14)):
+        if i % 2 == 0:  # two of one shape
+            shape = [whole(rng, 1, 3) for _ in range(dims[i // 2])] + [lengths[i // 2]]
+        codes = torch.randint(0, 16, shape, generator=rng).to(dtypes[i])
+        words = packed(codes)
+        calls += [("pack_int4", codes), ("unpack_int4", words, shape[-1])]
+        checks += [(expect_same, words, "words"), (expect_same, codes.to(torch.uint8), "codes")]
+        words, scale, zeros, w_hat = packed_case(n, groups, group_size, rng, size)
+        x = (power(rng, 60) * torch.randn(*lead, groups * group_size, generator=rng)).to(kind)
+        bias = float(x.abs().max()) * size * torch.randn(n, generator=rng)
+        bias = bias.to(kind) if biased[i] else None
+        calls.append(("w4a16_linear", x, words, scale, zeros, bias))
+        checks.append((expect_any_product, x, w_hat, bias))
+    expect_each(checks, held(student, rng, calls))
+    turned = torch.randint(0, 16, (3, 16), generator=rng)
+    for results in held(student, rng, 4 * [("pack_int4", turned)]):  # in all four ways
+        expect_same(results[0], packed(turned), "words")
+    expect_refilled(student, rng)
+    limits = {torch.uint8: (0, 255), torch.int16: (-(2**15), 2**15 - 1)}
+    limits |= {torch.int32: (-(2**31), 2**31 - 1), torch.int64: (-(2**63), 2**63 - 1)}
+    calls = []
+    for dtype in types:
+        code = whole(rng, 0, 15)
+        for value in (16, -1, -15, 2**8 + code, 2**16 + code, code - 2**16, 2**32 + code,
+                      code - 2**32, 2**40 + code, *limits[dtype]):  # fmt: skip
+            if value in range(16) or not limits[dtype][0] <= value <= limits[dtype][1]:
+                continue
+            shape = [whole(rng, 2, 3) for _ in range(len(calls) % 3)] + [whole(rng, 1, 20)]
+            codes = torch.randint(0, 16, shape, generator=rng).to(dtype)
+            last = codes.numel() - 1
+            codes.view(-1)[one_of(rng, (0, last, last, whole(rng, 0, last)))] = value
+            calls.append(("pack_int4", codes))
+    refused(student, calls)
+
+
+def drive_refilled(student, cases):
+    """Runs beside the student's code: products of tensors that are written into between calls, one
+    of them at a time."""
+    held, results = [x.clone() for x in cases[0]], []
+    for i in range(len(held)):
+        held[i].copy_(cases[1][i])
+        results.append(student.w4a16_linear(*held, None).clone())
+    return results
+
+
+def expect_refilled(student, rng):
+    """w4a16_linear with other x, words, scales and zero points in the same tensors."""
+    codes = torch.randint(0, 16, (2, 3, 12), generator=rng)
+    zero = torch.randint(0, 16, (2, 3, 3), generator=rng)
+    scale = (torch.rand(2, 3, 3, generator=rng) + 0.5).half()
+    x = torch.randn(2, 4, 12, generator=rng)
+    cases = [(x[i], packed(codes[i]), scale[i], packed(zero[i].flatten())) for i in (0, 1)]
+    found = student.drive(drive_refilled, cases)
+    for y, turn in zip(
+        found, ((1, 0, 0, 0), (1, 1, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1)), strict=True
+    ):
+        a, b, c, d = turn
+        w_hat = true_values(codes[b], scale[c].float(), zero[d])
+        expect_any_product(y, x[a], w_hat, None)
+
+
+def expect_any_product(y, x, w_hat, bias):
+    """As expect_product, but that bfloat16 may be summed in bfloat16: K terms, each rounded."""
+    expect_tensor(y, "w4a16_linear(...)", x.dtype, (*x.shape[:-1], len(w_hat)))
+    unit = FLOAT32 if x.dtype is torch.float32 else BFLOAT16 / 2 * (x.shape[-1] + 4) / 3
+    expect_product(y, x, w_hat, bias, unit, f"x {list(x.shape)} in {x.dtype}")
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="N K b + groups (16 + b) bits, started groups included; 2 bytes a weight at 16 bits",
     cause="N * K // G groups, zero points left out, integer division by 8, or one shape only",
 )
@@ -941,6 +1449,45 @@ def test_no_ridge(student, rng):
             )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
+    assert student.ridge_batch(0.0, 4.0, 4.0, 2.0, 4.0) == math.inf, "no weights, no ridge"
     for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs
         b = expect_number(student.ridge_batch(weights, 1.0, 4.0, 2.0, 4.0), "ridge_batch")
         assert b == weights, f"{weights:g} bytes of weights: the ridge is {b}, not {weights:g}"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="bytes, rates and ridges of small and large machines, with whole numbers or not",
+    cause="a small number taken for 0, an integer division, or a limit of sizes",
+)
+def test_anywhere_on_a_machine(student, rng):
+    for e in (-60, -20, 0, 30, 60):  # seconds a step, from 1e-18
+        size = 2.0**e
+        for less, right in ((0.5, 8.0), (2.0**-24, 2.0**26), (0.0, math.inf), (-1.0, math.inf)):
+            kv = size * 2.0 * (1 - less)
+            ridge = student.ridge_batch(8.0 * size, kv, 4.0 * size, 2.0, 4.0)
+            expect_close(expect_number(ridge, "ridge_batch"), right, what=f"{kv:g}: the ridge",
+                         rtol=1e-6)  # fmt: skip
+        for batch in (1, 7, whole(rng, 2, 10**6)):
+            for kv in (0, size * whole(rng, 0, 9)):
+                peak = one_of(rng, (3.0, 1e3, math.inf))
+                reading, computing = (5 * size + batch * kv) / 2, batch * size / peak
+                rate = student.decode_rate(5 * size, kv, size, batch, 2.0, peak)
+                what = f"batch {batch}, kv {kv:g}: the rate"
+                right = batch / max(reading, computing)
+                expect_close(expect_number(rate, "decode_rate"), right, what=what, rtol=1e-12)
+    rate = expect_number(student.decode_rate(7, 2, 9, 3, 2, 5), "decode_rate")
+    expect_close(rate, 3 / 6.5, what="the rate of whole numbers", rtol=1e-12)
+    ridge = expect_number(student.ridge_batch(7, 2, 9, 2, 5), "ridge_batch")
+    expect_close(ridge, 3.5 / 0.8, what="the ridge of whole numbers", rtol=1e-12)
+    for bits in (*range(1, 9), 16):
+        n, k = whole(rng, 1, 10**5), whole(rng, 1, 10**5)
+        for group_size in (1, k - 1 or 1, k, k + 1, 2 * k, whole(rng, 1, 300)):
+            found = student.weight_bytes([(n, k), (1, 1)], bits, group_size)
+            right = 2 * (n * k + 1)
+            if bits < 16:
+                groups = n * -(-k // group_size) + 1
+                right = ((n * k + 1) * bits + groups * (16 + bits)) / 8
+            what = f"[{n}, {k}] and [1, 1], {bits} bits, G = {group_size}"
+            assert expect_number(found, "weight_bytes") == right, f"{what}: {found}, not {right}"
