@@ -326,8 +326,9 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 # W_hat exists only in a call.
 #
 # Weights are finite, of magnitude up to 10^4, and may ask for gradients; N, K and group are at
-# least 1. The model is no linear itself; it calls its linears, which are of no subclass, and none of
-# them stands in two places. All else of the copy is as in the model, and shares no tensor with it.
+# least 1. The model is no linear itself; it calls its linears, which are of no subclass, and none
+# of them stands in two places. All else of the copy is as in the model, and shares no tensor with
+# it.
 
 
 # %% solution="ex3"
@@ -683,11 +684,12 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 # - `best_gamma(machine, requests, cached, acceptance, most) -> int`: so many equal requests, each
 #   with `cached` tokens cached, make a step together; each has g proposals. A proposal holds with
 #   probability `acceptance` if all before it held. Proposing costs nothing. Which g from 0 to
-#   `most` makes the most tokens per second? Of equal ones the smallest. **Derive** how many tokens
-#   come out of a pass on average, and what pieces and logits it has.
+#   `most` makes the most tokens per second? Of equal ones the smallest; where rounding alone parts
+#   them, any. **Derive** how many tokens come out of a pass on average, and what pieces and logits
+#   it has.
 #
 # Bandwidth and peak are above 0, the rest at least 0, and a step takes some time; acceptance is
-# from 0 to 1, both included; requests ≥ 1. Rates that rounding alone makes unequal are equal or not.
+# from 0 to 1, both included; requests ≥ 1.
 
 
 # %% solution="ex6"

@@ -1337,6 +1337,7 @@ def test_ends_of_gamma(student, rng):
     for machine, requests, cached, share, most, right in (
         (flat, 5, 3, 0.0, 7, 0),
         (flat, 5, 3, 1.0, 7, 7),
+        (flat, 2, 3, 1.0, 300, 300),
         (flat, 1, 0, 1, 0, 0),
         (flat | {"weights": 0, "token": 8}, 4, 0, 1.0, 7, 0),
         (flat | {"weights": 0, "token": 8}, 5, 3, 1.0, 7, 0),
