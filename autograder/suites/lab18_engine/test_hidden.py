@@ -121,6 +121,11 @@ def test_passes_token_by_token(student, rng):
 def test_large_passes(student, rng):
     check_pass(student, *random_pass(rng, 60, 40, 10**5))
     check_pass(student, *random_pass(rng, 2, 2500, 150000))
+    pieces, texts, proposed, best = random_pass(rng, 12, 6, 3)  # tokens that differ by 1 or 2
+    texts, proposed = (
+        {name: [t + 2**24 for t in row] for name, row in some.items()} for some in (texts, proposed)
+    )
+    check_pass(student, pieces, texts, proposed, [t if t < 0 else t + 2**24 for t in best])
     text = [draw(rng, 0, 10**5) for _ in range(2500)]
     best = [-1] * 1299 + [draw(rng, 0, 10**5) for _ in range(3)]
     check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
@@ -335,6 +340,12 @@ def test_many_requests(student, rng):
             [("a", 0, 1)],
         ):
             check_over_blocks(student, rng, pieces, 4, 2, 4, 4, dtype)
+    table = [draw(rng, 2**20, 2**30) * 2 + 1 for _ in range(9)]  # of blocks by the thousand million
+    for block in (1, 7, 16):
+        seen = student.slots([("a", 3, 5), ("b", 2, 1)], {"b": table[::-1], "a": table}, block)
+        assert isinstance(seen, torch.Tensor) and seen.dtype == torch.int64, "slots are no int64"
+        right = [table[p // block] * block + p % block for p in range(3, 8)]
+        assert seen.tolist() == [*right, table[8 - 2 // block] * block + 2 % block], "other slots"
 
 
 @exercise(
@@ -533,6 +544,8 @@ def test_shapes_and_groups(student, rng):
         bias = torch.randn(n, generator=rng) if draw(rng, 0, 1) or k == 7 else None
         check_linear(student, rng, weight, group, bias)
     check_linear(student, rng, torch.randn(40, 300, generator=rng), 32)
+    check_linear(student, rng, torch.randn(1, 300, generator=rng), 1)
+    check_linear(student, rng, torch.randn(300, 2, generator=rng), 2)
     check_linear(student, rng, torch.randn(6, 12, generator=rng).T, 5)
     odd = torch.randn(7, 3, generator=rng)
     check_linear(student, rng, odd.bfloat16().T, 2, torch.randn(3, generator=rng).bfloat16())
@@ -707,7 +720,8 @@ def drive_rest(student, dtype, group, x, seed):
             self.layers = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 4, bias=False))
             self.again = Angles()
             self.again.angles = self.angles.angles  # one buffer of two modules
-            self.own = nn.Parameter(torch.randn(2))
+            self.own, self.tied = nn.Parameter(torch.randn(3, 2)), nn.Linear(2, 3)
+            self.tied.weight = self.own  # used by the model itself
             self.still = nn.Parameter(torch.randn(2), requires_grad=False)
 
     model = Model().to(dtype)
@@ -757,6 +771,8 @@ def drive_rest(student, dtype, group, x, seed):
             other.append(k)
         elif theirs[k].requires_grad != t.requires_grad or type(theirs[k]) is not type(t):
             other.append(k)
+    if getattr(copy.tied, "weight", None) is not copy.own:
+        other.append("a linear whose weight the model itself uses")
     if copy.angles.angles is not copy.again.angles:
         other.append("a buffer of two modules")
     if (copy.angles.rate, copy.angles.words) != (0.25, ["a", "b"]) or copy.drop.p != 0.3:
@@ -849,6 +865,10 @@ def drive_blocks(student, walks, blocks, block):
     seen = []
     for walk in walks:
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
+        other = student.Blocks(blocks + 3, block + 1)  # which is none of this one's business
+        other.start("a", [0] * (block + 2))
+        other.grow("a", block + 1)
+        other.settle("a", [0] * (block + 2), block + 1)
         for kind, name, what in walk:
             value, said = None, what
             try:
@@ -1010,9 +1030,12 @@ def test_held_twice(student, rng):
     check_walks(student, [walk], 6, 2)  # what could not be taken is still held
     walk = [("start", "a", [1, 12, 3, 4, 5]), ("grow", "a", 4), ("settle", "a", 4)]
     others = [[11, 2, 3, 4, 5], [12, 1, 3, 4, 5], [1, 12, 34, 0, 5], [112, 3, 4, 5, 6], [1, 123, 4]]
-    others += [[1, 12 + 2**bits, 3, 4, 5] for bits in (8, 16, 17)]
+    others += [[1, 12 + 2**bits, 3, 4, 5] for bits in (8, 16, 17, 24)]
     walk += [("start", name, other) for name, other in enumerate(others)]
     check_walks(student, [walk], 6, 2)  # tokens, not their digits, and in their order
+    walk = [("start", "a", [2**24, 3, 4]), ("grow", "a", 2), ("settle", "a", 2)]
+    walk += [("start", i, [2**24 + i, 3, 4]) for i in (1, 2, 0)]
+    check_walks(student, [walk], 6, 2)
 
 
 @exercise(
