@@ -719,12 +719,12 @@ def drive_rest(student, dtype, group, x, seed):
             self.norm, self.angles, self.drop = nn.BatchNorm1d(4), Angles(), nn.Dropout(0.3)
             self.layers = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 4, bias=False))
             self.again = Angles()
-            self.again.angles = self.angles.angles  # one buffer of two modules
             self.own, self.tied = nn.Parameter(torch.randn(3, 2)), nn.Linear(2, 3)
             self.tied.weight = self.own  # used by the model itself
             self.still = nn.Parameter(torch.randn(2), requires_grad=False)
 
     model = Model().to(dtype)
+    model.again.angles = model.angles.angles  # one buffer of two modules
     model.norm(torch.randn(9, 4, dtype=dtype))
     model.layers[0].weight.requires_grad_(False)
     model.layers[2].eval()
@@ -865,10 +865,10 @@ def drive_blocks(student, walks, blocks, block):
     seen = []
     for walk in walks:
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
-        other = student.Blocks(blocks + 3, block + 1)  # which is none of this one's business
-        other.start("a", [0] * (block + 2))
-        other.grow("a", block + 1)
-        other.settle("a", [0] * (block + 2), block + 1)
+        other = student.Blocks(blocks + 3, block)  # which is none of this one's business
+        other.start("a", [0] * (2 * block + 1))
+        other.grow("a", 2 * block)
+        other.settle("a", [0] * (2 * block + 1), 2 * block)
         for kind, name, what in walk:
             value, said = None, what
             try:
