@@ -1213,7 +1213,7 @@ def test_who_goes(student, rng):
         names = [f"n{i}" if draw(rng, 0, 1) else i + 10**6 for i in range(count)]
         names += [0, "", "0", 10**6 + count, str(10**6 + count)]  # 0 and "0" are two
         order = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
-        cut = draw(rng, 1, len(order))
+        cut = draw(rng, len(order) // 3, len(order))
         state = {}
         for name in order:
             text = [draw(rng, 0, 150000) for _ in range(draw(rng, 1, 30))]
