@@ -784,7 +784,9 @@ def drive_rest(student, dtype, group, x, seed):
         ours, packed = model.layers[i], copy.layers[i]
         direct = student.Packed(ours.weight, ours.bias, group)
         unit = x if i == 0 else torch.eye(7, dtype=dtype)
-        linears.append((type(packed).__name__, packed(unit).detach(), direct(unit).detach()))
+        both = packed(unit).detach(), direct(unit).detach()
+        bias = torch.zeros(len(ours.weight)) if ours.bias is None else ours.bias.detach()
+        linears.append((type(packed).__name__, *both, unit, ours.weight.detach(), bias))
     return changed, other, common, linears
 
 
@@ -799,15 +801,21 @@ def drive_rest(student, dtype, group, x, seed):
 def test_all_else(student, rng):
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         x = torch.randn(3, 4, generator=rng).to(dtype)
+        group = draw(rng, 1, 6)
         changed, other, common, linears = student.drive(
-            drive_rest, dtype, draw(rng, 1, 6), x, draw(rng, 0, 10**6)
+            drive_rest, dtype, group, x, draw(rng, 0, 10**6)
         )
         assert changed == [], "the model has changed"
         assert other == [], "what is no linear is another in the copy"
         assert common == [], "the copy holds memory of the model"
-        for kind, own, direct in linears:
+        for kind, own, direct, unit, weight, bias in linears:
             assert kind == "Packed" and own.dtype == dtype, "another kind of module, or dtype"
             expect_close(own, direct, what="a linear of the copy", atol=1e-6, rtol=1e-6)
+            unit, weight, step = unit.double(), weight.double(), step_of(weight, group)
+            size = unit.abs() @ (weight.abs() + step).T + bias.double().abs()
+            bound = unit.abs() @ (0.51 * step).T + 32 * torch.finfo(dtype).eps * size
+            far = (own.double() - unit @ weight.T - bias.double()).abs()
+            expect_at_most(far, bound, "distance of the copy's linear from the model's")
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
