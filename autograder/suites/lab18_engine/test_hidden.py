@@ -129,6 +129,8 @@ def test_large_passes(student, rng):
     text = [draw(rng, 0, 10**5) for _ in range(2500)]
     best = [-1] * 1299 + [draw(rng, 0, 10**5) for _ in range(3)]
     check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
+    near = {"a": [2**24]}, {"a": [2**24 + 1, 5]}
+    check_pass(student, [("a", 0, 3)], *near, [2**24, 5, 6])
     texts, proposed = {0: [0, 0], "": [0]}, {0: [0, 0, 0], "": [0] * 300}
     check_pass(student, [(0, 1, 3), ("", 0, 301)], texts, proposed, [0] * 304)
     check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
@@ -1192,6 +1194,8 @@ def test_long_streams(student, rng):
     ]
     check_streams(student, [(many, texts, True), (many, texts[:5], True), (many, texts[:5], False)])
     check_streams(student, [(["\n"], ["", "", "\ufffd", "a\n"], True), ([], [""], True)])
+    plain = ["an eND", "an eND e\u0301 ", "an eND e\u0301 \r\n", "an eND e\u0301 \r\nEnd"]
+    check_streams(student, [(["End", "\u00e9"], plain, True), (["\r\nE"], plain, False)])
     halves = ["a\ufffd\ufffd\ufffd\ufffd", "a\ufffd\ufffd\ufffd\ufffd"]  # as many as there may be
     check_streams(student, [(["ab"], halves[:1], True), ([], halves, True), ([], halves, False)])
     inside = [
