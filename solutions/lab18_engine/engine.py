@@ -209,9 +209,10 @@ lab.check("ex1")
 #   up to its own position, itself included. Scores are divided by √d; query head h reads key head
 #   h // (H / Hkv). Result in q's dtype.
 #
-# There is at least one piece; all tensors are float32 or float64, of one dtype. Tables may be
-# longer than is needed, and `tables` may hold others, in any order. What else lies in blocks, NaN
-# and infinity too, must not matter.
+# There is at least one piece; all tensors are float32 or float64, of one dtype. q may be a view
+# that is not contiguous, as in a model; pages are contiguous. Tables may be longer than is needed,
+# and `tables` may hold others, in any order. What else lies in blocks, NaN and infinity too, must
+# not matter.
 
 
 # %% solution="ex2"
@@ -308,8 +309,9 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 #   bias [N] or None; x [..., K]. All three have one dtype, float32, float64 or bfloat16, and so
 #   has the result.
 # - `quantized(model, group) -> model`: a copy in which every `nn.Linear` is a `Packed`, under the
-#   same name; but a linear whose weight another module uses as well (lm_head, where it is the token
-#   table) stays one, with the weight shared in the copy, too. The model stays as it was.
+#   same name; but a linear whose weight, the same Parameter, another module uses as well (lm_head,
+#   where it is the token table) stays one, with the weight shared in the copy, too. The model stays
+#   as it was.
 #
 # **The codes.** Each `group` of neighbouring inputs of a row has a scale and a zero point; the last
 # group may be shorter. With lo and hi the least and the largest weight of a group, but lo ≤ 0 ≤ hi:
@@ -319,12 +321,14 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 #
 # **The bytes.** The module keeps two codes in a byte, and two zero points; a row may begin with a
 # byte of its own. So it holds at most N ⌈K/2⌉ bytes of codes, and for G groups in a row 2 N G bytes
-# of scales and N ⌈G/2⌉ of zero points, as buffers, and the bias as it came, a copy. It keeps no
-# other tensor, no graph of the weight either, and W_hat exists only in a call.
+# of scales and N ⌈G/2⌉ of zero points, as buffers that `state_dict` shows, and the bias as it came,
+# a copy (a buffer or a parameter). It keeps no other tensor, no graph of weight or bias either, and
+# W_hat exists only in a call.
 #
 # Weights are finite, of magnitude up to 10^4, and may ask for gradients; N, K and group are at
-# least 1. The model calls its linears, and none of them stands in two places. All else of the copy
-# is as in the model, and shares no tensor with it.
+# least 1. The model is no linear itself; it calls its linears, which are of no subclass, and none
+# of them stands in two places. All else of the copy is as in the model, and shares no tensor with
+# it.
 
 
 # %% solution="ex3"
@@ -416,8 +420,7 @@ lab.check("ex3")
 #   are no more of them, nothing happens.
 # - `settle(name, text, cached)`: the first `cached` tokens of the text are computed and certain; so
 #   every *full* block of them now holds a beginning of this text, up to its own last token. With
-#   fewer tokens than before nothing is forgotten. The list is the caller's, who may change it
-#   later.
+#   fewer tokens than before nothing is forgotten.
 # - `end(name)`: the table goes.
 #
 # **The line.** Free blocks stand in a line, at first 0, 1, 2, ...; who grows takes from its head. A
@@ -426,7 +429,8 @@ lab.check("ex3")
 # not; found by `start` while free, it leaves the line. If several blocks hold a beginning, any one
 # may be found.
 #
-# Names are new in `start` and known elsewhere; nobody rolls back behind what was settled.
+# Names are new in `start`, where one that has ended is new again, and known elsewhere; nobody rolls
+# back behind what was found or settled. Lists are the caller's, who may change them later.
 
 
 # %% solution="ex4"
@@ -570,8 +574,8 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 #   told now and has not been told. As long as no stop word has come: everything, but the longest
 #   end that may still become a stop word, and no `"\ufffd"` at the end; with `last` true nothing is
 #   held back. What may become a stop word is the end of the text *without* its last `"\ufffd"`s.
-#   When a stop word is in the text, with `last` as without: what stands before the first one;
-#   `stopped`, False until then, becomes True, and every further call returns "".
+#   When a stop word is in the text, with `last` as without: what stands before the first one, by
+#   where they begin; `stopped`, False until then, becomes True, and every further call returns "".
 # - `take_out(running, waiting, name, again) -> (running, waiting)`: both are dicts name -> [text,
 #   cached], in order of admission and in the order of the line. The request leaves the running
 #   ones. If `again`, it stands first in the line. **Decide** with which text, and how much of it
@@ -680,8 +684,9 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 # - `best_gamma(machine, requests, cached, acceptance, most) -> int`: so many equal requests, each
 #   with `cached` tokens cached, make a step together; each has g proposals. A proposal holds with
 #   probability `acceptance` if all before it held. Proposing costs nothing. Which g from 0 to
-#   `most` makes the most tokens per second? Of equal ones the smallest. **Derive** how many tokens
-#   come out of a pass on average, and what pieces and logits it has.
+#   `most` makes the most tokens per second? Of equal ones the smallest; where rounding alone parts
+#   them, any. **Derive** how many tokens come out of a pass on average, and what pieces and logits
+#   it has.
 #
 # Bandwidth and peak are above 0, the rest at least 0, and a step takes some time; acceptance is
 # from 0 to 1, both included; requests ≥ 1.

@@ -121,9 +121,16 @@ def test_passes_token_by_token(student, rng):
 def test_large_passes(student, rng):
     check_pass(student, *random_pass(rng, 60, 40, 10**5))
     check_pass(student, *random_pass(rng, 2, 2500, 150000))
+    pieces, texts, proposed, best = random_pass(rng, 12, 6, 3)  # tokens that differ by 1 or 2
+    texts, proposed = (
+        {name: [t + 2**24 for t in row] for name, row in some.items()} for some in (texts, proposed)
+    )
+    check_pass(student, pieces, texts, proposed, [t if t < 0 else t + 2**24 for t in best])
     text = [draw(rng, 0, 10**5) for _ in range(2500)]
     best = [-1] * 1299 + [draw(rng, 0, 10**5) for _ in range(3)]
     check_pass(student, [("L", 1200, 1302)], {"L": text}, {"L": [1, 2, 3]}, best)
+    near = {"a": [2**24]}, {"a": [2**24 + 1, 5]}
+    check_pass(student, [("a", 0, 3)], *near, [2**24, 5, 6])
     texts, proposed = {0: [0, 0], "": [0]}, {0: [0, 0, 0], "": [0] * 300}
     check_pass(student, [(0, 1, 3), ("", 0, 301)], texts, proposed, [0] * 304)
     check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
@@ -244,11 +251,11 @@ def test_engines_to_their_end(student, rng):
 
 
 def random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale):
-    """(q, pages, tables, {name: (k, v)}); what is nobody's row is NaN or infinite."""
+    """(q, pages, tables, {name: (k, v)}); what is nobody's row is NaN or infinite, block 0 too."""
     need = {name: -(-(cached + n) // block) + draw(rng, 0, 2) for name, cached, n in pieces}
-    order = torch.randperm(sum(need.values()) + 1, generator=rng).tolist()
+    order = (torch.randperm(sum(need.values()), generator=rng) + 1).tolist()
     tables = {name: [order.pop() for _ in range(count)] for name, count in need.items()}
-    tables = {"nobody": order[:1]} | {name: tables[name] for name in reversed(tables)}
+    tables = {"nobody": [0]} | {name: tables[name] for name in reversed(tables)}
     rows = (sum(need.values()) + 1) * block
     k, v = (torch.full((rows, kv, d), bad, dtype=dtype) for bad in (math.inf, math.nan))
     own = {}
@@ -277,48 +284,70 @@ def plain_attention(q, pieces, own):
     return torch.stack(out)
 
 
+def drive_strided(student, q, *rest):
+    """Runs beside the student's code: attend with a q that lies head by head, as a model's does,
+    or that is every second number of a larger one."""
+    heads_first = q.transpose(0, 1).contiguous().transpose(0, 1)
+    larger = q.repeat_interleave(2, -1)[..., ::2]
+    return [student.attend(view, *rest) for view in (heads_first, larger)]
+
+
 def check_over_blocks(student, rng, pieces, heads, kv, d, block, dtype, scale=1.0):
     q, k, v, tables, own = random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale)
-    seen = student.slots(pieces, tables, block)
-    assert isinstance(seen, torch.Tensor) and seen.dtype == torch.int64, "slots are no int64"
-    right = [
-        tables[a][p // block] * block + p % block for a, c, n in pieces for p in range(c, c + n)
-    ]
-    assert seen.tolist() == right, "other slots"
     # a score errs by d eps |q| |k| / sqrt(d); a weight by as much, relatively, and a sum by n eps
     size = max(float(x.double().norm(dim=-1).max()) for x in (q, *(k for k, _ in own.values())))
     longest = max(c + n for _, c, n in pieces)
     most = max(float(v.abs().max()) for _, v in own.values())
     bound = 4 * torch.finfo(dtype).eps * most * (longest + d**0.5 * size**2)
-    order = torch.randperm(k.shape[0], generator=rng)  # the same requests in other blocks
+    # the same requests in other blocks, of which the last one is nobody's
+    order = torch.cat([torch.randperm(k.shape[0] - 1, generator=rng) + 1, torch.zeros(1).long()])
     moved = {name: order.argsort()[table].tolist() for name, table in tables.items()}
-    for query, pages, where in ((q, (k, v), tables), (-q, (k[order], v[order]), moved)):
-        out = student.attend(query, *pages, pieces, where)
+    outputs = [student.attend(q, k, v, pieces, tables)]
+    outputs += student.drive(drive_strided, -q, k[order], v[order], pieces, moved)
+    for out, query in zip(outputs, (q, -q, -q), strict=True):
         assert isinstance(out, torch.Tensor) and out.shape == q.shape, "another shape"
         assert out.dtype == dtype, "another dtype"
         right = plain_attention(query, pieces, own)
         expect_close(out.double(), right, what="attend", atol=bound)
+    for where in (tables, moved):
+        seen = student.slots(pieces, where, block)
+        assert isinstance(seen, torch.Tensor) and seen.dtype == torch.int64, "slots are no int64"
+        right = [
+            where[a][p // block] * block + p % block for a, c, n in pieces for p in range(c, c + n)
+        ]
+        assert seen.tolist() == right, "other slots"
 
 
 @exercise(
     "ex2",
     points=3,
     invariant="any number of requests, each as alone, in blocks of any size",
-    cause="offsets of the pass, a cached number of another request, or a table too long",
+    cause="offsets of the pass, a cached number of another request, a table too long, rows of a "
+    "block that is nobody's, a q that is not contiguous, or another dtype",
 )
 def test_many_requests(student, rng):
-    for block in (1, 2, 5, 16):
-        for count in (1, 3, 8):
-            names = [f"n{i}" if i % 2 else i for i in range(count)]
-            pieces = [(name, draw(rng, 0, 20), draw(rng, 1, 6)) for name in names]
-            check_over_blocks(student, rng, pieces, 4, 2, 4, block, torch.float64)
-    names = ["a", 0, "", 7]
-    for pieces in (  # all answer, all begin, and all alike
-        [(name, 3 + 5 * i, 1) for i, name in enumerate(names)],
-        [(name, 0, 2 + 3 * i) for i, name in enumerate(names)],
-        [(name, 6, 2) for name in names],
-    ):
-        check_over_blocks(student, rng, pieces, 4, 2, 4, 4, torch.float64)
+    for dtype in (torch.float32, torch.float64):
+        for block in (1, 2, 5, 16):
+            for count in (1, 3, 8):
+                names = [str(i - 1) if i % 2 else i for i in range(count)]  # 0 and "0" are two
+                pieces = [(name, draw(rng, 0, 20), draw(rng, 1, 6)) for name in names]
+                check_over_blocks(student, rng, pieces, 4, 2, 4, block, dtype)
+        names = ["a", 0, "", 7, "7"]
+        for pieces in (  # all answer, all begin, all alike, and one alone
+            [(name, 3 + 5 * i, 1) for i, name in enumerate(names)],
+            [(name, 0, 2 + 3 * i) for i, name in enumerate(names)],
+            [(name, 6, 2) for name in names],
+            [("a", draw(rng, 1, 9), 1)],
+            [("a", 0, draw(rng, 2, 9))],
+            [("a", 0, 1)],
+        ):
+            check_over_blocks(student, rng, pieces, 4, 2, 4, 4, dtype)
+    table = [draw(rng, 2**20, 2**30) * 2 + 1 for _ in range(9)]  # of blocks by the thousand million
+    for block in (1, 7, 16):
+        seen = student.slots([("a", 3, 5), ("b", 2, 1)], {"b": table[::-1], "a": table}, block)
+        assert isinstance(seen, torch.Tensor) and seen.dtype == torch.int64, "slots are no int64"
+        right = [table[p // block] * block + p % block for p in range(3, 8)]
+        assert seen.tolist() == [*right, table[8 - 2 // block] * block + 2 % block], "other slots"
 
 
 @exercise(
@@ -410,6 +439,11 @@ def drive_linear(student, weight, bias, group, inputs):
     places = {t.untyped_storage().data_ptr() for t in after if t is not None}
     gc.collect()
     first = [n for p, n in alive().items() if p not in before and p not in places]
+    other = student.Packed(
+        torch.ones(3, weight.shape[1] + 2), None, group + 1
+    )  # none of its matters
+    other(torch.ones(weight.shape[1] + 2))
+    del other
     outputs = [module(x).detach() for x in inputs]
     gc.collect()
     given = {t.untyped_storage().data_ptr() for t in outputs} | places
@@ -417,12 +451,13 @@ def drive_linear(student, weight, bias, group, inputs):
     buffers = [t for t in [*module.buffers(), *module.parameters()]]
     graphs = [t.grad_fn is not None for t in buffers]
     sizes = sum(t.numel() * t.element_size() for t in buffers)
+    shown = sum(t.numel() * t.element_size() for t in module.state_dict().values())
     for argument in (weight, bias):
         if argument is not None:
             argument.data.zero_()
     again = module(inputs[0]).detach()
     floats = [t.dtype for t in buffers if t.dtype not in (torch.uint8, torch.float16)]
-    return outputs, again, sum(first), sum(later), sizes, floats, after, any(graphs)
+    return outputs, again, sum(first), sum(later), (sizes, shown), floats, after, any(graphs)
 
 
 def step_of(weight, group):
@@ -459,7 +494,7 @@ def check_linear(student, rng, weight, group, bias=None):
     inputs = [unit, torch.zeros(0, k, dtype=dtype), torch.randn(k, generator=rng).to(dtype)]
     inputs += [torch.randn(2, 1, 3, k, generator=rng).to(dtype) for _ in range(2)]
     inputs.append(torch.randn(k, 5, generator=rng).to(dtype).T)  # a view
-    outputs, again, first, later, sizes, floats, after, graphs = student.drive(
+    outputs, again, first, later, (sizes, shown), floats, after, graphs = student.drive(
         drive_linear, weight.clone(), None if bias is None else bias.clone(), group, inputs
     )
     assert torch.equal(after[0], weight), "the weight has changed"
@@ -496,6 +531,7 @@ def check_linear(student, rng, weight, group, bias=None):
         expect_at_most(float(count), float(most), f"bytes {what}")
     expect_at_most(float(n * -(-k // 2)), float(sizes), "bytes of codes in buffers")
     assert bias is not None or not floats, "buffers of other dtypes"
+    assert shown == sizes, "state_dict shows something else than the buffers"
 
 
 @exercise(
@@ -510,6 +546,8 @@ def test_shapes_and_groups(student, rng):
         bias = torch.randn(n, generator=rng) if draw(rng, 0, 1) or k == 7 else None
         check_linear(student, rng, weight, group, bias)
     check_linear(student, rng, torch.randn(40, 300, generator=rng), 32)
+    check_linear(student, rng, torch.randn(1, 300, generator=rng), 1)
+    check_linear(student, rng, torch.randn(300, 2, generator=rng), 2)
     check_linear(student, rng, torch.randn(6, 12, generator=rng).T, 5)
     odd = torch.randn(7, 3, generator=rng)
     check_linear(student, rng, odd.bfloat16().T, 2, torch.randn(3, generator=rng).bfloat16())
@@ -518,7 +556,7 @@ def test_shapes_and_groups(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="tiny, large, equal and one-sided weights, in three dtypes",
     cause="a scale of 0, one that float16 cannot hold, or a range that begins at the least weight",
 )
@@ -625,7 +663,7 @@ def drive_names(student, biased, tied, group, x, seed):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="in any model: each linear with a weight of its own is packed, all else stays",
     cause="only direct children, only lm_head by its name, a bias lost, the model's weights kept",
 )
@@ -656,6 +694,130 @@ def test_any_model(student, rng):
             expect_close(
                 zeroed, torch.zeros(3, 6), what="lm_head after the table became 0", atol=0.0
             )
+
+
+def drive_rest(student, dtype, group, x, seed):
+    """Runs beside the student's code: what has changed of a model with buffers, and what in its
+    copy is another; whether the copy holds memory of the model; a linear of both.
+
+    Names of what is wrong, so nothing in them is right.
+    """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+
+    class Angles(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("angles", torch.randn(4))
+            self.register_buffer("mask", torch.ones(4, 4), persistent=False)
+            self.register_buffer("nothing", None)
+            self.plain, self.rate, self.words = torch.randn(3), 0.25, ["a", "b"]
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.angles, self.drop = nn.BatchNorm1d(4), Angles(), nn.Dropout(0.3)
+            self.layers = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 4, bias=False))
+            self.again = Angles()
+            self.own, self.tied = nn.Parameter(torch.randn(3, 2)), nn.Linear(2, 3)
+            self.tied.weight = self.own  # used by the model itself
+            self.still = nn.Parameter(torch.randn(2), requires_grad=False)
+
+    model = Model().to(dtype)
+    model.again.angles = model.angles.angles  # one buffer of two modules
+    model.norm(torch.randn(9, 4, dtype=dtype))
+    model.layers[0].weight.requires_grad_(False)
+    model.layers[2].eval()
+    model.angles.eval()
+    model.own.grad = torch.ones_like(model.own)
+
+    def held(some):
+        tensors = {**dict(some.named_parameters()), **dict(some.named_buffers())}
+        for name, module in some.named_modules():
+            plain = {k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor)}
+            tensors |= {f"{name}.{k}": v for k, v in plain.items()}
+        return tensors
+
+    def kinds(some):
+        return {
+            name: (type(m), m.training, sorted(m._buffers), sorted(m._non_persistent_buffers_set))
+            for name, m in some.named_modules()
+            if type(m).__name__ not in ("Linear", "Packed")
+        }
+
+    def same(a, b):
+        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+
+    modules, tensors, modes = dict(model.named_modules()), held(model), kinds(model)
+    training = [m.training for m in modules.values()]
+    values = {k: (t.detach().clone(), t.requires_grad, t.data_ptr()) for k, t in tensors.items()}
+    copy = student.quantized(model, group)
+    after, theirs = held(model), held(copy)
+    changed = [k for k, m in model.named_modules() if m is not modules.get(k)]
+    changed += [k for k in {*tensors, *after} if after.get(k) is not tensors.get(k)]
+    for k, (value, asks, place) in values.items():
+        t = tensors[k]
+        if not same(value, t.detach()) or t.requires_grad != asks or t.data_ptr() != place:
+            changed.append(k)
+    if kinds(model) != modes or [m.training for m in modules.values()] != training:
+        changed.append("modes")
+    if model.own.grad is None or not same(model.own.grad, torch.ones_like(model.own)):
+        changed.append("a gradient")
+    other = [] if kinds(copy) == modes else ["modes, kinds or names of buffers"]
+    for k, t in tensors.items():
+        if k.startswith("layers"):
+            continue
+        if k not in theirs or not same(theirs[k].detach(), t.detach()):
+            other.append(k)
+        elif theirs[k].requires_grad != t.requires_grad or type(theirs[k]) is not type(t):
+            other.append(k)
+    if getattr(copy.tied, "weight", None) is not copy.own:
+        other.append("a linear whose weight the model itself uses")
+    if copy.angles.angles is not copy.again.angles:
+        other.append("a buffer of two modules")
+    if (copy.angles.rate, copy.angles.words) != (0.25, ["a", "b"]) or copy.drop.p != 0.3:
+        other.append("an attribute")
+    places = {t.untyped_storage().data_ptr() for t in tensors.values()}
+    common = [k for k, t in theirs.items() if t.untyped_storage().data_ptr() in places]
+    linears = []
+    for i in (0, 2):
+        ours, packed = model.layers[i], copy.layers[i]
+        direct = student.Packed(ours.weight, ours.bias, group)
+        unit = x if i == 0 else torch.eye(7, dtype=dtype)
+        both = packed(unit).detach(), direct(unit).detach()
+        bias = torch.zeros(len(ours.weight)) if ours.bias is None else ours.bias.detach()
+        linears.append((type(packed).__name__, *both, unit, ours.weight.detach(), bias))
+    return changed, other, common, linears
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="the model stays in all that it is; all of the copy but its linears is as in the "
+    "model, and shares no memory with it",
+    cause="gradients switched off, modes changed, buffers or attributes shared or lost, or a copy "
+    "in float32",
+)
+def test_all_else(student, rng):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        x = torch.randn(3, 4, generator=rng).to(dtype)
+        group = draw(rng, 1, 6)
+        changed, other, common, linears = student.drive(
+            drive_rest, dtype, group, x, draw(rng, 0, 10**6)
+        )
+        assert changed == [], "the model has changed"
+        assert other == [], "what is no linear is another in the copy"
+        assert common == [], "the copy holds memory of the model"
+        for kind, own, direct, unit, weight, bias in linears:
+            assert kind == "Packed" and own.dtype == dtype, "another kind of module, or dtype"
+            expect_close(own, direct, what="a linear of the copy", atol=1e-6, rtol=1e-6)
+            unit, weight, step = unit.double(), weight.double(), step_of(weight, group)
+            size = unit.abs() @ (weight.abs() + step).T + bias.double().abs()
+            bound = unit.abs() @ (0.51 * step).T + 32 * torch.finfo(dtype).eps * size
+            far = (own.double() - unit @ weight.T - bias.double()).abs()
+            expect_at_most(far, bound, "distance of the copy's linear from the model's")
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
@@ -713,11 +875,17 @@ def drive_blocks(student, walks, blocks, block):
     seen = []
     for walk in walks:
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
+        other = student.Blocks(blocks + 3, block)  # which is none of this one's business
+        other.start("a", [0] * (2 * block + 1))
+        other.grow("a", 2 * block)
+        other.settle("a", [0] * (2 * block + 1), 2 * block)
         for kind, name, what in walk:
             value, said = None, what
             try:
                 if kind == "start":
-                    value = pool.start(name, what).__index__()
+                    given = list(what)
+                    value = pool.start(name, given).__index__()
+                    given[:] = [-1] * len(given)  # the list is the caller's
                     written = [i % (max(what) + 1) for i in range(2 * block)]
                     texts[name], room[name], sure[name] = [*what, *written], value, value
                 elif kind == "grow":
@@ -807,20 +975,46 @@ def check_walks(student, walks, blocks, block):
 
 @exercise(
     "ex4",
-    points=4,
+    points=3,
     invariant="over long random walks every table, and what is found, is as it must be",
     cause="the order in which blocks come free, blocks of two tables, or forgotten too early",
 )
 def test_long_walks_of_blocks(student, rng):
     for blocks, block, letters in ((6, 2, 2), (9, 3, 2), (12, 1, 2), (30, 4, 1), (1, 2, 3)):
-        names = ["a", "b", "c", 0, 7, ""]
+        names = ["a", "b", 0, 7, "7", ""]
         walks = [long_walk(rng, 120, names, letters, 4 * block + 1, block) for _ in range(4)]
         check_walks(student, walks, blocks, block)
 
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
+    invariant="several with the same beginning, of few blocks or of many, each with its own table",
+    cause='one list for two tables, 7 and "7" taken for one name, or a block counted once for two',
+)
+def test_same_beginnings(student, rng):
+    names = [7, "7", "a", 0, "0"]
+    for block in (1, 2, 3):
+        walks = []
+        for depth in (1, 2, 3, 4, 7, 12):
+            text = [draw(rng, 0, 4) for _ in range(depth * block + 1)]
+            order = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
+            walk = [("start", "first", text), ("grow", "first", 99), ("settle", "first", 99)]
+            walk += [("end", "first", 0)] * draw(rng, 0, 1)
+            walk += [("start", name, text) for name in order]
+            for name in order:  # one after the other goes on, is cut and goes
+                walk += [("grow", name, draw(rng, 1, 2 * block)), ("settle", name, block)]
+                walk += [("roll_back", name, draw(rng, 0, block))]
+            for name in reversed(order):
+                walk += [("end", name, 0), ("start", "new", text), ("grow", "new", 1)]
+                walk += [("end", "new", 0), ("start", name, text), ("grow", name, block)]
+            walks.append(walk)
+        check_walks(student, walks, 60, block)
+
+
+@exercise(
+    "ex4",
+    points=2,
     invariant="two that compute the same text hold it twice; found while either block holds it",
     cause="only the first or the last block of a text remembered, all forgotten with one, or by a "
     "settle of fewer tokens or a MemoryError; the caller's list kept",
@@ -846,9 +1040,12 @@ def test_held_twice(student, rng):
     check_walks(student, [walk], 6, 2)  # what could not be taken is still held
     walk = [("start", "a", [1, 12, 3, 4, 5]), ("grow", "a", 4), ("settle", "a", 4)]
     others = [[11, 2, 3, 4, 5], [12, 1, 3, 4, 5], [1, 12, 34, 0, 5], [112, 3, 4, 5, 6], [1, 123, 4]]
-    others += [[1, 12 + 2**bits, 3, 4, 5] for bits in (8, 16, 17)]
+    others += [[1, 12 + 2**bits, 3, 4, 5] for bits in (8, 16, 17, 24)]
     walk += [("start", name, other) for name, other in enumerate(others)]
     check_walks(student, [walk], 6, 2)  # tokens, not their digits, and in their order
+    walk = [("start", "a", [2**24, 3, 4]), ("grow", "a", 2), ("settle", "a", 2)]
+    walk += [("start", i, [2**24 + i, 3, 4]) for i in (1, 2, 0)]
+    check_walks(student, [walk], 6, 2)
 
 
 @exercise(
@@ -949,7 +1146,32 @@ def test_streams_letter_by_letter(student, rng):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
+    invariant="texts that come in leaps: of words inside of words the one that begins first counts",
+    cause="the word that ends first, the longest, or the first of the list, in place of the one "
+    "that begins first",
+)
+def test_leaps(student, rng):
+    streams = []
+    for _ in range(12):
+        order = torch.randperm(12, generator=rng).tolist()
+        word = "".join("abcdefghijkl"[i] for i in order[: draw(rng, 3, 8)])
+        begin = draw(rng, 1, len(word) - 2)
+        inner = word[begin : draw(rng, begin + 1, len(word) - 1)]  # ends first, begins later
+        behind = word[begin:] + "yz"  # begins in the word, ends behind it
+        text = "xyx" + word + "yz"
+        for stops in ([word, inner], [inner, word], [word, behind], [behind, word, inner]):
+            cut = draw(rng, 1, 3 + begin)
+            for texts in ([text], [text[:cut], text], [text[:3], text, text + "x"]):
+                streams.append((stops, texts, bool(draw(rng, 0, 1))))
+        streams.append(([inner, behind], [text], False))
+        streams.append(([word + "q", inner], [text], False))
+    check_streams(student, streams)
+
+
+@exercise(
+    "ex5",
+    points=2,
     invariant="long texts, many and long stop words, half characters in between",
     cause="a limit that nobody asked for, or half a character that hides a beginning",
 )
@@ -972,6 +1194,8 @@ def test_long_streams(student, rng):
     ]
     check_streams(student, [(many, texts, True), (many, texts[:5], True), (many, texts[:5], False)])
     check_streams(student, [(["\n"], ["", "", "\ufffd", "a\n"], True), ([], [""], True)])
+    plain = ["an eND", "an eND e\u0301 ", "an eND e\u0301 \r\n", "an eND e\u0301 \r\nEnd"]
+    check_streams(student, [(["End", "\u00e9"], plain, True), (["\r\nE"], plain, False)])
     halves = ["a\ufffd\ufffd\ufffd\ufffd", "a\ufffd\ufffd\ufffd\ufffd"]  # as many as there may be
     check_streams(student, [(["ab"], halves[:1], True), ([], halves, True), ([], halves, False)])
     inside = [
@@ -991,23 +1215,25 @@ def drive_out(student, running, waiting, name, again):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="of any number that run and wait one goes; all others stay in their order",
     cause="a name that is 0 or empty, an order that changes, put back without the answer, or the "
     "dicts that were passed",
 )
 def test_who_goes(student, rng):
     for count in (1, 2, 5, 40):
-        names = [f"n{i}" if draw(rng, 0, 1) else i + 10**6 for i in range(count)] + [0, ""]
+        names = [f"n{i}" if draw(rng, 0, 1) else i + 10**6 for i in range(count)]
+        names += [0, "", "0", 10**6 + count, str(10**6 + count)]  # 0 and "0" are two
         order = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
-        cut = draw(rng, 1, len(order))
+        cut = draw(rng, len(order) // 3, len(order))
         state = {}
         for name in order:
             text = [draw(rng, 0, 150000) for _ in range(draw(rng, 1, 30))]
-            state[name] = [text, draw(rng, 0, len(text) - 1)]
+            less = draw(rng, 1, len(text)) if draw(rng, 0, 1) else 1  # who answers lacks one
+            state[name] = [text, len(text) - less]
         run = {name: state[name] for name in order[:cut]}
         line = {name: list(state[name]) for name in order[cut:]}
-        for name in (order[0], order[cut - 1], 0, "", order[-1], "gone"):
+        for name in (*order, "gone"):
             for again in (False, True):
                 if again and name not in run:
                     continue
@@ -1040,6 +1266,13 @@ def counted(machine, pieces, logits):
     return machine["fixed"] + max(moved / machine["bandwidth"], flops / machine["peak"])
 
 
+def check_seconds(student, machine, pieces, logits):
+    seen = student.seconds(machine, pieces, logits)
+    assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
+    right = torch.tensor(counted(machine, pieces, logits)).double()
+    expect_close(torch.tensor(float(seen)).double(), right, what="seconds", atol=0.0, rtol=1e-6)
+
+
 def random_machine(rng):
     part = lambda top: float(torch.rand((), generator=rng)) * top  # noqa: E731
     machine = {"weights": part(200), "row": part(4), "token": part(20), "pair": part(2)}
@@ -1051,11 +1284,23 @@ def random_machine(rng):
     }
 
 
+def whole_machine(rng, size, computes):
+    """(machine of ints, logits): steps of some `size` seconds, a quarter to three quarters more."""
+    rate = draw(rng, 20, 99)
+    whole, rest = (rate * draw(rng, size, 2 * size), draw(rng, rate // 4 + 1, 3 * rate // 4))
+    machine = dict.fromkeys(("weights", "row", "token", "pair", "head"), 0)
+    machine |= {"bandwidth": rate, "peak": rate, "fixed": draw(rng, 0, 3)}
+    if computes:
+        return machine | {"token": rate, "pair": rate, "head": whole + rest}, 1
+    return machine | {"weights": whole + rest, "row": rate}, 0
+
+
 @exercise(
     "ex6",
     points=4,
     invariant="any step on any machine takes what is counted key by key",
-    cause="a count of another piece, pairs by n squared, logits by requests, or rows only once",
+    cause="a count of another piece, pairs by n squared, logits by requests, rows only once, or "
+    "whole seconds where all numbers are whole",
 )
 def test_steps_key_by_key(student, rng):
     for machine in (
@@ -1066,25 +1311,18 @@ def test_steps_key_by_key(student, rng):
         *(random_machine(rng) for _ in range(6)),
     ):
         for count in (0, 1, 2, 30):
-            pieces = [
-                (f"n{i}" if i % 2 else i, draw(rng, 0, 400), draw(rng, 1, 60)) for i in range(count)
+            pieces = [  # 0 and "0" are two
+                (str(i - 1) if i % 2 else i, draw(rng, 0, 400), draw(rng, 1, 60))
+                for i in range(count)
             ]
-            logits = draw(rng, 0, 3 * count)
-            seen = student.seconds(machine, pieces, logits)
-            assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
-            right = torch.tensor(counted(machine, pieces, logits)).double()
-            expect_close(
-                torch.tensor(float(seen)).double(), right, what="seconds", atol=0.0, rtol=1e-6
-            )
-    long = [("a", 100000, 60000)]
-    right = torch.tensor(counted(H100, long, 1)).double()
-    expect_close(
-        torch.tensor(float(student.seconds(H100, long, 1))).double(),
-        right,
-        what="seconds",
-        atol=0.0,
-        rtol=1e-6,
-    )
+            check_seconds(student, machine, pieces, draw(rng, 0, 3 * count))
+    check_seconds(student, H100, [("a", 100000, 60000)], 1)
+    for size in (1, 10, 100, 1000, 10**4, 5 * 10**4):
+        for computes in (False, True):
+            machine, logits = whole_machine(rng, size, computes)
+            pieces = [("a", draw(rng, 0, 9), draw(rng, 1, 3)), (0, draw(rng, 0, 9), 1)]
+            for some in (machine, {key: float(value) for key, value in machine.items()}):
+                check_seconds(student, some, pieces, logits)
 
 
 def speeds(machine, requests, cached, acceptance, most):
@@ -1111,6 +1349,9 @@ def test_best_of_all(student, rng):
     for _ in range(25):
         machine, share = random_machine(rng), float(torch.rand((), generator=rng))
         cases.append((machine, draw(rng, 1, 20), draw(rng, 0, 60), share, draw(rng, 0, 10)))
+        machine = {key: draw(rng, 0, 40) for key in machine}  # whole numbers, and many are 0
+        machine |= {"bandwidth": draw(rng, 1, 30), "peak": draw(rng, 1, 99), "fixed": 1}
+        cases.append((machine, draw(rng, 1, 20), draw(rng, 0, 60), share, draw(rng, 0, 10)))
     for case in cases:
         seen, rows = student.best_gamma(*case), speeds(*case)
         assert type(seen) is int and 0 <= seen <= case[-1], "no int from 0 to most"
@@ -1131,6 +1372,7 @@ def test_ends_of_gamma(student, rng):
     for machine, requests, cached, share, most, right in (
         (flat, 5, 3, 0.0, 7, 0),
         (flat, 5, 3, 1.0, 7, 7),
+        (flat, 2, 3, 1.0, 300, 300),
         (flat, 1, 0, 1, 0, 0),
         (flat | {"weights": 0, "token": 8}, 4, 0, 1.0, 7, 0),
         (flat | {"weights": 0, "token": 8}, 5, 3, 1.0, 7, 0),
