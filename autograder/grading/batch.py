@@ -66,8 +66,7 @@ def grade_many(
         else:
             todo.append(without_outputs(submission))
     others = len(todo) > 1
-    # it starts while others are recorded
-    first = run(lab, todo, jobs, executor, seed, unsafe, shared=others)
+    first = run(lab, todo, jobs, executor, seed, unsafe, shared=others)  # while others are recorded
     alone = functools.partial(run, lab, jobs=1, executor=executor, seed=seed, unsafe=unsafe)
     full = functools.partial(run, lab, jobs=jobs, executor=executor, seed=seed, unsafe=unsafe)
     where = functools.partial(stored_at, cache, lab, seed=seed, unsafe=unsafe)
@@ -145,8 +144,7 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
 
     ahead.want(sandbox_spec(lab, unsafe))
     ahead.make()  # its zygote imports torch while the tests are collected
-    # What y.backward(gradient) imports at its first call: once here, not in each child.
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
 
     try:
         collected(list(lab.test_files.values()), serve)
@@ -246,8 +244,7 @@ def previous_results(
     for submission in submissions:
         if not isinstance(submission, Submission):
             continue
-        results = map(load, newest_first(cache / submission.student))
-        newest = next((result for result in results if result is not None), None)
+        newest = next(filter(None, map(load, newest_first(cache / submission.student))), None)
         if newest is not None:
             found[submission.student] = newest
     return found

@@ -153,9 +153,8 @@ class Worker:
             value = [self.one_of_many(request["name"], *call) for call in request["calls"]]
         elif operation == "drive":
             self.seed_all(request["seed"])
-            source, name = request["source"], request["name"]
-            args, kwargs = request["args"], request["kwargs"]
-            value = self.calls.drive(self.namespace, source, name, args, kwargs)
+            given = (request[key] for key in ("source", "name", "args", "kwargs"))
+            value = self.calls.drive(self.namespace, *given)
         else:
             value = "ready"
         frame = self.codec.pack({"nonce": self.open[-1], "ok": value})
