@@ -912,7 +912,8 @@ def expect_any_score(student, rng, name, given):
     """Scores of any sign and size, some of the dead: who is alive, and scores that stay."""
     (B, N), none = given[1], torch.zeros(given[0])  # a layer in which nobody gets anything
     for size in (-1e30, -1e12, -1e5, -3.0, 3.0, 1e12, 1e30):
-        score = size * torch.randint(1, 4, (B, N), generator=rng).double()
+        steps = torch.randint(1, 4, (B, N), generator=rng).double()
+        score = size * steps if abs(size) != 3 else 1e4 * size + 1e-10 * steps
         alive = torch.rand(B, N, generator=rng) < 0.6
         alive[:, :2], alive[:, -2:] = True, False  # alive ones are there, and later dead ones
         for keep in (1, 2, N // 2, N):
@@ -1028,11 +1029,16 @@ def test_values_of_any_rows(student, rng):
         (1, 6, 1, 2, 5, 3),
         (3, 4, 2, 2, 5, 3),
     ):
-        for kind in ("drawn", "ties", "equal"):
+        for kind in ("drawn", "ties", "equal", "near"):
             p = (3 * draw(rng, B, H, T, S)).softmax(-1)
-            if kind != "drawn":
+            if kind == "near":  # nearer than bfloat16 tells apart, of equal ones the later
+                p = 1 / 8 + 2.0**-20 * torch.randint(0, 9, (B, H, T, S), generator=rng).double()
+            elif kind != "drawn":
                 p = torch.randint(1, 3 if kind == "ties" else 2, (B, H, T, S), generator=rng) / 8.0
-            dtypes = ((F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (HALF, HALF), (F32, F64))
+            dtypes = (
+                (F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (HALF, HALF), (F32, F64),
+                (F64, HALF), (HALF, F64), (F64, F32),
+            )  # fmt: skip
             for of_p, of_v in dtypes:
                 x, v = p.to(of_p), draw(rng, B, heads, S, d, dtype=of_v)
                 for keep in (1, 2, S, S + 7):
