@@ -262,8 +262,8 @@ lab.predict(
 #   is at least 1, `sinks` and `recent` at least 0, and there is room for both.
 #
 # **Shapes** `q` [B, H, T, d]; `k`, `v` [B, Hkv, S, d], float32, float64 or bfloat16; `p`
-# [B, H, T, S]; `mass` [B, Hkv, S] in the dtype of `p`; `score` float and `positions` int64
-# [B, Hkv, S]; `places` [B, Hkv, min(S, size)] int64.
+# [B, H, T, S]; `mass` [B, Hkv, S] in the dtype of `p`; `score`, float32 or float64 and of any
+# size, and `positions` int64 [B, Hkv, S]; `places` [B, Hkv, min(S, size)] int64.
 
 
 # %% solution="ex1"
@@ -345,17 +345,19 @@ lab.check("ex1")
 # | `positions`, `mass` | [B, Hkv, S] of what is kept: int64, and the dtype of `p` |
 # | `keys`, `values` | [B, Hkv, S, d] in the dtype they came in |
 #
-# `ValueError` at once unless 0 ≤ `decay` ≤ 1. A step does three things, in this order.
+# `ValueError` at once unless 0 ≤ `decay` ≤ 1. Nothing is read of a cache before its first step. A
+# step does three things, in this order.
 #
 # 1. The new tokens come behind those that are kept, with a mass of 0, and their queries look at all
 #    that is there (exercise 1): so a query sees up to `size` older tokens and itself.
 # 2. The mass that was there before is multiplied by $decay^T$, and what the T new queries gave is
 #    added. So it does not matter for the mass how a text is cut into steps while nothing leaves.
 # 3. `survivors` says who stays, by the mass, or by `score(mass, positions)` [B, Hkv, S] if a
-#    function was given. Every key head has survivors of its own. All others are gone: their
-#    numbers, too. After each step all tensors that the cache keeps alive weigh at most three times
-#    what keys, values, mass and positions of `size` tokens weigh, however long the step or the
-#    text.
+#    function was given (float32 or float64, whatever the mass is). Every key head has survivors
+#    of its own. All others are gone: their numbers, too. After each step all tensors that the cache
+#    keeps alive weigh at most three times what keys, values, mass and positions of `size` tokens
+#    weigh, however long the step or the text. The caller's `k` and `v` do not stay either: they may
+#    be views of something longer, or be written over.
 #
 # `out` [B, H, T, d], of what the queries saw in 1. Two caches know nothing of each other. With
 # `size=16, recent=8` it is H2O, with `recent=16` a window, with `sinks=4, recent=12` StreamingLLM's
@@ -735,12 +737,13 @@ style.show(
 # - `find_largest`: the number of the key with the largest $q \cdot k$ among all keys, for certain,
 #   and how many pages were read. `q` [d]; `low`, `high` [P, d]; `read(i)` gives the keys [n, d] of
 #   page i (`page` of them, the last page may have fewer). Of equal products the first key. No page
-#   is read that the bounds exclude: read only pages whose bound is not below the largest product.
+#   is read that the bounds exclude: read only pages whose bound is not below the largest product
+#   (one whose bound equals it may be left out if you know that it cannot matter).
 #   Products of float64 are exact for the numbers that come.
 #
 # `k` and `q` are float32, float64 or bfloat16; `low`, `high` have the dtype of `k`, and `u` is
-# float32 or float64.
-# Whole numbers are ints.
+# float64 if `q` or `low` is, else float32 or wider, and so is all that leads to it. Bounds may be
+# of any size. Whole numbers are ints.
 
 
 # %% solution="ex4"
@@ -923,9 +926,9 @@ for way, (hits, log_p) in facts.items():
 #   probabilities of each query and head (of equal ones the later); the others count as 0. Nothing
 #   is divided by what is left.
 #
-# `score` is float64, `alive` bool, [B, S] or [B, H]; `p`, `out`, `v` are float32, float64 or
-# bfloat16. Sums are computed in float64, and the score is float64. `prune_values` computes in
-# float32 or wider and returns the dtype of `v`.
+# `score` is float64 of any sign and size, `alive` bool, [B, S] or [B, H]; `keep` is at least 1;
+# `p`, `out`, `v` are float32, float64 or bfloat16. Sums are computed in float64.
+# `prune_values` computes in float32 or wider and returns the dtype of `v`.
 
 
 # %% solution="ex5"
@@ -1134,13 +1137,14 @@ lab.predict(
 #   by up to `error` ≥ 0. The true probabilities: what may any set of keys gain at most? Derive the
 #   smallest number that is right whatever the other probabilities are, and however many.
 # - `progressive`: `p` [B, H, T, S] of causal attention as in exercise 1, from rough scores where
-#   `worst_shift` of the row is at most `tolerance`, and from all bits where it is not (`fetched`
-#   [B, H, T] bool). The error of a row is the largest of the keys that its query sees.
+#   `worst_shift` of the row is at most `tolerance`, and from all bits (codes times `scale`) where
+#   it is not (`fetched` [B, H, T] bool). The error of a row is the largest of the keys that its
+#   query sees.
 #
 # `q` [B, H, T, d], `k` [B, Hkv, S, d] float32, float64 or bfloat16; `high`, `rest` int64 like k,
-# `scale` [B, Hkv, S, 1]; `scores`, `error` [B, H, T, S]; `top`, `error`, `shift` of one shape, any.
-# All computed in and returned as float64; an error may be as large as 1e4, and a
-# top 1. Tests draw keys whose codes are not nearly a tie.
+# `scale` [B, Hkv, S, 1]; `scores`, `error` [B, H, T, S]; `top`, `error`, `shift` of one shape, any;
+# `top`, `error` given as float32 or float64. All computed in and returned as float64; an error may
+# be as large as 1e4, and a top 1. Tests draw keys whose codes are not nearly a tie.
 
 
 # %% solution="ex6"

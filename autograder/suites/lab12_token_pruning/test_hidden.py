@@ -108,6 +108,8 @@ def drive_kept(student, steps, options):
         out = cache.step(q, k, v)
         now = (out, cache.positions, cache.mass, cache.keys, cache.values)
         told.append([out, *(x.clone() for x in now[1:])])
+        for x in (q, k, v):  # the caller's memory serves for something else
+            x.fill_(7)
     return told
 
 
@@ -185,6 +187,14 @@ def test_attention_of_any_kind(student, rng):
     k = k.abs() * tensor([100.0, 100, 100, 1e-3, 1e-3])[:, None]
     out, p = student.attend(low, k, v)
     expect_close(p, exact(low, k, v)[1], what="p of scores far below 0", atol=1e-9)
+    for of_q, of_k in ((F32, F32), (F64, F64), (HALF, HALF), (F64, HALF)):
+        x = -(2.0**36) * torch.randint(1, 5, (2, 4, 3, 4), generator=rng)
+        y = (1 + torch.randperm(6, generator=rng))[:, None].expand(2, 2, 6, 4)  # no two are near
+        z = draw(rng, 2, 2, 6, 4)
+        out, p = student.attend(x.to(of_q), y.to(of_k), z)
+        right_out, right_p = exact(x, y, z)
+        expect_close(p, right_p, what="p of scores below -1e10", atol=CLOSE)
+        expect_close(out, right_out, what="out of scores below -1e10", atol=1e-4)
     out, p = student.drive(drive_views, q, k, v)
     expect_close(p, exact(q, k, v)[1], what="p of views", atol=1e-12)
 
@@ -227,8 +237,13 @@ def test_survivors_of_any_row(student, rng):
         (1, 1, 0, 0), (1, 1, 1, 0), (1, 1, 0, 1), (9, 4, 2, 2), (9, 4, 0, 3), (9, 1, 0, 0),
         (9, 8, 3, 0), (7, 7, 2, 2), (5, 30, 4, 9), (40, 16, 4, 8), (9, 1, 0, 1), (9, 1, 1, 0),
     ):  # fmt: skip
-        for kind in ("drawn", "ties", "equal", "negative", "close"):
+        for kind in ("drawn", "ties", "equal", "negative", "close", "huge", "below"):
+            huge = 1e8 * 10.0 ** (11 * torch.randint(0, 3, (1,), generator=rng).double())
+            huge = huge * torch.randint(1, 4, (2, 3, n), generator=rng)
+            huge[..., n // 2] = 4 * huge.max()  # larger than all that are guarded
             score = {
+                "huge": huge,
+                "below": -huge,
                 "drawn": draw(rng, 2, 3, n),
                 "ties": torch.randint(0, 3, (2, 3, n), generator=rng).double(),
                 "equal": torch.zeros(2, 3, n, dtype=F64),
@@ -324,15 +339,21 @@ def test_streams_of_any_kind(student, rng):
         expect_steps(student, steps, options, right)
 
 
-def drive_scored(student, steps, kind, size, recent):
+def drive_scored(student, steps, kind, size, recent, sinks=0):
     """Runs beside the student's code: a cache whose rule is a function of its two arguments."""
     told, outs = [], []
 
     def score(mass, positions):
         told.append([mass.clone(), positions.clone()])
+        if kind in ("huge", "near"):
+            return any_rule(positions, kind)
         return -positions.to(mass.dtype) if kind == "old" else -mass
 
-    cache = student.KeptTokens(size, recent=recent, score=score)
+    def any_rule(positions, kind):
+        rank = (positions * 7 % 5).double()
+        return (rank - 2) * 1e30 if kind == "huge" else 1e8 + 1e-3 * rank
+
+    cache = student.KeptTokens(size, recent=recent, sinks=sinks, score=score)
     for q, k, v in steps:
         outs.append(cache.step(q, k, v).clone())
     return cache.positions.clone(), cache.mass.clone(), told, outs[0]
@@ -361,6 +382,18 @@ def test_a_rule_of_ones_own(student, rng):
     expect_close(out, right, what="out before anybody leaves", atol=1e-9)
     right = p.sum(2).argsort(-1)[..., :2].sort(-1).values
     expect_same(at, right, "positions when those with the least mass stay")
+    sizes = [6, 1, 1, 3, 1]
+    steps = tokens(rng, sizes, H=2, heads=2, dtype=F32)
+    for kind in ("huge", "near"):  # in float64, beside a mass of float32
+        for size, recent, sinks in ((4, 1, 2), (3, 0, 1), (3, 0, 0)):
+            kept, seen = [], 0
+            for T in sizes:
+                kept, seen = [*kept, *range(seen, seen + T)], seen + T
+                ranks = [float(at * 7 % 5) for at in kept]
+                kept = [kept[i] for i in stay(ranks, kept, size, sinks, recent)[0]]
+            at, mass, *_ = student.drive(drive_scored, steps, kind, size, recent, sinks)
+            expect_same(at, torch.tensor([[kept, kept]]), f"positions by {kind} scores")
+            expect_tensor(mass, "mass beside a rule of float64", F32)
 
 
 def drive_alive(student, size, sizes, shape, options):
@@ -381,7 +414,10 @@ def drive_alive(student, size, sizes, shape, options):
     cache = student.KeptTokens(size, **options)
     for T in sizes:
         q = torch.randn(B, H, T, d, generator=generator)
-        k, v = (torch.randn(B, heads, T, d, generator=generator) for _ in range(2))
+        # views of something longer
+        k, v = (
+            torch.randn(B, heads, T + 99, d, generator=generator)[:, :, 9 : T + 9] for _ in "kv"
+        )
         out = cache.step(q, k, v)
     last = str(out.dtype), out.tolist()
     del q, k, v, out
@@ -396,10 +432,11 @@ def drive_alive(student, size, sizes, shape, options):
 )
 def test_memory_is_gone(student, rng):
     B, H, heads, d = shape = (2, 4, 2, 16)
-    for sizes in ([300], [1] * 150, [200, 1, 1]):
+    for sizes in ([300], [1] * 150, [200, 1, 1], [4], [6], [1], [3, 1]):
         for options in ({"recent": 2}, {"sinks": 2, "decay": 0.5}, {"recent": 6}):
             alive, there, dtype, out = student.drive(drive_alive, 6, sizes, shape, options)
-            assert there == [B, heads, 6], f"positions have shape {there}"
+            kept = min(6, sum(sizes))
+            assert there == [B, heads, kept], f"positions have shape {there}"
             assert dtype == "torch.float32", f"out of float32 tokens has dtype {dtype}"
             # means of values that were drawn from a normal distribution
             expect_at_most(torch.tensor(out).abs(), 10.0, "the size of out")
@@ -438,6 +475,27 @@ def test_two_caches_and_dtypes(student, rng):
         expect_tensor(out, "out", HALF)
         expect_close(out, then[0], what="out of bfloat16", atol=1e-2)
     expect_same(other[..., -1], torch.tensor([[1]]), "the last position of the other cache")
+    for dtypes in ((F64, HALF, F32), (F32, F64, HALF), (HALF, HALF, F64), (F64, F32, F32)):
+
+        def make_mixed(dtypes=dtypes):
+            drawn = tokens(rng, [2, 1, 3, 1], B=2, H=4, heads=2)
+            steps = [[x.to(of) for x, of in zip(step, dtypes, strict=True)] for step in drawn]
+            told, clear = simulated(steps, 3, recent=1)
+            return (steps, told), clear
+
+        steps, right = clear_case(make_mixed)
+        of_p = F64 if F64 in dtypes[:2] else F32
+        for now, then in zip(
+            student.drive(drive_kept, steps, {"size": 3, "recent": 1}), right, strict=True
+        ):
+            out, at, mass, kept, values = now
+            expect_same(at, then[1], f"positions of {dtypes}")
+            expect_tensor(mass, f"mass of {dtypes}", of_p)
+            expect_close(mass, then[2], what="mass", atol=1e-9 if of_p == F64 else 1e-4)
+            expect_same(kept, then[3], f"keys of {dtypes}")
+            expect_same(values, then[4], f"values of {dtypes}")
+            expect_tensor(out, f"out of {dtypes}", dtypes[2])
+            expect_close(out, then[0], what="out", atol=1e-2 if dtypes[2] == HALF else 1e-4)
     for options in (
         {"size": 0}, {"size": 3, "sinks": -1}, {"size": 3, "recent": 4}, {"size": 3, "decay": -0.1},
         {"size": 3, "decay": math.nan}, {"size": 3, "decay": 1.001},
@@ -628,6 +686,25 @@ def test_bounds_of_any_box(student, rng):
         products = exact_products(q, k)
         most = torch.stack([x.amax(-1) for x in products.split(3, -1)], -1)
         expect_at_most(most, u.double() + 1e-5, "a product above the bound")
+    for of_q in (F32, F64, HALF):
+        for of_k in (F32, F64, HALF):
+            for shift in (0.0, 30.0):
+                q = draw(rng, 2, 4, 3, 8, dtype=of_q)
+                k = (draw(rng, 2, 2, 13, 8) + shift).to(of_k)
+                low, high = student.page_boxes(k, 4)
+                u = student.page_bounds(q, low, high)
+                ends = [
+                    x.double().repeat_interleave(2, 1)[:, :, None] * q.double()[:, :, :, None]
+                    for x in (low, high)
+                ]
+                right = torch.maximum(*ends).sum(-1) / math.sqrt(8)
+                wide = F64 in (of_q, of_k)
+                if wide:
+                    expect_tensor(u, "u", F64)
+                assert u.dtype in (F32, F64), f"u has dtype {u.dtype}"
+                # rounding of eight products, whose terms are up to 100 or 10
+                atol = (1e-14 if wide else 1e-6) * (10 + 10 * shift)
+                expect_close(u, right, what=f"u of {of_q} and {of_k}", atol=atol)
 
 
 def exact_products(q, k):
@@ -651,9 +728,14 @@ def test_chosen_of_any_bounds(student, rng):
         (9, 5, 40),
         (40, 3, 7),
     ):
-        for kind in ("drawn", "ties", "equal", "close"):
+        for kind in ("drawn", "ties", "equal", "close", "huge", "below", "float32", "far32"):
             steps = torch.randint(0, 3, (2, 3, T, P), generator=rng).double()
+            huge = 10.0 ** (8 + 11 * torch.randint(0, 3, (1,), generator=rng).double())
             u = {
+                "huge": huge * (steps + 1),
+                "below": -huge * (steps + 1),
+                "float32": draw(rng, 2, 3, T, P, dtype=F32),
+                "far32": (huge * (steps - 1.5)).float(),
                 "drawn": draw(rng, 2, 3, T, P),
                 "ties": steps - 1,
                 "equal": 0 * steps - 1,
@@ -672,6 +754,18 @@ def test_chosen_of_any_bounds(student, rng):
             )
     several = [(draw(rng, 2, 3, 5, 20), 6, torch.full((5,), 19)) for _ in range(3)]
     expect_held(student, "chosen_pages", several)
+    for dtype in (F32, F64):  # what must be read is far below, what is not there far above
+        for size in (1e8, 1e19, 1e30):
+            u = size * torch.tensor([-3.0, -2, 9, -4, 9, 9], dtype=dtype).expand(1, 2, 2, 6)
+            for sign, pages, right in (
+                (1, 1, [[0, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0]]),
+                (1, 2, [[0, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]]),
+                (-1, 3, [[1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0]]),
+                (1, 6, [[1, 1, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]]),
+            ):
+                chosen = student.chosen_pages(sign * u, pages, torch.tensor([3, 0]))
+                right = (torch.tensor(right) > 0).expand(1, 2, 2, 6)
+                expect_same(chosen, right, f"chosen, bounds of {size}, {pages} pages")
     for pages in (1, 3):
         chosen = student.chosen_pages(torch.zeros(1, 1, 1, 1), pages, torch.tensor([0]))
         expect_same(chosen, torch.ones(1, 1, 1, 1) > 0, "the only page")
@@ -713,6 +807,21 @@ def expect_largest(student, q, k, page):
     assert not excluded, f"pages {excluded} were read, whose bounds are below the largest product"
 
 
+def near_keys(rng, far=1):
+    """(q [3], k [32, 3]): of eight keys products differ by 1 in 2^14 or more, the rest is smaller.
+
+    All are exact in bfloat16. With far > 1 they differ by less than float32 tells apart.
+    """
+    q = torch.randint(64, 128, (3,), generator=rng).double() * far
+    q[0] = 1
+    others = torch.randint(1, 60, (24, 3), generator=rng).double()
+    near = torch.randint(100, 120, (1, 3), generator=rng).double().repeat(8, 1)
+    others[:, 1:], near[:, 1:] = others[:, 1:] * far, near[:, 1:] * far
+    near[:, 0] = torch.arange(8)  # the largest product is that of the last
+    k = torch.cat([others[:8], near, others[8:]])
+    return q, k
+
+
 @exercise(
     "ex4",
     points=3,
@@ -746,6 +855,12 @@ def test_largest_of_any_keys(student, rng):
             k = torch.cat([k, near + (0 if dtype == HALF else high)])
             expect_largest(student, q, k, 4)
             expect_largest(student, -q, k, 4)
+    for of_q, of_k in ((HALF, HALF), (F32, HALF), (HALF, F32), (F32, F32), (F64, HALF)):
+        for far in (1, 2**6):
+            q, k = near_keys(rng, far)
+            for x, y in ((q, k), (-q, -k), (q, k[torch.randperm(32, generator=rng)]), (q, -k)):
+                expect_largest(student, x.to(of_q), y.to(of_k), 4)
+                expect_largest(student, x.to(of_q) * 2**20, y.to(of_k) * 2**20, 5)
     for q in (tensor([2.0**19 + 1, 2.0**19 + 2, 2.0**19 + 3]), tensor([2049.0, 2050, 2051])):
         for x in (q, q.flip(0)):  # one digit more than 16 bits hold
             expect_largest(student, x, torch.eye(3, dtype=F64), 2)
@@ -768,6 +883,21 @@ def test_largest_of_any_keys(student, rng):
 def best(score, alive, keep):
     living = sorted((i for i in range(len(score)) if alive[i]), key=lambda i: (-score[i], -i))
     return [i in living[:keep] for i in range(len(score))]
+
+
+def expect_any_score(student, rng, name, given):
+    """Scores of any sign and size, some of the dead: who is alive, and scores that stay."""
+    (B, N), none = given[1], torch.zeros(given[0])  # a layer in which nobody gets anything
+    for size in (-1e30, -1e12, -1e5, -3.0, 3.0, 1e12, 1e30):
+        steps = torch.randint(1, 4, (B, N), generator=rng).double()
+        score = size * steps if abs(size) != 3 else 1e4 * size + 1e-10 * steps
+        alive = torch.rand(B, N, generator=rng) < 0.6
+        alive[:, :2], alive[:, -2:] = True, False  # alive ones are there, and later dead ones
+        for keep in (1, 2, N // 2, N):
+            now, there = getattr(student, name)(none, score, alive, keep)
+            expect_same(now, score, "score of those who got nothing")
+            rows = [best(score[b].tolist(), alive[b].tolist(), keep) for b in range(B)]
+            expect_same(there, torch.tensor(rows), f"alive by {name}, scores of {size}")
 
 
 @exercise(
@@ -817,6 +947,7 @@ def test_cascades_of_layers(student, rng):
             expect_same(score, near, "score of those who got nothing")
             rows = [best(row.tolist(), [True] * S, keep) for row in near]
             expect_same(alive, torch.tensor(rows), f"alive of {S} near scores, keep {keep}")
+    expect_any_score(student, rng, "cascade_tokens", ((2, 3, 9, 9), (2, 9)))
     p = torch.zeros(1, 2, 3, 3)  # nobody gets anything
     score, alive = student.cascade_tokens(p, tensor([[0.0, 0, 0]]), torch.ones(1, 3) > 0, 2)
     expect_close(score, tensor([[0.0, 0, 0]]), what="score of nothing")
@@ -853,6 +984,7 @@ def test_heads_over_layers(student, rng):
     there, score = torch.ones(3, 16) > 0, torch.zeros(3, 16, dtype=F64)
     several = [draw(rng, 3, 16, 2, 2) for _ in range(3)]
     expect_held(student, "cascade_heads", [(out, score, there, 5) for out in several])
+    expect_any_score(student, rng, "cascade_heads", ((2, 9, 3, 4), (2, 9)))
     out = torch.zeros(1, 3, 2, 2)
     _, alive = student.cascade_heads(out, tensor([[1.0, 1, 1]]), torch.ones(1, 3) > 0, 2)
     expect_same(alive, torch.tensor([[False, True, True]]), "alive heads of equal scores")
@@ -874,11 +1006,16 @@ def test_values_of_any_rows(student, rng):
         (1, 6, 1, 2, 5, 3),
         (3, 4, 2, 2, 5, 3),
     ):
-        for kind in ("drawn", "ties", "equal"):
+        for kind in ("drawn", "ties", "equal", "near"):
             p = (3 * draw(rng, B, H, T, S)).softmax(-1)
-            if kind != "drawn":
+            if kind == "near":  # nearer than bfloat16 tells apart, of equal ones the later
+                p = 1 / 8 + 2.0**-20 * torch.randint(0, 9, (B, H, T, S), generator=rng).double()
+            elif kind != "drawn":
                 p = torch.randint(1, 3 if kind == "ties" else 2, (B, H, T, S), generator=rng) / 8.0
-            dtypes = ((F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (HALF, HALF), (F32, F64))
+            dtypes = (
+                (F64, F64), (F32, F32), (F32, HALF), (HALF, F32), (HALF, HALF), (F32, F64),
+                (F64, HALF), (HALF, F64), (F64, F32),
+            )  # fmt: skip
             for of_p, of_v in dtypes:
                 x, v = p.to(of_p), draw(rng, B, heads, S, d, dtype=of_v)
                 for keep in (1, 2, S, S + 7):
@@ -1088,6 +1225,14 @@ def test_progressive_rows(student, rng):
             expect_tensor(p, "p", F64, (B, H, T, S))
             expect_same(fetched, right, f"fetched, tolerance {tolerance:.3f}")
             expect_close(p, torch.where(right[..., None], all_bits, rough), what="p", atol=1e-9)
+    for low, size in ((0, 2.0**40), (1, 2.0**11)):  # what a query sees is far below 0
+        q = -size * torch.randint(1, 5, (2, 4, 3, 4), generator=rng).double()
+        codes = 20 + 20 * torch.randperm(5, generator=rng)[:, None].repeat(2, 2, 1, 4)
+        codes[..., 0] = 127  # a scale of 1; no two scores are near
+        middle = 2**low * codes.div(2**low, rounding_mode="floor") + (2**low - 1) / 2
+        p, fetched = student.progressive(q, codes.double(), 8, low, 1.0)
+        expect_close(p, exact(q, middle, middle)[1], what="p of scores far below 0", atol=1e-9)
+        assert not fetched.any(), "no set gains more than 1"
     several = [keys(rng, 6, 1, 2, 5, 8, scale=0.25)[0] for _ in range(3)]
     q = draw(rng, 1, 2, 5, 8)
     expect_held(student, "progressive", [(q, k, 6, 2, 1.0) for k in several])
