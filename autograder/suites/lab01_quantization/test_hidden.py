@@ -188,14 +188,18 @@ def test_parameters_of_every_width(student, rng):
 )
 def test_range_on_one_side_of_zero(student, rng):
     a, b = (torch.rand(2, generator=rng) + torch.tensor([1.0, 3.0])).tolist()
-    for bits in (1, 2, 4, 8):
+    for bits, size in ((1, 1.0), (2, 1e-30), (4, 1e30), (8, 1.0)):
         qmax = 2**bits - 1
-        lo, hi = torch.tensor([a, -b, b, -b]), torch.tensor([b, -a, b, -b])
+        lo, hi = (size * torch.tensor(end) for end in ([a, -b, b, -b], [b, -a, b, -b]))
         scale, zero = grid(student, lo, hi, bits, False)
         expected = [0, qmax, 0, qmax]
         assert zero.tolist() == expected, f"zero points {zero.tolist()}, expected {expected}"
-        right = torch.full((4,), torch.tensor(b).item() / qmax, dtype=torch.float64)
-        expect_close(scale, right, what="scale", rtol=SCALE)
+        right = torch.full((4,), hi[0].item() / qmax, dtype=torch.float64)
+        expect_close(scale, right, what=f"scale of ranges of size {size:g}", rtol=SCALE)
+        if bits > 1:  # symmetric, of one number too
+            scale, _ = grid(student, lo, hi, bits, True)
+            right = torch.full((4,), hi[0].item() / (2 ** (bits - 1) - 1), dtype=torch.float64)
+            expect_close(scale, right, what="scale of a symmetric grid", rtol=SCALE)
 
 
 @exercise(
@@ -348,6 +352,11 @@ def test_all_codes_survive(student, rng):
             assert torch.equal(again, codes), (
                 f"{many(bits, 'bit')}, z = {z}: {codes} became {again}"
             )
+    codes, zero = torch.arange(100).to(torch.uint8), torch.tensor(255, dtype=torch.int32)
+    expect_values(decode(student, codes, scale, zero), codes, scale, zero, "codes below z = 255")
+    far = torch.tensor([3e38, -3e38])  # divided by s: infinite
+    ends = encode(student, far, torch.tensor(1e-10), torch.tensor(5, dtype=torch.int32), 4, False)
+    assert ends.tolist() == [15, 0], f"codes of x far outside of the grid: {ends.tolist()}"
 
 
 @exercise(
@@ -656,7 +665,7 @@ def test_awkward_weights(student, rng):
             # s rounded as SCALE, times one code
             expect_close(w_hat, flat, what=f"constant {value}", rtol=SCALE + 3 * U)
     expect_views(student, rng)
-    for granularity in ("row", "8", "", 0, -3, 2.5, None):
+    for granularity in ("row", "8", "", 0, -3, 2.5, 100.5, None):
         expect_error(
             ValueError,
             lambda granularity=granularity: student.quantize_weight(
@@ -922,14 +931,17 @@ def test_empty_clusters(student, rng):
             expect_close(codebook, start, what="codebook", atol=start_error(values))
             right = [0, 0, 7, 0] if sign > 0 else [7, 7, 0, 7]
             assert codes.tolist() == right, f"codes {codes.tolist()}"
-    # the third of four centroids has three values, moves, and then loses them to its neighbours
-    values = far * torch.tensor([0.0, 0, 11, 46, 53, 53, 79, 88, 100]) - 7
-    rows, _ = history(values, 2, 6)
-    for iterations in (1, 2, 3, 6):
-        codebook, codes = cluster(student, values, 2, iterations)
-        atol = mean_error(values) + start_error(values)
-        expect_close(codebook, rows[iterations][0], what="codebook", atol=atol)
-        assert torch.equal(codes, rows[iterations][1]), f"codes {codes.tolist()}"
+    # the third of four centroids has three values, moves, and then loses them to its neighbours;
+    # or it has none at first, and then gets the last but one
+    loses, wins = (0.0, 0, 11, 46, 53, 53, 79, 88, 100), (0.0, 1, 6, 20, 21, 23, 34, 49, 100)
+    for case, counts in ((loses, (1, 2, 3, 6)), (wins, (1, 2, 4))):
+        values = far * torch.tensor(case) - 7
+        rows, _ = history(values, 2, 6)
+        for iterations in counts:
+            codebook, codes = cluster(student, values, 2, iterations)
+            atol = mean_error(values) + start_error(values)
+            expect_close(codebook, rows[iterations][0], what="codebook", atol=atol)
+            assert torch.equal(codes, rows[iterations][1]), f"codes {codes.tolist()}"
 
 
 @exercise(
@@ -947,6 +959,12 @@ def test_awkward_values(student, rng):
         codebook, codes = cluster(student, values, 2, 5)
         atol = mean_error(values) + start_error(values)
         expect_close(codebook[codes], values.double(), what="values", atol=atol)
+        if values is not few:
+            expect_close(codebook - value, 0 * codebook, what="entries, of equal values", atol=atol)
+    many_of_one = torch.cat([torch.rand(68_000, generator=rng), torch.tensor([2.0])])
+    codebook, codes = cluster(student, many_of_one, 1, 1)
+    mean = many_of_one[many_of_one < 1].double().mean()
+    expect_close(codebook[0], mean, what="a mean of 68,000", atol=mean_error(many_of_one))
     values = torch.randn(60, 40, generator=rng)
     expect_several(student, rng)
     rounded = values.bfloat16()
@@ -1127,6 +1145,10 @@ def test_every_width(student, rng):
         levels = 0.25 * (torch.arange(qmin - 3, qmax + 4) - z)  # exact; three past each end
         upstream = torch.randn(levels.shape, generator=rng)
         cases.append((levels, torch.tensor(0.25), zero, bits, symmetric, upstream))
+    # so many steps outside that what counts them in 16 or 32 bits is inside again
+    far = torch.tensor([65539.0, -65533.0, 2.0**32, -(2.0**32), 2.0**40])
+    middle = torch.tensor(8, dtype=torch.int32)
+    cases.append((0.25 * far, torch.tensor(0.25), middle, 4, False, torch.ones(5)))
     found = student.drive(drive_gradients, cases)
     for (y, grad, plain), case in zip(found, cases, strict=True):
         expect_value_and_gradient(y, grad, *case)
@@ -1437,8 +1459,30 @@ MIXED = (
     ("lm_head_norm", "Linear", 4, 9),
     ("gain", "Parameter", 7),
     ("mlp.shift", "Parameter", 3, 5),
+    ("mixer.weight", "Parameter", 6, 4),  # of a module that is no nn.Linear
     ("table", "Buffer", 30),
 )
+
+
+def drive_changed(student, weights, bias, bits):
+    """Runs beside the student's code: a model that is quantized, written into and quantized again.
+
+    Its two layers share their bias. Returns the weights of the first layer in both copies, and the
+    total.
+    """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(6, 4), nn.Linear(6, 4))
+    model[1].bias = model[0].bias
+    found = []
+    for weight in weights:
+        with torch.no_grad():
+            model[0].weight.copy_(weight)
+            model[0].bias.copy_(bias)
+        copied, total = student.quantize_model(model, bits=bits, granularity="channel")
+        found.append(copied[0].weight.detach().clone())
+    return found, total
 
 
 @exercise(
@@ -1453,6 +1497,12 @@ def test_new_weights(student, rng):
     for bits, granularity in ((2, "tensor"), (4, "channel"), (3, 4), (8, "channel"), (1, 100)):
         state, seen = quantized_model(student, rng, MIXED, (), (bits, granularity))
         expect_weights(seen, state, MIXED, bits, granularity)
+    weights, bias = torch.randn(2, 4, 6, generator=rng), torch.randn(4, generator=rng)
+    found, total = student.drive(drive_changed, list(weights), bias, 3)
+    for w_hat, w in zip(found, weights, strict=True):
+        expect_quantized(w_hat, w, 3, "channel", False, "of a model that was written into")
+    right = 2 * (24 * 3 + 4 * (16 + 3)) + 4 * 16
+    assert total == right, f"two layers that share a bias: {total} bits, not {right}"
 
 
 NAMES = (
@@ -1461,6 +1511,7 @@ NAMES = (
     ("lm_head2", "Own", 4, 6),
     ("deep.down.lm_head", "Linear", 6, 6),
     ("lm_head_2.lm_head", "Own", 6, 3),
+    ("deep.LM_head", "Linear", 6, 4),  # another name
     ("copycat", "NoBias", 6, 13),  # the embedding's shape and values, and another parameter
     ("embed_tokens", "Embedding", 13, 6),
 )
