@@ -1123,10 +1123,10 @@ def test_anywhere_in_a_layer(student, rng):
 
 
 def further(rng, width, inner):
-    """Tensors beside those of the card, whose names begin or end as theirs do."""
+    """Tensors of other modules, whose names begin or end as those of the card do."""
     shapes = {"self_attn.q_norm.weight": (2,), "cross_attn.input_layernorm.bias": (width,)}
     for name in (*SOURCES.values(), "self_attn.o_proj", "mlp.down_proj"):
-        shapes |= {f"{name}.seen": (width,), f"cross_attn.{name}.weight": (inner, width)}
+        shapes[f"cross_attn.{name}.weight"] = (inner, width)
         shapes[f"cross_attn.{name.split('.')[-1]}.weight"] = (inner, width)
         shapes[f"{name}2.weight"] = (inner, width)
     return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
