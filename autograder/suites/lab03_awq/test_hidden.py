@@ -1123,12 +1123,9 @@ def test_anywhere_in_a_layer(student, rng):
 
 
 def further(rng, width, inner):
-    """Tensors of other modules, whose names begin or end as those of the card do."""
-    shapes = {"self_attn.q_norm.weight": (2,), "cross_attn.input_layernorm.bias": (width,)}
-    for name in (*SOURCES.values(), "self_attn.o_proj", "mlp.down_proj"):
-        shapes[f"cross_attn.{name}.weight"] = (inner, width)
-        shapes[f"cross_attn.{name.split('.')[-1]}.weight"] = (inner, width)
-        shapes[f"{name}2.weight"] = (inner, width)
+    """Tensors beside those of the card, of modules whose names begin as theirs do."""
+    shapes = {f"{name}2.weight": (inner, width) for name in SOURCES.values()}
+    shapes["self_attn.q_norm.weight"] = (2,)
     return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
 
 
