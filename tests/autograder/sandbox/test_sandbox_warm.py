@@ -95,10 +95,11 @@ def test_a_warm_sandbox_finds_what_a_cold_one_finds(sessions):
 
 def test_modules_of_one_student_are_not_loaded_for_the_next(sessions):
     cell = "import sys\ndef attack(): return sorted(sys.modules)"
-    cold, own = called(sessions(cell, warm=False)), {"zygote", "namespaces", "array", "select"}
+    cold, first = called(sessions(cell, warm=False)), called(sessions(cell))
+    assert set(cold) <= set(first)  # and what a zygote imports for all
     alice = sessions("import wave, curses, efflib.zoo, sqlite3\n" + cell)
     assert "wave" in called(alice)
-    assert set(called(sessions(cell))) - own == set(cold) - own
+    assert called(sessions(cell)) == first
 
 
 def test_no_memory_is_shared_with_the_zygote(sessions):
