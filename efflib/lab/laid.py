@@ -1,7 +1,8 @@
 """Calls whose tensors lie in memory in every way that a card admits, and whose results are held.
 
-For tests that draw inputs anywhere in what a card admits: a mistake that shows only where two
-corners meet, bfloat16 in a view or the second call in another dtype, has no place left.
+For tests that draw inputs anywhere in what a card admits, and so look for mistakes that show only
+where two corners meet: bfloat16 in a view, or the second call in another dtype.  `again` (again.py)
+compares calls with each other; here the test knows what is right.
 """
 
 import torch

@@ -842,9 +842,9 @@ def drive_searches(student, cases):
 def drive_changed(student, first, second, ratio):
     """Runs beside the student's code: scales of a tensor before and after it was written into."""
     x_mean = first.clone()
-    return student.candidate_scales(x_mean, ratio), student.candidate_scales(
-        x_mean.copy_(second), ratio
-    )
+    before = student.candidate_scales(x_mean, ratio)
+    x_mean.copy_(second)
+    return before, student.candidate_scales(x_mean, ratio)
 
 
 def played(rng, shape):
