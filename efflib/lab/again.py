@@ -1,8 +1,9 @@
 """Whether several calls disturb one another, and whether what refuses an argument leaves it.
 
-For tests: `again` holds all results of some calls while it makes the next ones, writes into them
-and asks once more, and compares with each call alone; `held_results` holds them alone, for tests
-that know what is right; `refused` looks at arguments after an error.
+For tests: `held` and `again` hold all results of some calls while they make the next ones, write
+into them and ask once more; `held`, for tests that know what is right, lays tensors in memory in
+every way, `again` compares with each call alone.  `held_results` holds results and no more;
+`refused` looks at arguments after an error.
 """
 
 import math
@@ -11,53 +12,84 @@ import torch
 
 from efflib.lab.expect import expect_close, expect_same, expect_tensor
 
+WAYS = 4  # that drive_laid knows
+APART = 2  # the way where every second number is another's
 
-def drive_again(student, calls):
-    """Runs beside the student's code: all results of calls (name, *args), as they are after the
-    last, and once more, when others have written into those.
 
-    Tensors arrive as parts of larger ones, where every second number is another's, but those in
-    a dictionary as they are.
+def drive_laid(student, calls, ways):
+    """Runs beside the student's code: the results of calls (name, *args) after the last of them,
+    and once more, when others have written into the first.
+
+    Tensors, also in lists and dicts, lie as `ways` says, a number for each of them, over and over:
+    0 as they came, 1 transposed, 2 every second entry of a larger one, 3 within a larger one.
     """
+    import itertools
+
     import torch
 
-    def cut(x):
-        if isinstance(x, list | tuple):
-            return type(x)(cut(part) for part in x)
-        if isinstance(x, dict) and "whole" in x:
-            return x["whole"]
-        if not isinstance(x, torch.Tensor) or x.dim() == 0:
-            return x
-        larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
-        return larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
+    turn = itertools.cycle(ways)
 
-    def copied(x, spoil=False):
+    def each(x, change):
+        if isinstance(x, dict):
+            return {key: each(part, change) for key, part in x.items()}
         if isinstance(x, list | tuple):
-            return [copied(part, spoil) for part in x]
-        if not isinstance(x, torch.Tensor):
-            return x
-        x = x.detach()
-        if spoil and 0 not in x.stride():
-            x.zero_()
-        return x.clone()
+            return type(x)([each(part, change) for part in x])
+        return change(x) if isinstance(x, torch.Tensor) else x
+
+    def lay(x):
+        way, made = next(turn) if x.dim() else 0, x.clone()
+        if way == 1 and x.dim() > 1:
+            made = x.mT.clone(memory_format=torch.contiguous_format).mT
+        elif way in (1, 2):
+            made = x.repeat_interleave(2, -1)[..., ::2]
+        elif way == 3:
+            k = x.shape[-1]
+            return torch.cat([x.flip(-1), x, x.flip(-1)], -1)[..., k : 2 * k]
+        # contiguous() returns a dimension of 1 with any stride as it is, and view(dtype) refuses it
+        return x.clone() if made.is_contiguous() else made
+
+    def zero(x):
+        if 0 not in x.stride():
+            x.detach().zero_()
 
     def all_of():
-        return [getattr(student, name)(*map(cut, args)) for name, *args in calls]
+        return [getattr(student, name)(*each(tuple(args), lay)) for name, *args in calls]
 
-    held = all_of()
-    first = copied(held)
-    copied(held, spoil=True)
-    return first, copied(all_of())
+    results = all_of()
+    first = each(results, lambda x: x.detach().clone())
+    each(results, zero)
+    return first, each(all_of(), lambda x: x.detach().clone())
+
+
+def held(student, rng: torch.Generator, calls: list[tuple]) -> list[tuple]:
+    """Of each call (name, *args) both results that drive_laid gives.
+
+    How tensors lie is drawn; of four in a row each lies in another way.
+    """
+    ways = [way for _ in range(25) for way in torch.randperm(WAYS, generator=rng).tolist()]
+    first, second = student.drive(drive_laid, calls, ways)
+    return list(zip(first, second, strict=True))
 
 
 def again(student, calls):
-    """Calls one after the other give what each gives alone: nothing is kept, no memory shared."""
-    plain = [
-        [x["whole"] if isinstance(x, dict) and "whole" in x else x for x in args]
-        for _, *args in calls
-    ]
-    alone = [getattr(student, call[0])(*args) for call, args in zip(calls, plain, strict=True)]
-    for results in student.drive(drive_again, calls):
+    """Calls one after the other give what each gives alone: nothing is kept, no memory shared.
+
+    Tensors arrive as parts of larger ones, but those in {"whole": ...} as they are.
+    """
+    ways = []
+
+    def plain(x, way=APART):
+        if isinstance(x, dict) and "whole" in x:
+            return plain(x["whole"], 0)
+        if isinstance(x, list | tuple):
+            return type(x)(plain(part, way) for part in x)
+        if isinstance(x, torch.Tensor) and x.dim():
+            ways.append(way)
+        return x
+
+    calls = [(name, *map(plain, args)) for name, *args in calls]
+    alone = [getattr(student, name)(*args) for name, *args in calls]
+    for results in student.drive(drive_laid, calls, ways):
         for (name, *_), result, right in zip(calls, results, alone, strict=True):
             alike(result, right, f"{name} among other calls: the result")
 

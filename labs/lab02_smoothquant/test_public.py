@@ -307,13 +307,19 @@ def test_outputs_are_integer_sums(student, rng):
     expect_within(seen, same, bound + 4 * FLOAT32, what)
 
 
+def drive_turned(student, x, w, kind, x_max):
+    """Runs beside the student's code: x [T, B, K] and w [K, N], turned, are not contiguous."""
+    return student.w8a8_linear(x.transpose(0, 1), w.T, None, kind, x_max=x_max)
+
+
 @exercise(
     "ex2",
     points=1,
-    invariant='"token": no token feels another; "tensor": all do; only "static" looks at x_max',
+    invariant='"token": no token feels another; "tensor": all do; only "static" looks at x_max; '
+    "how x and w lie in memory changes nothing",
     cause='the maximum taken along the wrong dimension, x_max ignored by "static" or used by the '
-    "other kinds, the maximum of x in its place, a scale for each sequence, or any other name "
-    "accepted",
+    "other kinds, the maximum of x in its place, a scale for each sequence, any other name "
+    "accepted, or view where x is not contiguous",
 )
 def test_who_shares_a_scale(student, rng):
     w = torch.randn(5, 16, generator=rng)
@@ -332,6 +338,10 @@ def test_who_shares_a_scale(student, rng):
         three = linear(student, torch.stack([x, loud]), w, None, kind, x_max)
         off = ((three.view(6, 5) - flat).norm() / flat.norm()).item()
         assert off <= 16 * FLOAT32, f"{kind!r}: x [2, 3, 16] gives other outputs than as [6, 16]"
+        whole = torch.stack([x, loud]).transpose(0, 1).contiguous()  # [3, 2, 16]
+        turned = student.drive(drive_turned, whole, w.T.contiguous(), kind, x_max)
+        off = ((turned.reshape(6, 5) - flat).norm() / flat.norm()).item()
+        assert off <= 16 * FLOAT32, f"{kind!r}: x and w that are not contiguous give other outputs"
     assert change["token"] == 0 and change["static"] == 0 and change["tensor"] > 0.1, (
         f"token 2 was multiplied by 1000; the outputs of the others moved by {change}"
     )

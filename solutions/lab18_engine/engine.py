@@ -45,7 +45,8 @@
 # | table | `tables[name]` | the blocks of a request, in the order of its text |
 #
 # Names are ints or strings, and none occurs twice. No function changes its arguments; classes
-# change themselves. Nothing is kept between calls but what a class is there for.
+# change themselves. Nothing is kept between calls but what a class is there for, and what was
+# returned stays as it is.
 
 # %%
 import torch

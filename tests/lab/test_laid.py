@@ -2,7 +2,7 @@
 
 import torch
 
-from efflib.lab.laid import drive_laid, held
+from efflib.lab.again import drive_laid, held
 from efflib.lab.student import LocalStudent
 
 KEPT = {}

@@ -21,7 +21,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.laid import held
+from efflib.lab.again import held
 
 U = 2.0**-24  # relative error of one rounding to float32
 SCALE = 4 * U  # of a scale: the difference, the division or a reciprocal and a product, one spare

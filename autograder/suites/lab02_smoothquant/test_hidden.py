@@ -17,8 +17,7 @@ from efflib.lab import (
     expect_same,
     expect_tensor,
 )
-from efflib.lab.again import refused
-from efflib.lab.laid import held
+from efflib.lab.again import held, refused
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8  # of one rounding to bfloat16

@@ -19,8 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import refused
-from efflib.lab.laid import held
+from efflib.lab.again import held, refused
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 HALF_STEP = 0.5 + 2**8 * 8 * FLOAT32  # a value of at most 2^8 steps, rounded a few times
@@ -847,12 +846,12 @@ def drive_changed(student, first, second, ratio):
     return before, student.candidate_scales(x_mean, ratio)
 
 
-def played(rng, shape):
-    """(outputs of a shape, losses): whole numbers times a power of 2, so that losses are exact.
+def played(rng, shape, size):
+    """(outputs of a shape, losses): whole numbers times size, a power of 2: losses are exact.
 
     The least loss stands at two ratios at least, by errors of the same sizes at other places.
     """
-    n, size = math.prod(shape), power(rng, 30)
+    n = math.prod(shape)
     exact = torch.randint(-8, 9, (n,), generator=rng).float()
     dtype = one_of(rng, (torch.float32, torch.bfloat16))
     least = 100 if dtype is torch.bfloat16 else 900  # bfloat16 holds whole numbers up to 256
@@ -908,6 +907,7 @@ def test_anywhere_in_the_search(student, rng):
     cases, losses = [], []
     outs = spread(rng, ((), (1,), (7,), (2, 3), (2, 1, 4), (2, 2, 1, 3)), 6)
     widths, counts = spread(rng, (1, 2, 3, 4), 6), spread(rng, (1, 2, 3), 6)
+    sizes = spread(rng, (-30, -15, 0, 0, 15, 30), 6)  # losses from 1e-13
     even = whole(rng, 0, 5)  # all channels alike: block is asked as often
     for i, (bits, count, out) in enumerate(zip(widths, counts, outs, strict=True)):
         if i % 2 == 0:  # two of one shape
@@ -917,7 +917,7 @@ def test_anywhere_in_the_search(student, rng):
             x_mean[:] = x_mean[0].clone()
         shapes = [(whole(rng, 1, 4), len(x_mean)) for _ in range(count)]
         weights = [power(rng, 20) * torch.randn(shape, generator=rng) for shape in shapes]
-        outputs, right = played(rng, out)
+        outputs, right = played(rng, out, 2.0 ** sizes[i])
         cases.append((x_mean, weights, outputs, bits, group_size))
         losses.append(right)
     results = student.drive(drive_searches, cases)

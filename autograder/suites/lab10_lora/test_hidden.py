@@ -19,6 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import held_results, refused
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8
@@ -29,15 +30,9 @@ def draw(rng, low, high):
     return int(torch.randint(low, high + 1, (1,), generator=rng))
 
 
-def drive_held(student, name, first, second):
-    """Runs beside the student's code, where what was returned could change: two calls' results."""
-    held = getattr(student, name)(*first)
-    return [held, getattr(student, name)(*second)]
-
-
 def expect_held(student, name, first, second):
     """What a call returned is the same while the next one is made. Returns both results."""
-    held = student.drive(drive_held, name, first, second)
+    held = held_results(student, name, [first, second])
     for seen, call in zip(held, (first, second), strict=True):
         right = getattr(student, name)(*call)
         parts = (
@@ -46,36 +41,6 @@ def expect_held(student, name, first, second):
         for part, other in parts:
             expect_close(part, other, what=f"{name}, held while it was called again", rtol=1e-5)
     return held
-
-
-def drive_refused(student, name, *args):
-    """Runs beside the student's code: the kind of an error, and the arguments behind it."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        return "ValueError", args
-    except Exception as fault:
-        return type(fault).__name__, args
-    return "no error", args
-
-
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return (
-        [t for part in value for t in tensors_in(part)] if isinstance(value, (list, tuple)) else []
-    )
-
-
-def expect_refused(student, name, *args):
-    """A ValueError that leaves the arguments as they were."""
-    before = [t.clone() for t in tensors_in(args)]
-    kind, after = student.drive(drive_refused, name, *args)
-    assert kind == "ValueError", f"{name}: {kind} in place of a ValueError"
-    for old, new in zip(before, tensors_in(after), strict=True):
-        same = old.dtype == new.dtype and old.shape == new.shape
-        same = same and torch.equal(old.nan_to_num(7.0), new.nan_to_num(7.0))
-        assert same, f"{name}: an argument is another one behind the error"
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -536,12 +501,12 @@ def test_the_nearest_matrix(student, rng):
     a, b = student.factor(torch.zeros(3, 4), 2)
     expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
     rows = torch.randn(2, 3, 4, generator=rng)
-    held = student.drive(drive_held, "factor", *((delta, 3) for delta in rows))
+    held = held_results(student, "factor", [(delta, 3) for delta in rows])
     for (a, b), delta in zip(held, rows, strict=True):
         off = (delta.double() - b.double() @ a.double()).norm().item()
         expect_at_most(off, 1e-4, "the distance, held while factor was called again")
     for r in (0, -1, 4):
-        expect_refused(student, "factor", rows[0], r)
+        refused(student, [("factor", rows[0], r)])
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -776,7 +741,7 @@ def test_there_and_back(student, rng):
         for dtype in (torch.float32, torch.bfloat16):
             w = torch.ones(130, dtype=dtype)
             w[draw(rng, 64, 129)] = bad
-            expect_refused(student, "quantize_nf4", w)
+            refused(student, [("quantize_nf4", w)])
     expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
@@ -1089,15 +1054,14 @@ def test_mixed_batches(student, rng):
         assert new[none].signbit().equal(y[none].signbit()), "-0.0 became 0.0 without an adapter"
     negative = [(-a, 2 * b, scale) for a, b, scale in adapters]
     calls = [(x, y, adapters), (x.flip(0), y.flip(0), negative)]
-    held = student.drive(
-        drive_held, "batched_update", *((*call, torch.tensor(index)) for call in calls)
-    )
+    given = [(*call, torch.tensor(index)) for call in calls]
+    held = held_results(student, "batched_update", given)
     for seen, call in zip(held, calls, strict=True):
         what = "y, held while another was asked for"
         expect_close(seen, added(*call, index), what=what, atol=1e-4)
     for wrong in ([*index[:-1], 3], [-2, *index[1:]], [0] * 7 + [10**6]):
-        expect_refused(student, "batched_update", x, y, adapters, torch.tensor(wrong))
-    expect_refused(student, "batched_update", x, y, [], torch.tensor([-1] * 7 + [0]))
+        refused(student, [("batched_update", x, y, adapters, torch.tensor(wrong))])
+    refused(student, [("batched_update", x, y, [], torch.tensor([-1] * 7 + [0]))])
     many = [(torch.full((1, 2), j + 1.0), torch.ones(1, 1), 1e-8) for j in range(300)]
     index = [299, 256, -1, 43]
     x, y = torch.ones(4, 1, 2), torch.zeros(4, 1, 1)

@@ -16,6 +16,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
+from efflib.lab.again import held_results, refused
 from efflib.models.config import LlamaConfig
 from efflib.models.llama import Llama
 
@@ -100,32 +101,9 @@ def clear_case(make):
     raise RuntimeError("no case without a tie was drawn")
 
 
-def drive_two(student, name, first, second):
-    """Runs beside the student's code: the first result is held while the second is asked for."""
-    held = getattr(student, name)(*first)
-    return held, getattr(student, name)(*second)
-
-
 def two_calls(student, name, first, second):
     """Both results of two calls of one shape that are alive together."""
-    return student.drive(drive_two, name, list(first), list(second))
-
-
-def drive_refused(student, name, args):
-    """Runs beside the student's code: the arguments of a call that is refused, afterwards."""
-    try:
-        getattr(student, name)(*args)
-    except ValueError:
-        pass
-    return args
-
-
-def as_before_an_error(student, name, *args):
-    """Arguments stay as they are, also where there is no result."""
-    left = student.drive(drive_refused, name, list(args))
-    for before, after in zip(args, left, strict=True):
-        if isinstance(before, torch.Tensor):
-            expect_same(after, before, f"an argument that {name} refused")
+    return held_results(student, name, [first, second])
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -248,8 +226,7 @@ def test_damping_of_any_h(student, rng):
         right, silent = with_damping(h, 0.1)
         expect_close(new, right, what="damped H of one of two calls", rtol=EXACT)
         expect_same(dead, silent, "dead of one of two calls")
-    as_before_an_error(student, "damped", pair[1], -0.5)
-    as_before_an_error(student, "damped", pair[1][:2].clone(), 0.5)
+    refused(student, [("damped", pair[1], -0.5), ("damped", pair[1][:2].clone(), 0.5)])
 
 
 @exercise(
@@ -460,7 +437,7 @@ def test_factor_of_any_h(student, rng):
         one = torch.eye(5, dtype=F64)
         expect_close(u.T @ u @ h, one, what="U^T U H of one of two calls", atol=EXACT)
     two = torch.tensor([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues 3 and -1
-    as_before_an_error(student, "inverse_factor", two.double())
+    refused(student, [("inverse_factor", two.double())])
     for bad in (
         -torch.eye(3),
         torch.diag(torch.tensor([1.0, 0.0, 1.0])),
@@ -558,9 +535,7 @@ def test_scales_and_defaults(student, rng):
     one = torch.ones(2, 1, dtype=F64)
     bad = torch.tensor([[1.0, 3.0], [3.0, 1.0]], dtype=F64)
     for dtype in (torch.float32, F64):
-        as_before_an_error(
-            student, "gptq", torch.ones(2, 2, dtype=dtype), bad, one, 0 * one, 3, 0.0
-        )
+        refused(student, [("gptq", torch.ones(2, 2, dtype=dtype), bad, one, 0 * one, 3, 0.0)])
     for h, damping in (
         (torch.ones(2, 2, dtype=F64), -0.1),
         (torch.tensor([[1.0, 3.0], [3.0, 1.0]], dtype=F64), 0.0),
@@ -709,7 +684,7 @@ def test_lazy_between_fresh_and_static(student, rng):
     for grids, damping in (("static", 0.0), ("fresh", 0.0), ("now", 0.01), ("lazy", -1.0)):
         for dtype in (torch.float32, F64):
             own = torch.ones(2, 2, dtype=dtype)
-            as_before_an_error(student, "gptq_blocked", own, bad, 3, 2, 2, grids, damping)
+            refused(student, [("gptq_blocked", own, bad, 3, 2, 2, grids, damping)])
     for other, damping in ((bad, 0.0), (h[:2], 0.01), (h[:2, :2], math.nan)):
         for grids in ("fresh", "lazy", "static"):
             expect_error(
@@ -873,7 +848,7 @@ def test_orders_and_defaults(student, rng):
                 f"gptq_ordered, h {h.tolist()}, damping {damping}",
             )
             own = torch.ones(2, 2, dtype=F64)
-            as_before_an_error(student, "gptq_ordered", own, h, 3, 1, static, damping)
+            refused(student, [("gptq_ordered", own, h, 3, 1, static, damping)])
 
 
 @exercise(

@@ -9,6 +9,7 @@ import math
 import torch
 
 from efflib.lab import exercise, expect_at_most, expect_close
+from efflib.lab.again import held_results
 from efflib.lab.walks import expect_walks
 
 
@@ -158,11 +159,6 @@ def drive_states(student, which, states):
         except Exception as fault:
             answers.append(answer if isinstance(answer, str) else type(fault).__name__)
     return answers
-
-
-def drive_held(student, name, calls):
-    """Runs beside the student's code: what each call returned, read when all are there."""
-    return [getattr(student, name)(*call) for call in calls]
 
 
 def check_states(student, which, states, what):
@@ -519,7 +515,7 @@ def test_tails_of_any_log(student, rng):
         expect_close(torch.tensor(float(value)), torch.tensor(rank(ttft, q)), what=what, rtol=1e-6)
     for log in ([(0.0, [1.0]), (3.0, [4.0])], [(5.0, [6.5])]):
         assert student.tails(log)["tpot"] is None, "tpot of requests that have none"
-    held = student.drive(drive_held, "tails", [([(0.0, [t])],) for t in (1.0, 2.0)])
+    held = held_results(student, "tails", [([(0.0, [t])],) for t in (1.0, 2.0)])
     first = [tuple(map(float, seen["ttft"])) for seen in held]
     assert first == [(1.0, 1.0), (2.0, 2.0)], "percentiles held while others were asked for"
     at_once = student.tails([(0.0, [1.0, 1.0, 1.0])])["tpot"]
@@ -691,7 +687,7 @@ def test_lines(student, rng):
         seen = pairs(student.line_after(big, [("z", 1)], back))
         assert seen == [*right, ("z", 1)], "another line"
     calls = [(big, [(name, 1)], ["0"]) for name in "yz"]
-    for name, seen in zip("yz", student.drive(drive_held, "line_after", calls), strict=True):
+    for name, seen in zip("yz", held_results(student, "line_after", calls), strict=True):
         assert pairs(seen) == [("0", 8), (name, 1)], "a line held while another was asked for"
 
 
@@ -989,7 +985,7 @@ def test_machines_tick_by_tick(student, rng):
     assert floats(student.prefill_pool([], [], 3), 0) == []
     assert floats(student.prefill_pool([0.0, 0.0], [1.5, 0.5], 9), 2) == [1.5, 0.5]
     calls = [([0.0], [s], 2) for s in (1.0, 2.0)]
-    held = student.drive(drive_held, "prefill_pool", calls)
+    held = held_results(student, "prefill_pool", calls)
     assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
         "times held while others were asked for"
     )
@@ -1023,7 +1019,7 @@ def test_links_tick_by_tick(student, rng):
     seen = floats(student.hand_over(many, [1.0] * 2400, 2.0), 2400)
     assert seen == [0.25 + (2400 - i) / 2 for i in range(2400)], "2400 caches"
     assert floats(student.hand_over([], [], 1), 0) == []
-    held = student.drive(drive_held, "hand_over", [([0.0], [s], 1.0) for s in (1.0, 2.0)])
+    held = held_results(student, "hand_over", [([0.0], [s], 1.0) for s in (1.0, 2.0)])
     assert [floats(ends, 1) for ends in held] == [[1.0], [2.0]], (
         "times held while others were asked for"
     )

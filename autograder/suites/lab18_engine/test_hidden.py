@@ -9,6 +9,7 @@ import math
 import torch
 
 from efflib.lab import exercise, expect_at_most, expect_close
+from efflib.lab.again import held_results
 from efflib.lab.walks import expect_walks
 
 
@@ -89,27 +90,43 @@ def random_pass(rng, count, longest, tokens):
     return pieces, texts, proposed, best
 
 
-def check_pass(student, pieces, texts, proposed, best):
-    ids, positions, wanted = parts(student.layout(pieces, texts, proposed), 3)
+def expect_row(value, pieces, texts, proposed):
+    ids, positions, wanted = parts(value, 3)
     wanted = [ints(places) for places in parts(wanted, len(pieces))]
     seen = ints(ids), ints(positions), wanted
     assert seen == slow_layout(pieces, texts, proposed), "another row"
-    new, cached = parts(student.step(pieces, texts, proposed, best), 2)
+
+
+def expect_yield(value, pieces, texts, proposed, best):
+    new, cached = parts(value, 2)
     assert isinstance(new, dict) and isinstance(cached, dict), "no dicts"
     seen = {k: ints(v) for k, v in new.items()}, {k: ints([v])[0] for k, v in cached.items()}
     assert seen == slow_step(pieces, texts, proposed, best), "another yield"
 
 
+def check_pass(student, pieces, texts, proposed, best):
+    expect_row(student.layout(pieces, texts, proposed), pieces, texts, proposed)
+    value = student.step(pieces, texts, proposed, best)
+    expect_yield(value, pieces, texts, proposed, best)
+
+
 @exercise(
     "ex1",
     points=3,
-    invariant="every pass of random pieces is what it is token by token",
-    cause="a limit that is off by one: the last known token, the last proposal, the end of a piece",
+    invariant="every pass of random pieces is what it is token by token, also when others follow",
+    cause="a limit that is off by one: the last known token, the last proposal, the end of a "
+    "piece; or a list that is filled anew for the next pass",
 )
 def test_passes_token_by_token(student, rng):
     for count in (1, 2, 3, 5, 9):
         for _ in range(4):
             check_pass(student, *random_pass(rng, count, 6, 3))
+    passes = [random_pass(rng, 3, 6, 3) for _ in range(6)]
+    rows = held_results(student, "layout", [some[:3] for some in passes])
+    for some, value in zip(passes, rows, strict=True):
+        expect_row(value, *some[:3])
+    for some, value in zip(passes, held_results(student, "step", passes), strict=True):
+        expect_yield(value, *some)
 
 
 @exercise(
@@ -378,7 +395,7 @@ def drive_together(student, calls):
 )
 def test_large_scores(student, rng):
     pieces = [("a", 6, 3), ("b", 0, 5)]
-    for scale in (30.0, 1e-6, 0.0):
+    for scale in (300.0, 30.0, 1e-6, 0.0):  # scores of a million, too
         check_over_blocks(student, rng, pieces, 4, 2, 8, 3, torch.float64, scale)
     q = torch.zeros(1, 1, 1, dtype=torch.float32) - 1e4
     k = torch.full((1, 4, 1, 1), 1e4)  # all keys 1e4, but the last, which is nobody's
@@ -548,6 +565,7 @@ def test_shapes_and_groups(student, rng):
     check_linear(student, rng, torch.randn(40, 300, generator=rng), 32)
     check_linear(student, rng, torch.randn(1, 300, generator=rng), 1)
     check_linear(student, rng, torch.randn(300, 2, generator=rng), 2)
+    check_linear(student, rng, torch.randn(2, 700, generator=rng), 600)
     check_linear(student, rng, torch.randn(6, 12, generator=rng).T, 5)
     odd = torch.randn(7, 3, generator=rng)
     check_linear(student, rng, odd.bfloat16().T, 2, torch.randn(3, generator=rng).bfloat16())
@@ -1060,7 +1078,9 @@ def test_long_texts_of_blocks(student, rng):
     walk += [("grow", 0, 33)] * 200 + [("settle", 0, 33)] * 200
     walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:2000]), ("grow", "", 31)]
     walk += [("grow", 1, 17), ("end", "", 0), ("start", 2, text), ("roll_back", 1, 9)]
-    check_walks(student, [walk], 400, 16)
+    back = [("start", 0, text), ("grow", 0, 2900), ("settle", 0, 100), ("roll_back", 0, 2000)]
+    back += [("start", 1, text), ("grow", 1, 1500), ("roll_back", 1, 1500), ("grow", 0, 700)]
+    check_walks(student, [walk, back], 400, 16)
 
 
 # ---- exercise 5 --------------------------------------------------------------------------------
@@ -1346,6 +1366,8 @@ def test_best_of_all(student, rng):
     ]
     cases += [(H100 | {"fixed": 0.01}, 200, 4000, 0.8, 9), (H100, 300, 0, 0.95, 5)]
     cases += [({key: int(value) for key, value in H100.items()}, 128, 500, 0.7, 12)]
+    dear = dict.fromkeys(H100, 0) | {"token": 7, "bandwidth": 1, "peak": 1000, "fixed": 0.993}
+    cases += [(dear | {"token": t}, 1, 9, a, 3) for t, a in ((7, 0.005), (7, 0.009), (1, 0.002))]
     for _ in range(25):
         machine, share = random_machine(rng), float(torch.rand((), generator=rng))
         cases.append((machine, draw(rng, 1, 20), draw(rng, 0, 60), share, draw(rng, 0, 10)))
