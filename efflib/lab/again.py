@@ -21,7 +21,8 @@ def drive_laid(student, calls, ways):
     and once more, when others have written into the first.
 
     Tensors, also in lists and dicts, lie as `ways` says, a number for each of them, over and over:
-    0 as they came, 1 transposed, 2 every second entry of a larger one, 3 within a larger one.
+    0 as they came, 1 transposed, 2 part of one that is larger in every dimension, of which the last
+    leaves out every second entry, 3 within a larger one.
     """
     import itertools
 
@@ -41,7 +42,8 @@ def drive_laid(student, calls, ways):
         if way == 1 and x.dim() > 1:
             made = x.mT.clone(memory_format=torch.contiguous_format).mT
         elif way in (1, 2):
-            made = x.repeat_interleave(2, -1)[..., ::2]
+            larger = x.repeat_interleave(2, -1).repeat([2] * (x.dim() - 1) + [1])
+            made = larger[tuple(slice(n) for n in x.shape[:-1])][..., ::2]
         elif way == 3:
             k = x.shape[-1]
             return torch.cat([x.flip(-1), x, x.flip(-1)], -1)[..., k : 2 * k]
