@@ -63,12 +63,19 @@ def domain(
     write: Annotated[
         bool, typer.Option("--write", help="Also write each table to triad/domain.md of its suite.")
     ] = False,
+    pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="Print, instead, which corners no call has both of."),
+    ] = False,
     jobs: JobsOption = None,
     course: CourseOption = None,
     suites: SuitesOption = None,
 ) -> None:
     """Print what the suites ever try of each argument; exit code 1 if a declared corner is not."""
-    from autograder.commands.triads import domains_of_labs
+    from autograder.commands.triads import domains_of_labs, pairs_of_labs
 
+    if pairs:
+        pairs_of_labs(course_folder(course), labs or None, jobs=jobs)
+        return
     well = domains_of_labs(course_folder(course), labs or None, seeds=seeds, jobs=jobs, write=write)
     raise typer.Exit(0 if well else 1)

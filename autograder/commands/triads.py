@@ -12,6 +12,7 @@ from autograder.labs.manifest import LabSpec, lab_names, load_lab
 from autograder.triad.domain import domains, untried
 from autograder.triad.judge import Row, joined, missing_variants
 from autograder.triad.mutants import prepare, problems_of, read_equivalent, run_mutants
+from autograder.triad.pairs import unmet_pairs
 from autograder.triad.run import run_seeds, run_triad, solved_cells
 from autograder.triad.table import (
     domain_markdown,
@@ -142,3 +143,21 @@ def domains_of_labs(
             (lab.suite_dir / "triad" / DOMAIN).write_text(text, encoding="utf-8")
         well = well and not problems
     return well
+
+
+def pairs_of_labs(root: Path, names: list[str] | None, *, jobs: int | None = None) -> None:
+    """Prints which declared corners never meet, those of a corner in one line."""
+    for lab, solved in solved_labs(root, names):
+        found = unmet_pairs(lab, solved_cells(lab, solved), jobs=jobs)
+        found = dict(with_progress(found, len(lab.exercises), f"pairs of {lab.name}"))
+        out = console()
+        for exercise in lab.exercises:
+            lines: dict[str, list[str]] = {}
+            for (argument, corner), (other, its) in found[exercise]:
+                shown = its if other == argument else f"{other.rpartition('.')[2]} {its}"
+                lines.setdefault(f"{argument} {corner}", []).append(shown)
+            for first, others in lines.items():
+                line = f"{exercise}: {first}: never with {', '.join(others)}"
+                out.print(line, markup=False, soft_wrap=True, highlight=False)
+        pairs = sum(map(len, found.values()))
+        out.print(f"{lab.name}: {pairs} pairs of corners that no call has both of", markup=False)

@@ -18,7 +18,6 @@ entry), "max <= 1e-8" (the largest magnitude of a tensor), "length >= 1000", "it
 """
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -26,11 +25,11 @@ import msgspec
 
 from autograder.labs.manifest import LabError, LabSpec
 from autograder.triad.forked import Run, in_workers, run_all
+from autograder.triad.summary import touches
 from autograder.triad.sweep import definitions, kernel_functions
 from autograder.triad.variants import frozen_but
 
 WATCH = "from autograder.triad.arrived import watch\n"
-BOUND = re.compile(r"(?:(?P<quantity>.+) )?(?P<sign>>=|<=) (?P<number>-?[0-9.]+(?:e-?[0-9]+)?)")
 NOT_BOUND = ("self",)
 
 
@@ -47,16 +46,7 @@ class Tried(msgspec.Struct):
             self.ranges[quantity] = (min(lo, before[0]), max(hi, before[1]))
 
     def touches(self, corner: str) -> bool:
-        if corner in self.words:
-            return True
-        bound = BOUND.fullmatch(corner)
-        if not bound:
-            return False
-        span = self.ranges.get(bound["quantity"] or "value")
-        number = float(bound["number"])
-        if span is None:
-            return False
-        return span[1] >= number if bound["sign"] == ">=" else span[0] <= number
+        return touches(self.words, self.ranges, corner)
 
 
 Arrived = dict[str, Tried]  # "function.argument", or "function" -> what was tried

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from toytriad import SOLVED, toy
 
-from autograder.triad.arrived import Summary, summarize, watch
+from autograder.triad.arrived import watch
 from autograder.triad.domain import Domain, Tried, domains, untried
 from autograder.triad.forked import RECORDED
 from autograder.triad.run import solved_cells
+from autograder.triad.summary import Summary, summarize
 from autograder.triad.table import domain_markdown, domain_rows
 
 
