@@ -413,7 +413,7 @@ lab.predict(
 #   `damping` times the mean of the diagonal is added to every entry of the diagonal. `ValueError`
 #   unless `h` is square and `damping` is finite and not negative.
 # - `output_error`: for each output $i$ the mean over tokens of $(x W_i^T - x V_i^T)^2$, from `h`
-#   alone.
+#   alone. Right also where `v` is nearly `w`.
 #
 # Compute in float64 before anything is squared; results are float64.
 #
@@ -590,7 +590,7 @@ lab.reveal("price", round(found["price"], 1))
 #   not positive definite.
 # - `gptq`: `h` is a mean of $x^T x$ as it was measured: `damped` comes first, and weights of dead
 #   channels become 0 before anything is rounded. Grids stay as they are given. Repairs are not
-#   rounded to the dtype of `w`.
+#   rounded to the dtype of `w`; float32 is enough for them, for codes of up to 8 bits.
 #
 # **Shapes** `w` [N, K] float32, float64 or bfloat16; `h`, `U` [K, K] float64; `scale`, `zero`
 # [N, 1] (a grid for each row) or [N, K] (for each weight) float64, a zero a whole number from 0 to
@@ -915,7 +915,7 @@ lab.check("ex4")
 # - `gptq_ordered`: `codes` in the order of the channels as they came, `g_idx[k]` the group of
 #   channel `k`: groups are counted in the order in which they are made. No blocks are asked for.
 #   Compute in float64.
-# - `dequantize`: float32.
+# - `dequantize`: float32, computed in that or in float64.
 # - `stored_bits`: all bits of a weight of this shape (N, K): its codes, a scale and a zero for each
 #   group of each row, and `index_bits` for each channel, but **only** if `g_idx` says anything that
 #   is not known without it.

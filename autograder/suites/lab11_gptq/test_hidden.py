@@ -246,6 +246,7 @@ def test_error_of_outputs(student, rng):
             (w.double() / 3, v),
             (w, v.double() / 3),
             (w, w + scale / 64),
+            (w.double(), w.double() * (1 + 1e-9)),
         ):
             error = student.output_error(a, b, h)
             expect_tensor(error, "output_error", F64, (n,))
@@ -613,6 +614,7 @@ def test_blocks_and_groups(student, rng):
         (2, 7, 3, 3, 2, (2, 3), 0.01),  # a group of dead weights only
         (2, 3, 3, 2, 2, (0, 1, 2), 0.01),
         (2, 9, 8, 4, 2, (), 0.01),
+        (2, 9, 20, 4, 3, (1,), 0.01),
     ):
         for grids in kinds:
             when = {"fresh": lambda j: j, "static": lambda j: 0}
@@ -787,6 +789,8 @@ def test_ordered_by_brute_force(student, rng):
         (2, 8, 3, 2, True, (2, 3), 0.01, torch.float32, 1.0),  # a group of dead weights only
         (2, 3, 3, 4, True, (0, 1, 2), 0.01, torch.float32, 1.0),
         (2, 3, 3, 4, False, (0, 1, 2), 0.01, torch.float32, 1.0),
+        (2, 8, 20, 3, True, (), 0.01, F64, 1.0),
+        (2, 8, 20, 3, False, (), 0.01, torch.float32, 1.0),
     ):
         w, h, *right, g_idx = clear_case(
             ordered_case(rng, n, k, bits, group, static, damping, dead, dtype, size)
