@@ -17,7 +17,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import held, held_results, refused
 
 F32, F64, I64, HALF = torch.float32, torch.float64, torch.int64, torch.bfloat16
 CLOSE = 2e-5  # of float32: products of some tens of terms, and a softmax
@@ -137,6 +137,78 @@ def expect_held(student, name, calls):
             expect_close(seen, right, what=what, rtol=1e-5, atol=1e-6)
 
 
+# ---- anywhere in what a card admits ----------------------------------------------------------
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
+
+
+def crossed(rng, *lists):
+    """Cases, one value of each list: any two values of two lists meet in one of them.
+
+    p p cases for a prime p: lists are repeated to p values in a drawn order, and case (i, j) has of
+    list c the value number i + c j modulo p, of list p number j.
+    """
+    p = next(p for p in (3, 5, 7) if p >= max(*map(len, lists), len(lists) - 1))
+    columns = [spread(rng, values, p) for values in lists]
+    return [
+        [x[(i + c * j) % p] if c < p else x[j] for c, x in enumerate(columns)]
+        for i, j in spread(rng, [(i, j) for i in range(p) for j in range(p)], p * p)
+    ]
+
+
+def whole_numbers(rng, shape, dtype, power=0, spot=False, most=8):
+    """Whole numbers times 2^power, exact in every dtype; with spot one row is 2^10 times larger."""
+    x = torch.randint(-most, most + 1, shape, generator=rng).double() * 2.0**power
+    if spot:
+        rows = x.view(-1, x.shape[-1])
+        rows[int(torch.randint(len(rows), (), generator=rng))] *= 2**10
+    return x.to(dtype)
+
+
+def eps(dtype):
+    return torch.finfo(dtype).eps
+
+
+def expect_each(checks, found):
+    """Both results of each call pass the check (function, *args) of that call."""
+    for (check, *args), results in zip(checks, found, strict=True):
+        for result in results:
+            check(result, *args)
+
+
+def listed(n):
+    """Sizes of a choice among n: what is in between, at the end and beyond."""
+    return max(1, n // 2), max(1, n // 3), 1, max(1, n - 1), n, n + 1, n + 40
+
+
+LENGTHS = (1, 2, 3, 10, 40, 70, 300)
+KINDS = ("drawn", "ties", "zeros", "huge", "wide", "near", "tiny")
+
+
+def ranked(rng, kind, shape, dtype):
+    """Numbers to choose by: of one kind, of either sign or of one, exact in the dtype."""
+    steps = torch.randint(-1, 3, shape, generator=rng).double()
+    sign = 1 - 2.0 * torch.randint(0, 2, (), generator=rng)
+    wide = 2.0 ** torch.randint(-120, 121, shape, generator=rng).double()
+    far = 1 if dtype == F32 else 2.0**800
+    x = {
+        "drawn": draw(rng, *shape),
+        "ties": steps,
+        "zeros": torch.where(steps > 0, 0.0, -0.0),
+        "huge": sign * (steps + 2) * 2.0**120 * far,
+        "wide": sign * wide,
+        "near": sign * (1 + eps(dtype) * (steps + 1)),
+        "tiny": sign * (steps + 2) * 2.0**-120 / far,
+    }[kind]
+    return x.to(dtype)
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -147,7 +219,7 @@ def drive_views(student, q, k, v):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="attention of any shape, size and dtype; p in float32 at least, out like v",
     cause="bfloat16 products, a p that is rounded before it meets v, or H = Hkv assumed",
 )
@@ -228,7 +300,7 @@ def test_mass_of_any_p(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="rows of every kind against a sort of pairs; ties, guards, positions of real texts",
     cause="the earlier of equal ones, guards that take room twice, sinks by place, [-0:], an order",
 )
@@ -295,6 +367,149 @@ def test_survivors_of_any_row(student, rng):
     places = student.survivors(one, one.long() * 0, 1, 1, 0)
     expect_same(places, torch.tensor([[[0]]]), "the place of a single token")
     expect_same(student.survivors(score, at, 4, 2, 2), torch.tensor([[[0, 1, 2]]]), "places")
+
+
+def expect_attended(found, q, k, v):
+    """By counted roundings; scores are exact in every dtype."""
+    what = f"of q {list(q.shape)} in {q.dtype}, k {list(k.shape)} in {k.dtype}, v in {v.dtype}"
+    out, p = expect_tuple(found, (torch.Tensor,) * 2, "attend")
+    right, right_p = exact(q, k, v)
+    wide = F64 if F64 in (q.dtype, k.dtype) else F32
+    expect_tensor(p, f"p {what}", wide, right_p.shape)
+    expect_tensor(out, f"out {what}", v.dtype, right.shape)
+    S, d = k.shape[2:]
+    most = float(q.double().abs().max() * k.double().abs().max()) * math.sqrt(d)
+    rtol = (S + 16 + 8 * min(most, 1024)) * eps(wide)  # a sum, exp, and scores less a logarithm
+    least = 2.0 ** (-120 if wide == F32 else -1000)
+    expect_close(p, right_p, what=f"p {what}", rtol=rtol, atol=least)
+    group = q.shape[1] // k.shape[1]
+    sizes = right_p @ v.double().abs().repeat_interleave(group, 1)
+    bound = (rtol + (S + 4) * eps(wide) + eps(v.dtype)) * sizes
+    bound += S * least * float(v.double().abs().max())
+    expect_at_most((out.double() - right).abs(), bound, f"the error of out {what}")
+
+
+def attend_calls(rng):
+    shapes = (  # B, Hkv, group, T, S, d: roots are exact
+        (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 4), (1, 3, 1, 1, 9, 16), (3, 2, 2, 3, 5, 1),
+        (1, 1, 66, 1, 4, 4), (1, 1, 1, 70, 131, 1), (1, 2, 1, 2, 1030, 4),
+    )  # fmt: skip
+    dtypes, powers = (F32, F64, HALF), (-40, -12, 0, 12, 40)
+    for of_q, of_k, of_v, to_q, to_k, to_v, shape, spot in crossed(
+        rng, dtypes, dtypes, dtypes, powers, powers, powers, shapes, (False, True)
+    ):
+        B, heads, group, T, S, d = shape
+        q = whole_numbers(rng, (B, heads * group, T, d), of_q, to_q, spot)
+        k = whole_numbers(rng, (B, heads, S, d), of_k, to_k, spot)
+        yield q, k, whole_numbers(rng, (B, heads, S, d), of_v, to_v, spot)
+
+
+def expect_mass(mass, p, heads, decay):
+    B, H, T, S = p.shape
+    weights = [1.0 if t == T - 1 else float(decay) ** (T - 1 - t) for t in range(T)]
+    right = torch.zeros(B, heads, S, dtype=F64)
+    for t, weight in enumerate(weights):
+        right += weight * p[:, :, t].double().view(B, heads, -1, S).sum(2)
+    what = f"mass of p {list(p.shape)} in {p.dtype} for {heads} heads, decay {decay}"
+    expect_tensor(mass, what, p.dtype, right.shape)
+    # a sum over queries and heads, and a power that may be multiplied up
+    rtol, least = (T * H // heads + 2 * T + 16) * eps(p.dtype), 2.0**-120 * T * H
+    expect_close(mass, right, what=what, rtol=rtol, atol=least)
+
+
+def mass_calls(rng):
+    for dtype, heads, group, T, more, decay, B in crossed(
+        rng, (F32, F64), (1, 2, 3, 5, 9), (1, 2, 3, 5), (1, 2, 3, 5, 9, 20, 70), (0, 1, 4, 130),
+        (0, 0.0, 1, 1.0, 0.5, 0.999, 1e-6), (1, 2, 3),
+    ):  # fmt: skip
+        B, group = (B, group) if T < 20 else (1, min(group, 2))
+        p = torch.rand(B, heads * group, T, T + more, generator=rng, dtype=F64).to(dtype)
+        yield p, heads, decay
+    yield torch.rand(1, 1, 300, 300, generator=rng), 1, 0.99
+    yield torch.ones(1, 1, 1, 1), 1, 0
+    yield torch.ones(1, 130, 1, 1, dtype=F64), 65, 0.5
+
+
+def left_over(score, positions, size, sinks, recent):
+    """Places of one row that stay."""
+    n = len(score)
+    guarded = {i for i in range(n) if positions[i] < sinks or i >= n - recent}
+    others = sorted((i for i in range(n) if i not in guarded), key=lambda i: (-score[i], -i))
+    return sorted([*guarded, *others[: max(0, size - len(guarded))]])
+
+
+def expect_left(places, score, at, size, sinks, recent):
+    n = score.shape[-1]
+    rows = zip(score.view(-1, n).tolist(), at.view(-1, n).tolist(), strict=True)
+    right = torch.tensor([left_over(*row, size, sinks, recent) for row in rows])
+    what = f"places of {n} tokens, size {size}, sinks {sinks}, recent {recent}, score {score.dtype}"
+    expect_same(places, right.view(*score.shape[:2], -1), what)
+
+
+def placed(rng, kind, shape):
+    """Positions [B, Hkv, S] that ascend."""
+    if kind == "all":
+        return torch.arange(shape[-1]).expand(shape).clone()
+    at = torch.randint(1, 4, shape, generator=rng).cumsum(-1) - 1
+    at = at - torch.randint(0, 2, (*shape[:2], 1), generator=rng).clamp(max=at[..., :1])
+    if kind == "far":
+        return at + 2**40
+    if kind == "some far":
+        at[..., (shape[-1] + 1) // 2 :] += 2**33
+    return at
+
+
+def survivor_calls(rng):
+    guards = ("none", "sinks", "recent", "one sink", "one recent", "both", "some")
+    for n, room, guard, kind, positions, dtype, lead in crossed(
+        rng, LENGTHS, range(7), guards, KINDS, ("all", "gaps", "far", "some far"), (F32, F64),
+        ((1, 1), (2, 1), (1, 3), (2, 2)),
+    ):  # fmt: skip
+        size = listed(n)[room]
+        sinks, recent = {
+            "none": (0, 0), "sinks": (size, 0), "recent": (0, size), "one sink": (1, 0),
+            "one recent": (0, 1), "both": (size // 2, size - size // 2),
+            "some": (size // 3, size // 3),
+        }[guard]  # fmt: skip
+        yield ranked(rng, kind, (*lead, n), dtype), placed(rng, positions, (*lead, n)), size, sinks, recent
+
+
+def wrong_survivor_calls(rng):
+    """Also calls that are right."""
+    for size, sinks, recent, kind, n, dtype in crossed(
+        rng, (-1, 0, 1, 3, 40), (-1, 0, 1, 4, 45), (-1, 0, 1, 9, 40), KINDS[:1] + KINDS[2:5],
+        (1, 3, 50), (F32, F64),
+    ):  # fmt: skip
+        score = ranked(rng, kind, (1, 2 if n > 1 else 1, n), dtype)
+        yield score, placed(rng, "far" if size % 2 else "gaps", score.shape), size, sinks, recent
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="all three functions anywhere in what the card admits: each argument in a dtype and "
+    "of a size of its own, any numbers of heads and tokens, any guards and scores, in views",
+    cause="a corner where two others meet, such as one token and bfloat16; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_what_tokens_get(student, rng):
+    calls, checks, wrong = [], [], []
+    for name, check, drawn in (
+        ("attend", expect_attended, attend_calls(rng)),
+        ("mass_of", expect_mass, mass_calls(rng)),
+        ("survivors", expect_left, survivor_calls(rng)),
+        ("survivors", expect_left, wrong_survivor_calls(rng)),
+    ):
+        for args in drawn:
+            if name == "survivors":
+                size, sinks, recent = args[2:]
+                if size < 1 or min(sinks, recent) < 0 or sinks + recent > size:
+                    wrong.append((name, *args))
+                    continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
