@@ -530,7 +530,7 @@ def tokens(rng, sizes, B=1, H=1, heads=1, d=4, dtype=F64):
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="prompts and single tokens, shared keys, decays and guards, against a simulation",
     cause="a decay once a step, a prompt that drops while it is read, or one choice for all",
 )
@@ -671,7 +671,7 @@ def drive_two(student, steps):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="two caches know nothing of each other; bfloat16 keys stay what they are; errors",
     cause="lists of the class, keys made float32, or a mass in bfloat16",
 )
@@ -719,6 +719,183 @@ def test_two_caches_and_dtypes(student, rng):
         expect_error(ValueError, call, f"KeptTokens({options})")
 
 
+def drive_caches(student, cases):
+    """Runs beside the student's code: caches (options, rule, steps) that take turns.
+
+    Of each after every step (out, positions, mass, keys, values); what was given and came out is
+    written over.
+    """
+    import torch
+
+    def ruled(name):
+        def rule(mass, positions):
+            rank = (positions * 7 % 5).double()
+            return {
+                "itself": mass,
+                "oldest": -positions.to(mass.dtype),
+                "huge": (rank - 2) * 1e30,
+                "near": 1e8 + 1e-3 * rank,
+                "equal": torch.zeros(positions.shape),
+                "view": torch.stack([rank.float(), -rank.float()], -1)[..., 0],
+            }[name]
+
+        return rule
+
+    caches = []
+    for (size, sinks, recent, decay), rule, _ in cases:
+        given = {"sinks": sinks, "recent": recent, "decay": decay}
+        given = {name: value for name, value in given.items() if value != (name == "decay")}
+        if rule:
+            given["score"] = ruled(rule)
+        caches.append(student.KeptTokens(size, **given))
+    told = [[] for _ in cases]
+    for i in range(max(len(steps) for *_, steps in cases)):
+        for cache, (*_, steps), heard in zip(caches, cases, told, strict=True):
+            if i >= len(steps):
+                continue
+            given = [x.clone() for x in steps[i]]
+            if i % 2:  # views: of what is turned, of every second number, of a slice
+                q, k, v = given
+                k = torch.stack([k, k - 9], -1)[..., 0]
+                v = torch.cat([v + 9, v, v], 2)[:, :, v.shape[2] : 2 * v.shape[2]]
+                given = [q.transpose(1, 2).contiguous().transpose(1, 2), k, v]
+            out = cache.step(*given)
+            now = (out, cache.positions, cache.mass, cache.keys, cache.values)
+            heard.append([x.clone() for x in now])
+            for x in (out, *given):
+                x.fill_(7)
+    return told
+
+
+RANKS = {  # of a position, what rules of drive_caches say
+    "oldest": lambda at: -at, "huge": lambda at: at * 7 % 5, "near": lambda at: at * 7 % 5,
+    "equal": lambda at: 0, "view": lambda at: at * 7 % 5,
+}  # fmt: skip
+
+
+def by_hand(options, rule, steps):
+    """(of every step (out, positions, mass, keys, values), how far choices are from a tie)."""
+    size, sinks, recent, decay = options
+    k, v = (torch.cat([step[i] for step in steps], 2) for i in (1, 2))
+    B, heads = k.shape[:2]
+    kept = {(b, g): ([], torch.zeros(0, dtype=F64)) for b in range(B) for g in range(heads)}
+    told, seen, clear = [], 0, math.inf
+    for q, *_ in steps:
+        (_, H, T, d), outs = q.shape, torch.zeros(*q.shape[:3], v.shape[3], dtype=F64)
+        weights = tensor([decay ** (T - 1 - t) if t < T - 1 else 1.0 for t in range(T)])
+        for (b, g), (at, mass) in kept.items():
+            at = [*at, *range(seen, seen + T)]
+            mine = slice(g * (H // heads), (g + 1) * (H // heads))
+            scores = q[b, mine].double() @ k[b, g, at].double().T / math.sqrt(d)
+            later = torch.arange(len(at)) > len(at) - T + torch.arange(T)[:, None]
+            p = scores.masked_fill(later, -math.inf).softmax(-1)
+            outs[b, mine] = p @ v[b, g, at].double()
+            got = (p * weights[:, None]).sum((0, 1))
+            got[: len(mass)] += mass * decay**T
+            ranks = list(map(RANKS[rule], at)) if rule in RANKS else got.tolist()
+            stays = left_over(ranks, at, size, sinks, recent)
+            if rule not in RANKS:
+                clear = min(clear, apart(ranks, at, stays, sinks, recent))
+            kept[b, g] = [at[i] for i in stays], got[stays]
+        seen += T
+        at = torch.tensor([[kept[b, g][0] for g in range(heads)] for b in range(B)])
+        mass = torch.stack([m for _, m in kept.values()]).view(at.shape)
+        rows = at[..., None].expand(*at.shape, d)
+        told.append((outs, at, mass, k.gather(2, rows), v.gather(2, rows)))
+    return told, clear
+
+
+def apart(ranks, at, stays, sinks, recent):
+    """By how much of itself the least mass that was chosen exceeds the largest that was not."""
+    left = [m for i, m in enumerate(ranks) if i not in stays]
+    free = [ranks[i] for i in stays if at[i] >= sinks and i < len(at) - recent]
+    return (min(free) - max(left)) / max(min(free), 1e-30) if free and left else math.inf
+
+
+def stream_cases(rng):
+    dtypes, rules = (F32, F64, HALF), (None, "itself", "oldest", "huge", "near", "equal", "view")
+    options = ((1, 0, 0), (1, 1, 0), (1, 0, 1), (9, 4, 0), (9, 0, 4), (9, 4, 4), (4, 1, 1))
+    decays = (0.0, 1.0, 0.5, 1e-3, 0.999)
+    patterns = ([1] * 6, [7, 1, 1], [3, 1, 2], [1], [12, 1, 4], [2] * 5, [20])
+    shapes = ((1, 1, 1, 1), (2, 1, 2, 4), (1, 3, 1, 4), (1, 2, 3, 1), (3, 1, 1, 4))
+    drawn = crossed(rng, options, decays, dtypes, dtypes, dtypes, rules, patterns, shapes)
+    for rule, size, of_q in ((None, 130, F64), ("near", 70, F32)):
+        drawn.append([(size, 2, 3), 0.5, of_q, of_q, of_q, rule, [301, 1, 30], (1, 1, 1, 1)])
+    for sizes, decay, of_q, of_k, of_v, rule, pattern, (B, heads, group, d) in drawn:
+
+        def make():
+            steps = []
+            for T in pattern:  # 64ths up to 2: scores are exact in every dtype
+                shapes = [(B, heads * group, T, d), (B, heads, T, d), (B, heads, T, d)]
+                parts = [whole_numbers(rng, shape, F64, -6, most=128) for shape in shapes]
+                steps.append([x.to(of) for x, of in zip(parts, (of_q, of_k, of_v), strict=True)])
+            told, clear = by_hand((*sizes, decay), rule, steps)
+            return (((*sizes, decay), rule, steps), told), clear
+
+        yield clear_case(make, 1e-9 if F64 in (of_q, of_k) else 1e-3)
+
+
+def expect_stream(heard, case, told):
+    options, rule, steps = case
+    dtypes = [x.dtype for x in steps[0]]
+    wide = F64 if F64 in dtypes[:2] else F32
+    group, tokens = steps[0][0].shape[1] // steps[0][1].shape[1], 0
+    for i, (found, right) in enumerate(zip(heard, told, strict=True)):
+        tokens += steps[i][0].shape[2]
+        what = f"after step {i} of {(*options, rule)} (size, sinks, recent, decay, score), {dtypes}"
+        expect_same(found[1], right[1], f"positions {what}")
+        expect_same(found[3], right[3], f"keys {what}")
+        expect_same(found[4], right[4], f"values {what}")
+        expect_tensor(found[0], f"out {what}", dtypes[2], right[0].shape)
+        expect_tensor(found[2], f"mass {what}", wide)
+        # softmax of scores up to 8, a sum over queries, and powers that are multiplied up
+        rtol = ((3 + group) * (tokens + 16) + 64) * eps(wide)
+        expect_close(found[2], right[2], what=f"mass {what}", rtol=rtol, atol=1e-30)
+        atol = 2 * (rtol + eps(dtypes[2]))  # no value exceeds 2
+        expect_close(found[0], right[0], what=f"out {what}", atol=atol)
+
+
+def drive_options(student, all_options):
+    """Runs beside the student's code: what the constructor raises."""
+    said = []
+    for options in all_options:
+        try:
+            student.KeptTokens(**options)
+            said.append("nothing")
+        except ValueError:
+            said.append("ValueError")
+        except Exception as error:
+            said.append(type(error).__name__)
+    return said
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="caches anywhere in what the card admits, in turns: every pair of options, dtypes, "
+    "rules, steps and shapes, with what was given and what came out written over",
+    cause="a corner where two others meet, such as a prompt longer than the size and a decay of 0; "
+    "a rule's answer that is the mass itself; or memory that is the caller's",
+)
+def test_anywhere_in_a_cache(student, rng):
+    cases = list(stream_cases(rng))
+    heard = student.drive(drive_caches, [case for case, _ in cases])
+    for found, (case, told) in zip(heard, cases, strict=True):
+        expect_stream(found, case, told)
+    names = ("size", "sinks", "recent", "decay")
+    options = crossed(
+        rng, (-1, 0, 1, 9, 70), (-1, 0, 1, 4, 60), (-1, 0, 1, 4, 60),
+        (-0.1, 0.0, 0, 1, 0.5, math.nan, 1.001),
+    )  # fmt: skip
+    options += [(9, 0, 0, math.inf), (9, 0, 0, -math.inf), (9, 10, -1, 1.0), (9, -1, 10, 1.0)]
+    given = [dict(zip(names, values, strict=True)) for values in options]
+    for one, said in zip(given, student.drive(drive_options, given), strict=True):
+        size, sinks, recent, decay = one.values()
+        fits = size >= 1 and min(sinks, recent) >= 0 and sinks + recent <= size and 0 <= decay <= 1
+        right = "nothing" if fits else "ValueError"
+        assert said == right, f"KeptTokens({one}) raised {said}, expected {right}"
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -739,7 +916,7 @@ def count(tokens, dim, size=None, page=None, pages=None):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="numbers against a walk over the tokens, of real sizes too; what is refused",
     cause="a page that is full or not begun, min and max, size + 1 kept, or 0 let through",
 )
@@ -805,7 +982,7 @@ def test_pairs_of_any_losses(student, rng):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="every row of the future against a sum over queries; sums of the best keys",
     cause="row t, a horizon that is one off, the mean, heads in the wrong order, or float32 sums",
 )
@@ -848,6 +1025,182 @@ def test_futures(student, rng):
     future = student.future_mass(p, 1, 1)
     small = torch.full((200,), 2.0**-20)
     expect_close(future[0, 0, 199:-1, 1], small, what="a small mass", rtol=1e-6)
+
+
+def counted_numbers(tokens, dim, size=None, page=None, pages=None):
+    """By whole numbers; None where the card asks for a ValueError."""
+    if (page is None) != (pages is None) or (size is not None and page is not None):
+        return None
+    if min(n for n in (tokens, dim, size, page, pages) if n is not None) < 1:
+        return None
+    if page is None:
+        token = 2 * dim + (size is not None)
+        there = size or tokens
+        return min(tokens, there) * token, min(tokens, there + (size is not None)) * token
+    full, rest = divmod(tokens, page)
+    started, newest = full + (rest > 0), rest or page
+    older = min(started - 1, pages - 1)
+    return 2 * dim * (tokens + started), 2 * dim * (newest + older * page + started)
+
+
+def number_calls(rng):
+    tokens, dims = (1, 2, 9, 65, 300, 10**6 + 1, 10**12 + 1), (1, 2, 3, 64, 128, 129, 1025)
+    for n, dim, size in crossed(rng, tokens, dims, (1, 2, 9, 65, 500, 10**6, 10**13)):
+        yield n, dim, size
+    for n, dim, page, pages in crossed(
+        rng, tokens, dims, (1, 2, 16, 300, 10**6, 10**9 + 7, "tokens"), (1, 2, 3, 65, 256, 10**7)
+    ):
+        at = {"tokens": n}.get(page, page)
+        yield n, dim, None, at, pages
+        if n * at < 2**50:
+            yield n * at + 1, dim, None, at, pages  # a page of which one token has come
+    small = (None, -1, 0, 1, 500)
+    for n, dim, size, page, pages in crossed(
+        rng, (-1, 0, 1, 9, 10**6 + 1), (-1, 0, 1, 2, 128), small, (None, -1, 0, 1, 300),
+        (None, -1, 0, 1, 256),
+    ):  # fmt: skip
+        yield n, dim, size, page, pages
+        yield n, dim, None, page, pages
+        yield n, dim, size
+
+
+def expect_numbers(value, *args):
+    found = tuple(expect_tuple(value, (int, int), f"numbers{args}"))
+    right = counted_numbers(*args)
+    assert found == right, f"numbers{args} is {found}, expected {right}"
+
+
+def pair_calls(rng):
+    for N, T, of_a, of_b, power, kind in crossed(
+        rng, (2, 3, 9, 65, 257), (1, 2, 7, 33, 70), (F32, F64), (F32, F64),
+        (-60, -20, 0, 20, 60), ("apart", "near", "equal", "small", "large"),
+    ):  # fmt: skip
+        a = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
+        b = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
+        b = {
+            "apart": b, "near": a + 2.0**-20 * b, "equal": a, "small": b * 2.0**-40,
+            "large": b * 2.0**40,
+        }[kind]  # fmt: skip
+        a, b = a.to(of_a), b.to(of_b)
+        yield (a, a.clone()) if kind == "equal" else (a, b)
+
+
+def deviation(values, slack):
+    """(standard error of a mean, how far a counted rounding takes it), if values are off by slack."""
+    n, square = len(values), variance(values)
+    error = (square / n) ** 0.5
+    lost = (n + 16) * eps(F64) * math.fsum(x * x for x in values) / n  # mean(x^2) - mean(x)^2
+    return error, slack + min(lost**0.5, lost / max(error, 1e-300)) + 16 * eps(F64) * error
+
+
+def expect_paired(value, a, b):
+    found = expect_tuple(value, (float,) * 3, "paired")
+    (N, T), kind = a.shape, f"of losses {list(a.shape)} in {a.dtype} and {b.dtype}"
+    x, y = ([math.fsum(row) / T for row in z.double().tolist()] for z in (a, b))
+    d = [p - q for p, q in zip(x, y, strict=True)]
+    slack = 2 * (T + 4) * eps(F64) * max(max(x), max(y))
+    error, off = deviation(d, slack)
+    apart = [deviation(z, slack) for z in (x, y)]
+    bounds = (slack + (N + 4) * eps(F64) * math.fsum(map(abs, d)) / N, off, sum(z[1] for z in apart))
+    right = (math.fsum(d) / N, error, math.hypot(*(z[0] for z in apart)))
+    for name, one, other, atol in zip(
+        ("difference", "error", "unpaired"), found, right, bounds, strict=True
+    ):
+        expect_close(one, other, what=f"{name} {kind}", atol=atol)
+
+
+def wrong_pairs(rng):
+    shapes = ((3,), (3, 4), (3, 4, 2), (1, 4), (4, 3))
+    for one, other, of_a, of_b, power in crossed(
+        rng, shapes, shapes, (F32, F64), (F32, F64), (-60, 0, 60)
+    ):
+        if one != other or len(one) != 2 or one[0] == 1:
+            yield [
+                (2.0**power * (1 + torch.rand(*shape, generator=rng, dtype=F64))).to(of)
+                for shape, of in ((one, of_a), (other, of_b))
+            ]
+    yield [torch.tensor(1.0), torch.tensor(2.0)]
+    for shape in ((4,), (1, 1), (2, 3, 1), (1, 5, 2)):
+        yield [torch.ones(shape), torch.ones(shape, dtype=F64)]
+
+
+def future_calls(rng):
+    for dtype, heads, group, T, horizon, B, kind in crossed(
+        rng, (F32, F64), (1, 2, 3, 5), (1, 2, 3), (1, 2, 3, 9, 20, 70, 131),
+        (None, 0, 1, 2, "T - 1", "T", 2**20 + 1), (1, 2, 3), ("drawn", "small later", "sparse"),
+    ):  # fmt: skip
+        B, heads, group = (B, heads, group) if T < 70 else (1, min(heads, 2), min(group, 2))
+        p = torch.rand(B, heads * group, T, T, generator=rng, dtype=F64).tril()
+        if kind == "sparse":
+            p[torch.rand(p.shape, generator=rng) < 0.7] = 0.0
+        if kind == "small later":
+            p[:, :, (T + 1) // 2 :] *= 2.0**-30
+        horizon = {"T - 1": T - 1, "T": T}.get(horizon, horizon)
+        yield p.to(dtype), heads, horizon
+    for dtype, heads, horizon in ((F64, 2, 2**20 + 1), (F32, 1, 0), (F64, 1, None), (F32, 1, 299)):
+        yield torch.rand(1, 2, 401, 401, generator=rng, dtype=F64).tril().to(dtype), heads, horizon
+
+
+def expect_future(future, p, heads, horizon):
+    B, H, T, _ = p.shape
+    what = f"future of p {list(p.shape)} in {p.dtype}, {heads} heads, horizon {horizon}"
+    t, i = torch.arange(T)[:, None], torch.arange(T)
+    ahead = (i > t) & (i <= t + (T if horizon is None else horizon))
+    rows = p.double().view(B, heads, -1, T, T).sum(2)
+    right = (ahead.double() @ rows).tril()
+    expect_tensor(future, what, p.dtype, right.shape)
+    n = T * H // heads
+    # differences of running sums in float64, or a sum in the dtype of p
+    expect_close(future, right, what=what, rtol=(n + 4) * eps(p.dtype), atol=2 * n * n * eps(F64))
+
+
+def best_calls(rng):
+    for dtype, S, room, T, kind, lead in crossed(
+        rng, (F32, F64), (1, 2, 3, 9, 70, 300, 1100), range(7), (1, 2, 3),
+        ("drawn", "ties", "small", "zeros"), ((1, 1), (1, 3), (2, 2)),
+    ):  # fmt: skip
+        p = torch.rand(*lead, T, S, generator=rng, dtype=F64)
+        if kind == "ties":
+            p = (4 * p).floor() / 4
+        elif kind != "drawn":
+            p = p * 2.0 ** torch.randint(-80, 0, p.shape, generator=rng) * (kind == "small")
+        yield p.to(dtype), listed(S)[room]
+    yield torch.ones(1, 1, 1, 1), 1
+    yield torch.ones(1, 1, 1, 1, dtype=F64), 101
+
+
+def expect_best(covered, p, size):
+    rows = p.double().flatten(0, -2).tolist()
+    right = tensor([math.fsum(sorted(row)[-size:]) for row in rows]).view(p.shape[:-1])
+    what = f"best_mass of p {list(p.shape)} in {p.dtype}, size {size}"
+    expect_tensor(covered, what, p.dtype, right.shape)
+    expect_close(covered, right, what=what, rtol=(min(size, p.shape[-1]) + 2) * eps(p.dtype))
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: any two arguments at once, "
+    "numbers of any size, losses of any size and dtype, every horizon, in views",
+    cause="a corner where two others meet, such as a single token and no mass; a division that "
+    "rounds; or memory that is used again",
+)
+def test_anywhere_in_numbers(student, rng):
+    calls, checks, wrong = [], [], [("paired", *args) for args in wrong_pairs(rng)]
+    for name, check, drawn in (
+        ("numbers", expect_numbers, number_calls(rng)),
+        ("paired", expect_paired, pair_calls(rng)),
+        ("future_mass", expect_future, future_calls(rng)),
+        ("best_mass", expect_best, best_calls(rng)),
+    ):
+        for args in drawn:
+            if name == "numbers" and counted_numbers(*args) is None:
+                wrong.append((name, *args))
+                continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
