@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission, until no choice is nearly a tie.
 """
 
+import itertools
 import math
 from functools import partial
 
@@ -1208,7 +1209,7 @@ def test_anywhere_in_numbers(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="a box holds its keys, and the bound is the product with the box's worst corner",
     cause="zeros in a ragged page, one sign of q, a looser or a false bound, or heads mixed up",
 )
@@ -1282,7 +1283,7 @@ def exact_products(q, k):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="pages of every query against a sort of pairs: ties, one page, fewer than asked",
     cause="the earlier of equal ones, the newest besides, the future, or one choice for all heads",
 )
@@ -1445,6 +1446,165 @@ def test_largest_of_any_keys(student, rng):
     expect_largest(student, tensor([-1024.0, -1.0]), k, 2)
 
 
+def box_calls(rng):
+    for dtype, page, pages, more, power, lead, d in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 16, 70, 300), (1, 2, 3, 9), (0, 1, -1),
+        (-110, -20, 0, 20, 110), ((1, 1), (1, 3), (2, 2)), (1, 2, 5, 130),
+    ):  # fmt: skip
+        S = max(1, page * pages + more) if page < 70 else max(1, page * min(pages, 2) + more)
+        k = draw(rng, *lead, S, d) * 2.0**power
+        k = k - 3.0 * 2.0**power if more else k  # far from 0 as well
+        yield k.to(dtype), page
+
+
+def expect_boxes(found, k, page):
+    low, high = expect_tuple(found, (torch.Tensor,) * 2, "page_boxes")
+    parts = [k[:, :, i : i + page] for i in range(0, k.shape[2], page)]
+    what = f"of k {list(k.shape)} in {k.dtype}, page {page}"
+    expect_same(low, torch.stack([x.amin(2) for x in parts], 2), f"low {what}")
+    expect_same(high, torch.stack([x.amax(2) for x in parts], 2), f"high {what}")
+
+
+def bound_calls(rng):
+    powers = (-50, -20, 0, 20, 50)
+    shapes = (  # B, Hkv, group, T, P, d
+        (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 3), (1, 3, 1, 1, 9, 5), (2, 2, 2, 3, 5, 1),
+        (1, 1, 66, 1, 2, 4), (1, 1, 2, 70, 3, 2), (1, 2, 1, 2, 300, 130),
+    )  # fmt: skip
+    for of_q, of_k, to_q, to_low, to_high, kind, shape in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), powers, powers, powers,
+        ("around 0", "above", "below", "points"), shapes,
+    ):  # fmt: skip
+        B, heads, group, T, P, d = shape
+        q = whole_numbers(rng, (B, heads * group, T, d), F64, to_q)
+        least = -(1 + torch.rand(B, heads, P, d, generator=rng, dtype=F64)) * 2.0**to_low
+        most = (1 + torch.rand(B, heads, P, d, generator=rng, dtype=F64)) * 2.0**to_high
+        low, high = {
+            "around 0": (least, most), "above": (-least, most - least), "points": (least, least),
+            "below": (least - most, least),
+        }[kind]  # fmt: skip
+        yield q.to(of_q), low.to(of_k), high.to(of_k)
+
+
+def expect_bounds(u, q, low, high):
+    B, H, T, d = q.shape
+    wide = F64 if F64 in (q.dtype, low.dtype) else F32
+    what = f"u of q {list(q.shape)} in {q.dtype}, boxes {list(low.shape)} in {low.dtype}"
+    expect_tensor(u, what, wide if wide == F64 else None, (B, H, T, low.shape[2]))
+    assert u.dtype in (F32, F64), f"{what} is {u.dtype}"
+    q = q.double()
+    low, high = (x.double().repeat_interleave(H // x.shape[1], 1) for x in (low, high))
+    right = sum(
+        torch.maximum(q[..., i, None] * low[:, :, None, :, i], q[..., i, None] * high[:, :, None, :, i])
+        for i in range(d)
+    ) / math.sqrt(d)
+    reach = q.abs() @ (low.abs() + high.abs()).transpose(-1, -2) / math.sqrt(d)
+    # sums of d products, of which a way by centre and radius has two
+    expect_at_most((u.double() - right).abs(), 4 * (d + 4) * eps(wide) * reach, f"the error of {what}")
+
+
+def chosen_calls(rng):
+    for P, room, T, kind, newest, dtype, lead in crossed(
+        rng, LENGTHS, range(7), (1, 2, 3, 5), KINDS, ("first", "last", "any", "one more", "middle"),
+        (F32, F64), ((1, 1), (1, 3), (2, 2), (2, 1)),
+    ):  # fmt: skip
+        at = {
+            "first": torch.zeros(T).long(), "last": torch.full((T,), P - 1),
+            "any": torch.randint(0, P, (T,), generator=rng), "middle": torch.full((T,), P // 2),
+            "one more": torch.arange(T).clamp(max=P - 1),
+        }[newest]  # fmt: skip
+        yield ranked(rng, kind, (*lead, T, P), dtype), listed(P)[room], at
+    for dtype, value in itertools.product((F32, F64), (0.0, -1e30)):
+        yield torch.full((1, 1, 1, 1), value, dtype=dtype), 41, torch.tensor([0])
+        yield torch.full((1, 2, 1, 50), value, dtype=dtype), 41, torch.tensor([49])
+
+
+def expect_chosen(chosen, u, pages, newest):
+    B, H, T, P = u.shape
+    rows, right = u.view(-1, P).tolist(), torch.zeros(B * H * T, P, dtype=torch.bool)
+    for n, row in enumerate(rows):
+        last = int(newest[n % T])
+        order = sorted(range(last), key=lambda i: (-row[i], -i))
+        right[n, [last, *order[: pages - 1]]] = True
+    expect_same(chosen, right.view(u.shape), f"chosen, u {list(u.shape)} in {u.dtype}, {pages} pages")
+
+
+def drive_largest(student, cases):
+    """Runs beside the student's code: find_largest of (q, k, page), and which pages were read."""
+    import torch
+
+    told = []
+    for n, (q, k, page) in enumerate(cases):
+        parts, asked = k.split(page), []
+        low, high = (torch.stack([f(x, 0) for x in parts]) for f in (torch.amin, torch.amax))
+
+        def read(i, asked=asked, parts=parts, n=n):
+            asked.append(int(i))
+            x = parts[int(i)]
+            return x.clone() if n % 2 else torch.stack([x, x - 9], -1)[..., 0]
+
+        value = student.find_largest(q.clone(), low, high, page, read)
+        told.append([value, asked])
+    return told
+
+
+def largest_cases(rng):
+    for of_q, of_k, page, S, d, to_q, to_k, kind in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (1, 2, 3, 16, 70), (1, 2, 9, 33, 70, 130, 301),
+        (1, 2, 3, 70), (-30, 0, 30), (-30, 0, 30),
+        ("drawn", "ties", "zeros", "last digits", "negative", "one q"),
+    ):  # fmt: skip
+        q = whole_numbers(rng, (d,), F64, to_q)
+        k = whole_numbers(rng, (S, d), F64, to_k, most=2 if kind == "ties" else 100)
+        if kind == "zeros":
+            q = 0 * q
+        if kind == "last digits":  # products that differ by 1 in 2^10 of themselves and less
+            q = torch.full((d,), 101.0 * 2.0**to_q, dtype=F64)
+            k = torch.randint(248, 252, (S, d), generator=rng).double() * 2.0**to_k
+        if kind == "negative":
+            q, k = q.abs(), -k.abs() - 2.0**to_k
+        if kind == "one q":
+            q[1:] = 0
+        yield q.to(of_q), k.to(of_k), page
+
+
+def expect_found(value, asked, q, k, page):
+    what = f"of {len(k)} keys in {k.dtype}, q [{len(q)}] in {q.dtype}, page {page}"
+    index, n = expect_tuple(value, (int, int), "find_largest")
+    products = (k.double() * q.double()).sum(1).tolist()
+    right = products.index(max(products))
+    assert index == right, f"key {index} {what} was found, the largest product is that of {right}"
+    assert n == len(asked), f"{n} pages {what} are said to be read, read() was called {len(asked)} times"
+    assert len(set(asked)) == n, f"a page was read twice {what}: {asked}"
+    parts = [x.double() * q.double() for x in k.split(page)]
+    excluded = [i for i in asked if float(parts[i].amax(0).sum()) < max(products)]
+    assert not excluded, f"pages {excluded} {what} were read, which the bounds exclude"
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: each argument in a dtype and of "
+    "a size of its own, any numbers of pages, keys and heads, ties, in views",
+    cause="a corner where two others meet, such as pages of one key and bfloat16; a limit that "
+    "nobody named; or memory that is used again",
+)
+def test_anywhere_in_pages(student, rng):
+    calls, checks = [], []
+    for name, check, drawn in (
+        ("page_boxes", expect_boxes, box_calls(rng)),
+        ("page_bounds", expect_bounds, bound_calls(rng)),
+        ("chosen_pages", expect_chosen, chosen_calls(rng)),
+    ):
+        for args in drawn:
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    cases = list(largest_cases(rng))
+    for (value, asked), case in zip(student.drive(drive_largest, cases), cases, strict=True):
+        expect_found(value, asked, *case)
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -1470,7 +1630,7 @@ def expect_any_score(student, rng, name, given):
 
 @exercise(
     "ex5",
-    points=4,
+    points=3,
     invariant="cascades of layers against a loop: scores add up, nobody returns, ties, any dtype",
     cause="queries that are gone, all rows, the layer's own score, a score of the dead, or float32",
 )
@@ -1560,7 +1720,7 @@ def test_heads_over_layers(student, rng):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="only the largest probabilities of each query and head fetch a value, as they are",
     cause="what is left divided by its sum, a threshold with ties, the earlier of equal ones",
 )
@@ -1599,6 +1759,135 @@ def test_values_of_any_rows(student, rng):
                     atol = 1e-10 if of_p == of_v == F64 else 1e-5
                     rtol = 2.0**-8 * (of_v == HALF)
                     expect_close(out, right, what=f"out, keep {keep}, {kind}", atol=atol, rtol=rtol)
+
+
+def living(rng, kind, B, N):
+    """Who is alive [B, N]."""
+    alive = torch.ones(B, N, dtype=torch.bool)
+    if kind == "half":
+        return torch.rand(B, N, generator=rng) < 0.5
+    if kind == "one":
+        return alive & (torch.arange(N) == torch.randint(0, N, (B, 1), generator=rng))
+    if kind == "all but one":
+        return alive & (torch.arange(N) != torch.randint(0, N, (B, 1), generator=rng))
+    if kind == "early":
+        return alive & (torch.arange(N) <= N // 2)
+    return alive if kind == "all" else ~alive
+
+
+ALIVE = ("all", "half", "one", "all but one", "early", "none")
+SCORES = ("zeros", "ties", "drawn", "tiny", "huge", "far dead", "negative")
+
+
+def earlier_score(rng, kind, alive):
+    """Scores to which 64ths can be added exactly, but for the dead ones of any size."""
+    steps = torch.randint(-2, 3, alive.shape, generator=rng).double()
+    return {
+        "zeros": torch.where(steps > 0, 0.0, -0.0).double(), "ties": steps, "tiny": steps * 2.0**-38,
+        "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20, "huge": (steps + 3) * 2.0**36,
+        "far dead": torch.where(alive, steps, 2.0**400), "negative": (steps - 3) * 2.0**30,
+    }[kind]  # fmt: skip
+
+
+def keep_of(room, alive):
+    """How many may stay: among as many as are alive in the first row."""
+    return max(1, listed(max(1, int(alive[0].sum())))[room])
+
+
+def cascade_calls(rng):
+    """p: whole 64ths, so that all sums are exact; rows of queries that are gone are there."""
+    for dtype, S, room, kind, there, lead, of_p in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 10, 33, 70), range(7), SCORES, ALIVE,
+        ((1, 1), (1, 3), (2, 2), (1, 9)), ("few", "many", "none"),
+    ):  # fmt: skip
+        (B, H), most = lead, {"few": 1, "many": 64, "none": 0}[of_p]
+        alive = living(rng, there, B, S)
+        p = torch.randint(0, most + 1, (B, H, S, S), generator=rng).double() / 64
+        p = p * alive[:, None, None]  # keys that are gone have 0
+        yield p.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+
+
+def head_calls(rng):
+    for dtype, N, room, kind, there, shape, to in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 10, 33, 70), range(7), SCORES, ALIVE,
+        ((1, 1, 1), (2, 3, 4), (1, 1, 130), (3, 40, 1), (1, 300, 2)),
+        ("signs", "whole", "zeros", "negative", "6"),
+    ):  # fmt: skip
+        B, T, d = shape
+        alive, out = living(rng, there, B, N), whole_numbers(rng, (B, N, T, d), F64, -6, most=128)
+        out = {
+            "signs": out.sign(), "whole": out * 64, "zeros": -0.0 * out, "negative": -out.abs(), "6": out,
+        }[to]  # fmt: skip
+        yield out.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+
+
+def expect_cascade(found, x, score, alive, keep):
+    """Of tokens (x [B, H, S, S]) and of heads (x [B, H, T, d], as many as scores)."""
+    now, there = expect_tuple(found, (torch.Tensor,) * 2, "a cascade")
+    what = f"of {list(x.shape)} in {x.dtype}, {int(alive.sum())} alive, keep {keep}"
+    right, rows = score.clone(), []
+    for b, who in enumerate(alive):
+        right[b, who] += x[b, :, who].double().sum((0, 1))[who]
+        rows.append(best(right[b].tolist(), who.tolist(), keep))
+    expect_tensor(now, f"score {what}", F64)
+    expect_same(now, right, f"score {what}")
+    expect_same(there, torch.tensor(rows), f"alive {what}")
+
+
+def expect_head_cascade(found, out, score, alive, keep):
+    sums = out.double().abs().sum((2, 3))  # exact
+    expect_cascade(found, torch.diag_embed(sums)[:, None], score, alive, keep)
+
+
+def value_calls(rng):
+    shapes = (  # B, Hkv, group, T, d
+        (1, 1, 1, 1, 1), (2, 1, 3, 2, 4), (1, 3, 1, 1, 2), (1, 2, 2, 3, 5), (1, 1, 66, 1, 1),
+        (1, 1, 1, 2, 130),
+    )  # fmt: skip
+    for of_p, of_v, S, room, kind, shape, to, spot in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (1, 2, 3, 10, 40, 70, 301), range(7),
+        ("drawn", "ties", "zeros", "near", "equal"), shapes, (-90, -20, 0, 20, 90), (False, True),
+    ):  # fmt: skip
+        (B, heads, group, T, d), size = shape, (shape[0], shape[1] * shape[2], shape[3], S)
+        steps = torch.randint(0, 3, size, generator=rng).double()
+        p = {
+            "drawn": torch.rand(size, generator=rng, dtype=F64), "ties": steps / 4, "zeros": 0 * steps,
+            "equal": 0 * steps + 0.125, "near": (1 + steps * eps(of_p)) / 8,
+        }[kind].to(of_p)  # fmt: skip
+        yield p, whole_numbers(rng, (B, heads, S, d), of_v, to, spot), listed(S)[room]
+
+
+def expect_pruned(out, p, v, keep):
+    (B, H, T, S), what = p.shape, f"out of p {list(p.shape)} in {p.dtype}, v in {v.dtype}, keep {keep}"
+    rows, kept = p.double().view(-1, S), torch.zeros(B * H * T, S, dtype=F64)
+    for row, there in zip(rows.tolist(), kept, strict=True):
+        there[sorted(range(S), key=lambda i: (-row[i], -i))[:keep]] = 1.0
+    kept, v_ = (rows * kept).view(p.shape), v.double().repeat_interleave(H // v.shape[1], 1)
+    expect_tensor(out, what, v.dtype, (B, H, T, v.shape[3]))
+    wide = F64 if p.dtype == v.dtype == F64 else F32
+    bound = ((S + 4) * eps(wide) + eps(v.dtype)) * (kept @ v_.abs())
+    expect_at_most((out.double() - kept @ v_).abs(), bound, f"the error of {what}")
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="all three functions anywhere in what the card admits: any scores, anybody alive, "
+    "each argument in a dtype of its own, any keep, in views; sums exactly",
+    cause="a corner where two others meet, such as nobody alive and bfloat16; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_cascades(student, rng):
+    calls, checks = [], []
+    for name, check, drawn in (
+        ("cascade_tokens", expect_cascade, cascade_calls(rng)),
+        ("cascade_heads", expect_head_cascade, head_calls(rng)),
+        ("prune_values", expect_pruned, value_calls(rng)),
+    ):
+        for args in drawn:
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
