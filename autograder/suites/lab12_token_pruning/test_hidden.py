@@ -472,7 +472,13 @@ def survivor_calls(rng):
             "one recent": (0, 1), "both": (size // 2, size - size // 2),
             "some": (size // 3, size // 3),
         }[guard]  # fmt: skip
-        yield ranked(rng, kind, (*lead, n), dtype), placed(rng, positions, (*lead, n)), size, sinks, recent
+        yield (
+            ranked(rng, kind, (*lead, n), dtype),
+            placed(rng, positions, (*lead, n)),
+            size,
+            sinks,
+            recent,
+        )
 
 
 def wrong_survivor_calls(rng):
@@ -1102,7 +1108,11 @@ def expect_paired(value, a, b):
     slack = 2 * (T + 4) * eps(F64) * max(max(x), max(y))
     error, off = deviation(d, slack)
     apart = [deviation(z, slack) for z in (x, y)]
-    bounds = (slack + (N + 4) * eps(F64) * math.fsum(map(abs, d)) / N, off, sum(z[1] for z in apart))
+    bounds = (
+        slack + (N + 4) * eps(F64) * math.fsum(map(abs, d)) / N,
+        off,
+        sum(z[1] for z in apart),
+    )
     right = (math.fsum(d) / N, error, math.hypot(*(z[0] for z in apart)))
     for name, one, other, atol in zip(
         ("difference", "error", "unpaired"), found, right, bounds, strict=True
@@ -1495,12 +1505,16 @@ def expect_bounds(u, q, low, high):
     q = q.double()
     low, high = (x.double().repeat_interleave(H // x.shape[1], 1) for x in (low, high))
     right = sum(
-        torch.maximum(q[..., i, None] * low[:, :, None, :, i], q[..., i, None] * high[:, :, None, :, i])
+        torch.maximum(
+            q[..., i, None] * low[:, :, None, :, i], q[..., i, None] * high[:, :, None, :, i]
+        )
         for i in range(d)
     ) / math.sqrt(d)
     reach = q.abs() @ (low.abs() + high.abs()).transpose(-1, -2) / math.sqrt(d)
     # sums of d products, of which a way by centre and radius has two
-    expect_at_most((u.double() - right).abs(), 4 * (d + 4) * eps(wide) * reach, f"the error of {what}")
+    expect_at_most(
+        (u.double() - right).abs(), 4 * (d + 4) * eps(wide) * reach, f"the error of {what}"
+    )
 
 
 def chosen_calls(rng):
@@ -1526,7 +1540,9 @@ def expect_chosen(chosen, u, pages, newest):
         last = int(newest[n % T])
         order = sorted(range(last), key=lambda i: (-row[i], -i))
         right[n, [last, *order[: pages - 1]]] = True
-    expect_same(chosen, right.view(u.shape), f"chosen, u {list(u.shape)} in {u.dtype}, {pages} pages")
+    expect_same(
+        chosen, right.view(u.shape), f"chosen, u {list(u.shape)} in {u.dtype}, {pages} pages"
+    )
 
 
 def drive_largest(student, cases):
@@ -1574,7 +1590,9 @@ def expect_found(value, asked, q, k, page):
     products = (k.double() * q.double()).sum(1).tolist()
     right = products.index(max(products))
     assert index == right, f"key {index} {what} was found, the largest product is that of {right}"
-    assert n == len(asked), f"{n} pages {what} are said to be read, read() was called {len(asked)} times"
+    assert n == len(asked), (
+        f"{n} pages {what} are said to be read, read() was called {len(asked)} times"
+    )
     assert len(set(asked)) == n, f"a page was read twice {what}: {asked}"
     parts = [x.double() * q.double() for x in k.split(page)]
     excluded = [i for i in asked if float(parts[i].amax(0).sum()) < max(products)]
@@ -1858,7 +1876,10 @@ def value_calls(rng):
 
 
 def expect_pruned(out, p, v, keep):
-    (B, H, T, S), what = p.shape, f"out of p {list(p.shape)} in {p.dtype}, v in {v.dtype}, keep {keep}"
+    (B, H, T, S), what = (
+        p.shape,
+        f"out of p {list(p.shape)} in {p.dtype}, v in {v.dtype}, keep {keep}",
+    )
     rows, kept = p.double().view(-1, S), torch.zeros(B * H * T, S, dtype=F64)
     for row, there in zip(rows.tolist(), kept, strict=True):
         there[sorted(range(S), key=lambda i: (-row[i], -i))[:keep]] = 1.0
@@ -1993,7 +2014,9 @@ def test_errors_are_reached(student, rng):
 
 def gain_of(top, error):
     """By the formula, without a difference of two nearly equal numbers."""
-    a = min(1 - top, 1 / (1 + math.exp(error)))
+    a = 1 - top
+    if a == 0 or a >= 1 / (1 + math.exp(min(error, 700.0))):
+        return math.tanh(error / 2) * (a > 0)
     return -a * (1 - a) * math.expm1(-2 * error) / (a + (1 - a) * math.exp(-2 * error))
 
 
@@ -2006,7 +2029,7 @@ def shift_of(top, error):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="the bound is the largest gain over all sets, for any top and error, and is reached",
     cause="a = 1 - top beyond the largest gain, e^error, powers that overflow, or a looser bound",
 )
@@ -2045,7 +2068,7 @@ def test_shift_of_any_row(student, rng):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="each row by its own bound, against scores computed from codes; any shape and dtype",
     cause="one decision for all rows, errors of keys not seen, later keys, or float32",
 )
@@ -2098,3 +2121,244 @@ def test_progressive_rows(student, rng):
     assert not fetched[..., 0].any(), (
         "a query that sees one key has nothing to gain: 0 is at most 0"
     )
+
+
+def off_ties(k, bits):
+    """k, of whose codes none is nearly a tie: such numbers become 0."""
+    exact_codes = k.double() / k.double().abs().amax(-1, keepdim=True) * (2 ** (bits - 1) - 1)
+    near = ((exact_codes - exact_codes.floor()) - 0.5).abs() < 0.1
+    return torch.where(near, torch.zeros((), dtype=k.dtype), k)
+
+
+def coded(k, bits):
+    """(codes, scale [..., 1]) of k."""
+    scale = k.double().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (k.double() / scale).round().long(), scale
+
+
+def drawn_keys(rng, shape, dtype, bits, power, kind):
+    """Keys of any sign and size, whose largest number may be the negative one."""
+    k = draw(rng, *shape)
+    if kind == "spread":  # every key of a size of its own
+        k = k * 2.0 ** torch.randint(-12, 13, (*shape[:3], 1), generator=rng).double()
+    if kind == "zeros beside":
+        k[torch.rand(shape[:3], generator=rng) < 0.4] = -0.0
+    if kind == "zeros":
+        k = -0.0 * k
+    if kind == "negative":
+        k = -k.abs()
+    return off_ties((k * 2.0**power).to(dtype), bits)
+
+
+def split_calls(rng):
+    shapes = (
+        (1, 1, 1, 1),
+        (2, 1, 1, 2),
+        (1, 3, 5, 1),
+        (2, 2, 3, 4),
+        (1, 1, 130, 3),
+        (1, 2, 2, 130),
+    )
+    for dtype, bits, low, power, kind, shape in crossed(
+        rng, (F32, F64, HALF), (2, 3, 4, 8, 13, 16, 24), ("0", "1", "half", "most", "2", "8"),
+        (-110, -40, 0, 40, 110), ("drawn", "spread", "zeros", "zeros beside", "negative"), shapes,
+    ):  # fmt: skip
+        low = {"half": bits // 2, "most": bits - 1}.get(low) or min(
+            int(low) if low.isdigit() else 0, bits - 1
+        )
+        yield drawn_keys(rng, shape, dtype, bits, power, kind), bits, low
+
+
+def wrong_split_calls(rng):
+    """Also calls that are right."""
+    for dtype, bits, low, power, kind, shape in crossed(
+        rng, (F32, F64, HALF), (-1, 0, 1, 2, 16), (-1, 0, 1, 8, 17), (-40, 0, 40),
+        ("drawn", "zeros"), ((1, 1, 1, 1), (1, 2, 3, 4)),
+    ):  # fmt: skip
+        yield drawn_keys(rng, shape, dtype, max(2, bits), power, kind), bits, low
+
+
+def expect_pieces(found, k, bits, low):
+    high, rest, scale = expect_tuple(found, (torch.Tensor,) * 3, "split_bits")
+    what = f"of k {list(k.shape)} in {k.dtype}, bits {bits}, low {low}"
+    codes, right = coded(k, bits)
+    expect_tensor(scale, f"scale {what}", F64)
+    expect_close(scale, right, what=f"scale {what}", rtol=4 * eps(F64))
+    expect_same(high, codes >> low, f"high {what}")
+    expect_same(rest, codes - ((codes >> low) << low), f"rest {what}")
+
+
+GROUPS = (  # B, Hkv, group, T, S, d
+    (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 3), (1, 3, 1, 1, 9, 5), (2, 2, 2, 3, 5, 1),
+    (1, 1, 66, 1, 2, 4), (1, 1, 2, 9, 70, 2), (1, 2, 1, 2, 3, 130),
+)  # fmt: skip
+
+
+def rough_calls(rng):
+    for of_q, low, high, to_q, to_scale, shape, kind in crossed(
+        rng, (F32, F64, HALF), (0, 1, 4, 7, 12, 16, 23), ("8", "2", "24", "negative", "zeros"),
+        (-40, 0, 40), (-90, -20, 0, 20, 90), GROUPS, ("alike", "spread"),
+    ):  # fmt: skip
+        B, heads, group, T, S, d = shape
+        most = 2 ** (int(high) - 1) - 1 if high.isdigit() else 127 * (high == "negative")
+        codes = torch.randint(-most, most + 1, (B, heads, S, d), generator=rng) >> low
+        scale = (1 + torch.rand(B, heads, S, 1, generator=rng, dtype=F64)) * 2.0**to_scale
+        if kind == "spread":
+            scale = scale * 2.0 ** torch.randint(-20, 21, scale.shape, generator=rng).double()
+        q = (draw(rng, B, heads * group, T, d) * 2.0**to_q).to(of_q)
+        yield q, -codes.abs() if high == "negative" else codes, scale, low
+
+
+def expect_rough(found, q, high, scale, low):
+    scores, error = expect_tuple(found, (torch.Tensor,) * 2, "rough_scores")
+    B, H, T, d = q.shape
+    what = f"of q {list(q.shape)} in {q.dtype}, high {list(high.shape)}, low {low}"
+    high, scale = (x.double().repeat_interleave(H // x.shape[1], 1) for x in (high, scale))
+    middle, half = (high * 2**low + (2**low - 1) / 2) * scale, (2**low - 1) / 2 * scale
+    q = q.double() / math.sqrt(d)
+    right = (q[:, :, :, None] * middle[:, :, None]).sum(-1)
+    reach = (q.abs()[:, :, :, None] * half[:, :, None]).sum(-1)
+    size = (q.abs()[:, :, :, None] * (high.abs() * 2**low + 2**low)[:, :, None]).sum(-1)
+    size = size * scale.transpose(-1, -2)  # of what a way by ends of the range adds up
+    for name, x, y in (("scores", scores, right), ("error", error, reach)):
+        expect_tensor(x, f"{name} {what}", F64, y.shape)
+        expect_at_most(
+            (x - y).abs(), 4 * (d + 8) * eps(F64) * size, f"how far {name} {what} are off"
+        )
+
+
+def shift_calls(rng):
+    """Every top with every error; tops at the widest set, next to it and far from it."""
+    tops = (
+        1.0,
+        1 - 2.0**-24,
+        0.999,
+        0.75,
+        0.5,
+        "widest",
+        "just above",
+        "just below",
+        0.25,
+        1e-6,
+        1e-12,
+        1e-30,
+    )
+    errors = (
+        0.0,
+        1e-12,
+        1e-8,
+        1e-3,
+        0.1,
+        0.5,
+        1.0,
+        3.0,
+        12.0,
+        20.0,
+        36.0,
+        300.0,
+        400.0,
+        800.0,
+        1e4,
+    )
+    grid = [(top, error) for top in tops for error in errors]
+    at = tensor([
+        1 / (1 + math.exp(-error)) * {"just above": 1 + 1e-7, "just below": 1 - 1e-7}.get(top, 1)
+        if isinstance(top, str) else top for top, error in grid
+    ]).clamp(max=1.0)  # fmt: skip
+    by = tensor([error for _, error in grid])
+    order = torch.randperm(len(grid), generator=rng)
+    at, by = at[order], by[order]
+    for of_top, of_error, shape in crossed(
+        rng, (F32, F64), (F32, F64), ((-1,), (6, -1), (2, 3, -1), (1, 180, 1), (2, 1, 2, -1))
+    ):
+        yield at.to(of_top).view(shape), by.to(of_error).view(shape)
+    dtypes = itertools.product((F32, F64), (F32, F64))
+    for (of_top, of_error), i in zip(list(dtypes) * 3, range(0, 180, 15), strict=True):
+        yield at[i].to(of_top), by[i].to(of_error)
+        yield at[i : i + 1].to(of_top), by[i : i + 1].to(of_error)
+    for of_top, of_error in itertools.product((F32, F64), (F32, F64)):
+        for top, error in ((1.0, 1e4), (1e-7, 1e4), (1.0, 0.0), (1e-7, 0.0)):
+            yield torch.tensor(top, dtype=of_top), torch.tensor(error, dtype=of_error)
+
+
+def expect_shift(shift, top, error):
+    what = f"worst_shift of {list(top.shape)}, top in {top.dtype}, error in {error.dtype}"
+    expect_tensor(shift, what, F64, top.shape)
+    given = zip(top.double().flatten().tolist(), error.double().flatten().tolist(), strict=True)
+    right = tensor([gain_of(*one) for one in given]).view(top.shape)
+    # differences of probabilities in float64, of which one is exp of a logit up to 100
+    expect_close(shift, right, what=what, rtol=200 * eps(F64), atol=200 * eps(F64))
+
+
+def progressive_calls(rng):
+    for of_q, of_k, bits, low, to_q, tolerance, shape, kind in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (2, 3, 4, 6, 8, 12), (0, 1, 2, 4, 7),
+        (-20, -2, 0, 6), (0.0, 0, 0.05, 0.3, 0.7, 1.0, 1.5), GROUPS,
+        ("drawn", "spread", "zeros", "zeros beside", "negative"),
+    ):  # fmt: skip
+        B, heads, group, T, S, d = shape
+        k = drawn_keys(rng, (B, heads, S, d), of_k, bits, 0, kind)
+        q = (draw(rng, B, heads * group, T, d) * 2.0**to_q).to(of_q)
+        yield q, k, bits, min(low, bits - 1), tolerance
+
+
+def expect_progressive(found, q, k, bits, low, tolerance):
+    """Rows whose bound is next to the tolerance may go either way."""
+    p, fetched = expect_tuple(found, (torch.Tensor,) * 2, "progressive")
+    what = (
+        f"of q {list(q.shape)} in {q.dtype}, k {list(k.shape)} in {k.dtype}, bits {bits}, low {low}"
+    )
+    (B, H, T, d), S = q.shape, k.shape[2]
+    codes, scale = coded(k, bits)
+    middle = ((codes >> low) * 2**low + (2**low - 1) / 2) * scale
+    later = torch.arange(S) > S - T + torch.arange(T)[:, None]
+    rows = [
+        (q.double() @ x.repeat_interleave(H // k.shape[1], 1).transpose(-1, -2) / math.sqrt(d))
+        .masked_fill(later, -math.inf)
+        .softmax(-1)
+        for x in (middle, codes * scale)
+    ]
+    steps = scale[..., 0].repeat_interleave(H // k.shape[1], 1)[:, :, None].masked_fill(later, 0)
+    error = q.double().abs().sum(-1) / math.sqrt(d) * (2**low - 1) / 2 * steps.amax(-1)
+    most = zip(rows[0].amax(-1).flatten().tolist(), error.flatten().tolist(), strict=True)
+    shift = tensor([gain_of(min(1.0, top), e) for top, e in most]).view(B, H, T)
+    expect_tensor(p, f"p {what}", F64, (B, H, T, S))
+    expect_tensor(fetched, f"fetched {what}", torch.bool, (B, H, T))
+    one = (torch.arange(T) == 0) & (S == T)  # a query that sees one key: 0, which is at most 0
+    clear = ((shift - tolerance).abs() > 1e-9) | one | torch.tensor(tolerance >= 1)
+    wrong = clear & (fetched != (shift > tolerance))
+    assert not wrong.any(), (
+        f"fetched {what}, tolerance {tolerance}: {int(wrong.sum())} rows are wrong"
+    )
+    right = torch.where(fetched[..., None], rows[1], rows[0])
+    reach = float(q.double().abs().max() * k.double().abs().max()) * 2 * math.sqrt(d)
+    rtol = (8 * (d + 8) * reach + S + 16) * eps(F64)
+    expect_close(p, right, what=f"p {what}, tolerance {tolerance}", rtol=rtol, atol=1e-300)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: any bits, every top with every "
+    "error, keys of any size and kind beside one another, each in a dtype of its own, in views",
+    cause="a corner where two others meet, such as keys of zeros and two bits; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_bits(student, rng):
+    calls, checks, wrong = [], [], []
+    for name, check, drawn in (
+        ("split_bits", expect_pieces, split_calls(rng)),
+        ("split_bits", expect_pieces, wrong_split_calls(rng)),
+        ("rough_scores", expect_rough, rough_calls(rng)),
+        ("worst_shift", expect_shift, shift_calls(rng)),
+        ("progressive", expect_progressive, progressive_calls(rng)),
+    ):
+        for args in drawn:
+            if name == "split_bits" and not (args[1] >= 2 and 0 <= args[2] < args[1]):
+                wrong.append((name, *args))
+                continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)
