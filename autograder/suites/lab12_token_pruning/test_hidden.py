@@ -427,7 +427,9 @@ def mass_calls(rng):
         p = torch.rand(B, heads * group, T, T + more, generator=rng, dtype=F64).to(dtype)
         yield p, heads, decay
     yield torch.rand(1, 1, 300, 300, generator=rng), 1, 0.99
-    yield torch.ones(1, 1, 1, 1), 1, 0
+    for decay in (0, 1, 0.0, 0.5, 1.0):
+        yield torch.ones(1, 1, 1, 1), 1, decay
+        yield torch.ones(1, 1, 1, 1, dtype=F64), 1, decay
     yield torch.ones(1, 130, 1, 1, dtype=F64), 65, 0.5
 
 
@@ -819,6 +821,17 @@ def apart(ranks, at, stays, sinks, recent):
     return (min(free) - max(left)) / max(min(free), 1e-30) if free and left else math.inf
 
 
+def drawn_stream(rng, options, rule, pattern, shape, dtypes):
+    """((case, what is right), how far from a tie): steps of as many tokens as pattern says."""
+    (B, heads, group, d), steps = shape, []
+    for T in pattern:  # 64ths up to 2: scores are exact in every dtype
+        shapes = [(B, heads * group, T, d), (B, heads, T, d), (B, heads, T, d)]
+        parts = [whole_numbers(rng, one, F64, -6, most=128) for one in shapes]
+        steps.append([x.to(of) for x, of in zip(parts, dtypes, strict=True)])
+    told, clear = by_hand(options, rule, steps)
+    return ((options, rule, steps), told), clear
+
+
 def stream_cases(rng):
     dtypes, rules = (F32, F64, HALF), (None, "itself", "oldest", "huge", "near", "equal", "view")
     options = ((1, 0, 0), (1, 1, 0), (1, 0, 1), (9, 4, 0), (9, 0, 4), (9, 4, 4), (4, 1, 1))
@@ -826,19 +839,10 @@ def stream_cases(rng):
     patterns = ([1] * 6, [7, 1, 1], [3, 1, 2], [1], [12, 1, 4], [2] * 5, [20])
     shapes = ((1, 1, 1, 1), (2, 1, 2, 4), (1, 3, 1, 4), (1, 2, 3, 1), (3, 1, 1, 4))
     drawn = crossed(rng, options, decays, dtypes, dtypes, dtypes, rules, patterns, shapes)
-    for rule, size, of_q in ((None, 130, F64), ("near", 70, F32)):
+    for rule, size, of_q in ((None, 130, F64), ("near", 70, F32), ("huge", 9, HALF)):
         drawn.append([(size, 2, 3), 0.5, of_q, of_q, of_q, rule, [301, 1, 30], (1, 1, 1, 1)])
-    for sizes, decay, of_q, of_k, of_v, rule, pattern, (B, heads, group, d) in drawn:
-
-        def make():
-            steps = []
-            for T in pattern:  # 64ths up to 2: scores are exact in every dtype
-                shapes = [(B, heads * group, T, d), (B, heads, T, d), (B, heads, T, d)]
-                parts = [whole_numbers(rng, shape, F64, -6, most=128) for shape in shapes]
-                steps.append([x.to(of) for x, of in zip(parts, (of_q, of_k, of_v), strict=True)])
-            told, clear = by_hand((*sizes, decay), rule, steps)
-            return (((*sizes, decay), rule, steps), told), clear
-
+    for sizes, decay, of_q, of_k, of_v, rule, pattern, shape in drawn:
+        make = partial(drawn_stream, rng, (*sizes, decay), rule, pattern, shape, (of_q, of_k, of_v))
         yield clear_case(make, 1e-9 if F64 in (of_q, of_k) else 1e-3)
 
 
@@ -1085,15 +1089,15 @@ def pair_calls(rng):
         a = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
         b = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
         b = {
-            "apart": b, "near": a + 2.0**-20 * b, "equal": a, "small": b * 2.0**-40,
-            "large": b * 2.0**40,
+            "apart": b, "near": a + 2.0**-20 * b, "equal": a, "small": b * 2.0**-90,
+            "large": b * 2.0**90,
         }[kind]  # fmt: skip
         a, b = a.to(of_a), b.to(of_b)
         yield (a, a.clone()) if kind == "equal" else (a, b)
 
 
 def deviation(values, slack):
-    """(standard error of a mean, how far a counted rounding takes it), if values are off by slack."""
+    """(standard error of a mean, how far roundings take it), of values off by slack."""
     n, square = len(values), variance(values)
     error = (square / n) ** 0.5
     lost = (n + 16) * eps(F64) * math.fsum(x * x for x in values) / n  # mean(x^2) - mean(x)^2
@@ -1465,6 +1469,8 @@ def box_calls(rng):
         k = draw(rng, *lead, S, d) * 2.0**power
         k = k - 3.0 * 2.0**power if more else k  # far from 0 as well
         yield k.to(dtype), page
+    for dtype, page in itertools.product((F32, F64, HALF), (1, 17)):
+        yield draw(rng, 1, 1, 1, 1).to(dtype), page
 
 
 def expect_boxes(found, k, page):
@@ -1494,6 +1500,13 @@ def bound_calls(rng):
             "below": (least - most, least),
         }[kind]  # fmt: skip
         yield q.to(of_q), low.to(of_k), high.to(of_k)
+    for of_q, of_k in itertools.product((F32, F64, HALF), (F32, F64, HALF)):
+        for powers in ((-50, 50), (50, -50)):
+            q, low, high = (
+                draw(rng, *shape) for shape in ((1, 2, 2, 3), (1, 1, 2, 3), (1, 1, 2, 3))
+            )
+            low, high = (x.abs() * 2.0**e for x, e in zip((low, high), powers, strict=True))
+            yield q.to(of_q), -low.to(of_k), high.to(of_k)
 
 
 def expect_bounds(u, q, low, high):
@@ -1602,8 +1615,8 @@ def expect_found(value, asked, q, k, page):
 @exercise(
     "ex4",
     points=2,
-    invariant="all four functions anywhere in what the card admits: each argument in a dtype and of "
-    "a size of its own, any numbers of pages, keys and heads, ties, in views",
+    invariant="all four functions anywhere in what the card admits: each argument in a dtype and "
+    "of a size of its own, any numbers of pages, keys and heads, ties, in views",
     cause="a corner where two others meet, such as pages of one key and bfloat16; a limit that "
     "nobody named; or memory that is used again",
 )
@@ -1801,8 +1814,8 @@ def earlier_score(rng, kind, alive):
     """Scores to which 64ths can be added exactly, but for the dead ones of any size."""
     steps = torch.randint(-2, 3, alive.shape, generator=rng).double()
     return {
-        "zeros": torch.where(steps > 0, 0.0, -0.0).double(), "ties": steps, "tiny": steps * 2.0**-38,
-        "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20, "huge": (steps + 3) * 2.0**36,
+        "zeros": torch.where(steps > 0, 0.0, -0.0).double(), "ties": steps,
+        "tiny": steps * 2.0**-38, "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20, "huge": (steps + 3) * 2.0**36,
         "far dead": torch.where(alive, steps, 2.0**400), "negative": (steps - 3) * 2.0**30,
     }[kind]  # fmt: skip
 
@@ -1823,6 +1836,17 @@ def cascade_calls(rng):
         p = torch.randint(0, most + 1, (B, H, S, S), generator=rng).double() / 64
         p = p * alive[:, None, None]  # keys that are gone have 0
         yield p.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+    yield from lone_calls(rng)
+
+
+def lone_calls(rng):
+    """Of one token, or one head of one channel."""
+    for dtype, there, kind, keep, value in crossed(
+        rng, (F32, F64, HALF), (True, False), SCORES[:1] + SCORES[2:], (1, 2, 41), (0.0, 1.0)
+    ):
+        alive = torch.tensor([[there]])
+        x = torch.full((1, 1, 1, 1), value * there, dtype=dtype)
+        yield x, earlier_score(rng, kind, alive), alive, keep
 
 
 def head_calls(rng):
@@ -1834,9 +1858,11 @@ def head_calls(rng):
         B, T, d = shape
         alive, out = living(rng, there, B, N), whole_numbers(rng, (B, N, T, d), F64, -6, most=128)
         out = {
-            "signs": out.sign(), "whole": out * 64, "zeros": -0.0 * out, "negative": -out.abs(), "6": out,
+            "signs": out.sign(), "whole": out * 64, "zeros": -0.0 * out, "negative": -out.abs(),
+            "6": out,
         }[to]  # fmt: skip
         yield out.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+    yield from lone_calls(rng)
 
 
 def expect_cascade(found, x, score, alive, keep):
@@ -1866,13 +1892,17 @@ def value_calls(rng):
         rng, (F32, F64, HALF), (F32, F64, HALF), (1, 2, 3, 10, 40, 70, 301), range(7),
         ("drawn", "ties", "zeros", "near", "equal"), shapes, (-90, -20, 0, 20, 90), (False, True),
     ):  # fmt: skip
-        (B, heads, group, T, d), size = shape, (shape[0], shape[1] * shape[2], shape[3], S)
+        B, heads, group, T, d = shape
+        size = (B, heads * group, T, S)
         steps = torch.randint(0, 3, size, generator=rng).double()
         p = {
-            "drawn": torch.rand(size, generator=rng, dtype=F64), "ties": steps / 4, "zeros": 0 * steps,
-            "equal": 0 * steps + 0.125, "near": (1 + steps * eps(of_p)) / 8,
+            "drawn": torch.rand(size, generator=rng, dtype=F64), "ties": steps / 4,
+            "zeros": 0 * steps, "equal": 0 * steps + 0.125, "near": (1 + steps * eps(of_p)) / 8,
         }[kind].to(of_p)  # fmt: skip
         yield p, whole_numbers(rng, (B, heads, S, d), of_v, to, spot), listed(S)[room]
+    for of_p, of_v, keep in itertools.product((F32, F64, HALF), (F32, F64, HALF), (1, 2, 41)):
+        one = (1, 1, 1, 1)
+        yield torch.ones(one, dtype=of_p), torch.full(one, -3.0, dtype=of_v), keep
 
 
 def expect_pruned(out, p, v, keep):
@@ -2174,9 +2204,10 @@ def wrong_split_calls(rng):
     """Also calls that are right."""
     for dtype, bits, low, power, kind, shape in crossed(
         rng, (F32, F64, HALF), (-1, 0, 1, 2, 16), (-1, 0, 1, 8, 17), (-40, 0, 40),
-        ("drawn", "zeros"), ((1, 1, 1, 1), (1, 2, 3, 4)),
+        ("drawn", "negative"), ((1, 1, 1, 1), (1, 2, 3, 4)),
     ):  # fmt: skip
         yield drawn_keys(rng, shape, dtype, max(2, bits), power, kind), bits, low
+        yield torch.zeros(shape, dtype=dtype), bits, low
 
 
 def expect_pieces(found, k, bits, low):
