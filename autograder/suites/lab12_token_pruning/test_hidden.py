@@ -393,16 +393,18 @@ def expect_attended(found, q, k, v):
 def attend_calls(rng):
     shapes = (  # B, Hkv, group, T, S, d: roots are exact
         (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 4), (1, 3, 1, 1, 9, 16), (3, 2, 2, 3, 5, 1),
-        (1, 1, 66, 1, 4, 4), (1, 1, 1, 70, 131, 1), (1, 2, 1, 2, 1030, 4),
+        (1, 1, 66, 2, 5, 4), (1, 1, 1, 70, 131, 1), (1, 2, 1, 2, 1030, 4),
     )  # fmt: skip
-    dtypes, powers = (F32, F64, HALF), (-40, -12, 0, 12, 40)
+    dtypes, powers = (F32, F64, HALF), (-45, -12, 0, 12, 45)
     for of_q, of_k, of_v, to_q, to_k, to_v, shape, spot in crossed(
-        rng, dtypes, dtypes, dtypes, powers, powers, powers, shapes, (False, True)
+        rng, dtypes, dtypes, dtypes, powers, powers, powers, shapes, (False, True, "below")
     ):
         B, heads, group, T, S, d = shape
-        q = whole_numbers(rng, (B, heads * group, T, d), of_q, to_q, spot)
-        k = whole_numbers(rng, (B, heads, S, d), of_k, to_k, spot)
-        yield q, k, whole_numbers(rng, (B, heads, S, d), of_v, to_v, spot)
+        q = whole_numbers(rng, (B, heads * group, T, d), of_q, to_q, spot is True)
+        k = whole_numbers(rng, (B, heads, S, d), of_k, to_k, spot is True)
+        if spot == "below":  # all that a query sees is far below 0
+            q, k = -(2**10) * (q.abs() + 2.0**to_q), k.abs() + 2.0**to_k
+        yield q, k, whole_numbers(rng, (B, heads, S, d), of_v, to_v, spot is True)
 
 
 def expect_mass(mass, p, heads, decay):
@@ -480,6 +482,16 @@ def survivor_calls(rng):
             size,
             sinks,
             recent,
+        )
+    for n, kind, dtype in itertools.product((10, 130), KINDS, (F32, F64)):
+        yield ranked(rng, kind, (1, 2, n), dtype), placed(rng, "gaps", (1, 2, n)), n // 2, 1, 1
+    for n, far in itertools.product((3, 10, 70), (2**31, 2**32, 2**40)):
+        yield (
+            ranked(rng, "drawn", (1, 1, n), F64),
+            torch.arange(n)[None, None] + far,
+            n // 2,
+            n // 4,
+            0,
         )
 
 
@@ -745,7 +757,7 @@ def drive_caches(student, cases):
                 "huge": (rank - 2) * 1e30,
                 "near": 1e8 + 1e-3 * rank,
                 "equal": torch.zeros(positions.shape),
-                "view": torch.stack([rank.float(), -rank.float()], -1)[..., 0],
+                "least": torch.stack([-mass, mass], -1)[..., 0],
             }[name]
 
         return rule
@@ -778,7 +790,7 @@ def drive_caches(student, cases):
 
 RANKS = {  # of a position, what rules of drive_caches say
     "oldest": lambda at: -at, "huge": lambda at: at * 7 % 5, "near": lambda at: at * 7 % 5,
-    "equal": lambda at: 0, "view": lambda at: at * 7 % 5,
+    "equal": lambda at: 0,
 }  # fmt: skip
 
 
@@ -802,6 +814,7 @@ def by_hand(options, rule, steps):
             got = (p * weights[:, None]).sum((0, 1))
             got[: len(mass)] += mass * decay**T
             ranks = list(map(RANKS[rule], at)) if rule in RANKS else got.tolist()
+            ranks = [-x for x in ranks] if rule == "least" else ranks
             stays = left_over(ranks, at, size, sinks, recent)
             if rule not in RANKS:
                 clear = min(clear, apart(ranks, at, stays, sinks, recent))
@@ -818,7 +831,7 @@ def apart(ranks, at, stays, sinks, recent):
     """By how much of itself the least mass that was chosen exceeds the largest that was not."""
     left = [m for i, m in enumerate(ranks) if i not in stays]
     free = [ranks[i] for i in stays if at[i] >= sinks and i < len(at) - recent]
-    return (min(free) - max(left)) / max(min(free), 1e-30) if free and left else math.inf
+    return (min(free) - max(left)) / max(abs(min(free)), 1e-30) if free and left else math.inf
 
 
 def drawn_stream(rng, options, rule, pattern, shape, dtypes):
@@ -833,7 +846,7 @@ def drawn_stream(rng, options, rule, pattern, shape, dtypes):
 
 
 def stream_cases(rng):
-    dtypes, rules = (F32, F64, HALF), (None, "itself", "oldest", "huge", "near", "equal", "view")
+    dtypes, rules = (F32, F64, HALF), (None, "itself", "oldest", "huge", "near", "equal", "least")
     options = ((1, 0, 0), (1, 1, 0), (1, 0, 1), (9, 4, 0), (9, 0, 4), (9, 4, 4), (4, 1, 1))
     decays = (0.0, 1.0, 0.5, 1e-3, 0.999)
     patterns = ([1] * 6, [7, 1, 1], [3, 1, 2], [1], [12, 1, 4], [2] * 5, [20])
@@ -1135,6 +1148,9 @@ def wrong_pairs(rng):
                 for shape, of in ((one, of_a), (other, of_b))
             ]
     yield [torch.tensor(1.0), torch.tensor(2.0)]
+    for one, other in (((3, 1), (3, 4)), ((3, 4), (3, 1)), ((3, 4), (4,)), ((1, 4), (3, 4))):
+        yield [torch.ones(one), torch.ones(other)]
+        yield [torch.ones(one, dtype=F64), torch.ones(other, dtype=F64)]
     for shape in ((4,), (1, 1), (2, 3, 1), (1, 5, 2)):
         yield [torch.ones(shape), torch.ones(shape, dtype=F64)]
 
@@ -1180,8 +1196,11 @@ def best_calls(rng):
         elif kind != "drawn":
             p = p * 2.0 ** torch.randint(-80, 0, p.shape, generator=rng) * (kind == "small")
         yield p.to(dtype), listed(S)[room]
-    yield torch.ones(1, 1, 1, 1), 1
-    yield torch.ones(1, 1, 1, 1, dtype=F64), 101
+    for dtype in (F32, F64):
+        yield torch.ones(1, 1, 1, 1, dtype=dtype), 1
+        yield torch.ones(1, 1, 1, 1, dtype=dtype), 101
+        for size in (1099, 1100, 1101):
+            yield 1 + torch.rand(1, 1, 1, 1100, generator=rng, dtype=F64).to(dtype), size
 
 
 def expect_best(covered, p, size):
@@ -1541,6 +1560,8 @@ def chosen_calls(rng):
             "one more": torch.arange(T).clamp(max=P - 1),
         }[newest]  # fmt: skip
         yield ranked(rng, kind, (*lead, T, P), dtype), listed(P)[room], at
+    for P, kind, dtype in itertools.product((10, 130), KINDS, (F32, F64)):
+        yield ranked(rng, kind, (1, 2, 2, P), dtype), P // 2, torch.tensor([P - 2, P // 2])
     for dtype, value in itertools.product((F32, F64), (0.0, -1e30)):
         yield torch.full((1, 1, 1, 1), value, dtype=dtype), 41, torch.tensor([0])
         yield torch.full((1, 2, 1, 50), value, dtype=dtype), 41, torch.tensor([49])
@@ -1608,8 +1629,11 @@ def expect_found(value, asked, q, k, page):
     )
     assert len(set(asked)) == n, f"a page was read twice {what}: {asked}"
     parts = [x.double() * q.double() for x in k.split(page)]
-    excluded = [i for i in asked if float(parts[i].amax(0).sum()) < max(products)]
+    bounds = [float(x.amax(0).sum()) for x in parts]
+    excluded = [i for i in asked if bounds[i] < max(products)]
     assert not excluded, f"pages {excluded} {what} were read, which the bounds exclude"
+    unread = [i for i, u in enumerate(bounds) if u > max(products) and i not in asked]
+    assert not unread, f"pages {unread} {what} were not read, and may hold a larger product"
 
 
 @exercise(
@@ -1815,8 +1839,9 @@ def earlier_score(rng, kind, alive):
     steps = torch.randint(-2, 3, alive.shape, generator=rng).double()
     return {
         "zeros": torch.where(steps > 0, 0.0, -0.0).double(), "ties": steps,
-        "tiny": steps * 2.0**-38, "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20, "huge": (steps + 3) * 2.0**36,
-        "far dead": torch.where(alive, steps, 2.0**400), "negative": (steps - 3) * 2.0**30,
+        "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20,
+        "tiny": steps * 2.0**-38, "huge": (steps + 3) * 2.0**36,
+        "far dead": torch.where(alive, steps, 2.0**400), "negative": steps * 2.0**-15 - 2.0**30,
     }[kind]  # fmt: skip
 
 
@@ -1837,6 +1862,14 @@ def cascade_calls(rng):
         p = p * alive[:, None, None]  # keys that are gone have 0
         yield p.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
     yield from lone_calls(rng)
+    yield from near_calls(rng, lambda N: (1, 1, N, N))
+
+
+def near_calls(rng, shape):
+    """Scores next to one another, half of which stay; nobody gets anything."""
+    for N, dtype, kind in itertools.product((10, 70), (F32, HALF), ("negative", "ties")):
+        alive = torch.rand(1, N, generator=rng) < 0.8
+        yield torch.zeros(shape(N), dtype=dtype), earlier_score(rng, kind, alive), alive, N // 3
 
 
 def lone_calls(rng):
@@ -1863,6 +1896,7 @@ def head_calls(rng):
         }[to]  # fmt: skip
         yield out.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
     yield from lone_calls(rng)
+    yield from near_calls(rng, lambda N: (1, N, 2, 3))
 
 
 def expect_cascade(found, x, score, alive, keep):
@@ -1900,6 +1934,10 @@ def value_calls(rng):
             "zeros": 0 * steps, "equal": 0 * steps + 0.125, "near": (1 + steps * eps(of_p)) / 8,
         }[kind].to(of_p)  # fmt: skip
         yield p, whole_numbers(rng, (B, heads, S, d), of_v, to, spot), listed(S)[room]
+    for of_p, of_v, power in itertools.product((F32, F64, HALF), (F32, F64, HALF), (-3, -60)):
+        steps = torch.randint(0, 3, (1, 2, 1, 40), generator=rng).double()
+        p = ((1 + steps * eps(of_p)) * 2.0**power).to(of_p)
+        yield p, whole_numbers(rng, (1, 1, 40, 2), of_v), 20
     for of_p, of_v, keep in itertools.product((F32, F64, HALF), (F32, F64, HALF), (1, 2, 41)):
         one = (1, 1, 1, 1)
         yield torch.ones(one, dtype=of_p), torch.full(one, -3.0, dtype=of_v), keep
@@ -2222,7 +2260,7 @@ def expect_pieces(found, k, bits, low):
 
 GROUPS = (  # B, Hkv, group, T, S, d
     (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 3), (1, 3, 1, 1, 9, 5), (2, 2, 2, 3, 5, 1),
-    (1, 1, 66, 1, 2, 4), (1, 1, 2, 9, 70, 2), (1, 2, 1, 2, 3, 130),
+    (1, 1, 66, 2, 3, 4), (1, 1, 2, 9, 70, 2), (1, 2, 1, 2, 3, 130),
 )  # fmt: skip
 
 
@@ -2329,7 +2367,9 @@ def progressive_calls(rng):
         ("drawn", "spread", "zeros", "zeros beside", "negative"),
     ):  # fmt: skip
         B, heads, group, T, S, d = shape
-        k = drawn_keys(rng, (B, heads, S, d), of_k, bits, 0, kind)
+        k = drawn_keys(rng, (B, heads, S, d), F64, bits, 0, kind)
+        k = k * torch.linspace(0.2, 3, S, dtype=F64)[:, None]  # later ones are larger
+        k = off_ties(k.to(of_k), bits)
         q = (draw(rng, B, heads * group, T, d) * 2.0**to_q).to(of_q)
         yield q, k, bits, min(low, bits - 1), tolerance
 
