@@ -382,12 +382,17 @@ def expect_attended(found, q, k, v):
     most = float(q.double().abs().max() * k.double().abs().max()) * math.sqrt(d)
     rtol = (S + 16 + 8 * min(most, 1024)) * eps(wide)  # a sum, exp, and scores less a logarithm
     least = 2.0 ** (-120 if wide == F32 else -1000)
-    expect_close(p, right_p, what=f"p {what}", rtol=rtol, atol=least)
+    # of large scores a logarithm of a sum says nothing more: of those, rows that one key has
+    sure = (right_p.amax(-1, keepdim=True) > 1 - 1e-9) | torch.tensor(most <= 1024)
+    rest = (S + 16 + 8 * min(most, 2**20)) * eps(wide)
+    allowed = torch.where(right_p > 0.5, rtol, max(rest, rtol)) * right_p + least
+    expect_at_most((p.double() - right_p).abs() * sure, allowed, f"the error of p {what}")
     group = q.shape[1] // k.shape[1]
     sizes = right_p @ v.double().abs().repeat_interleave(group, 1)
-    bound = (rtol + (S + 4) * eps(wide) + eps(v.dtype)) * sizes
-    bound += S * least * float(v.double().abs().max())
-    expect_at_most((out.double() - right).abs(), bound, f"the error of out {what}")
+    small = (right_p * (right_p <= 0.5)) @ v.double().abs().repeat_interleave(group, 1)
+    bound = (rtol + (S + 4) * eps(wide) + eps(v.dtype)) * sizes + rest * small
+    bound += S * least * float(v.double().abs().max()) + torch.finfo(v.dtype).tiny
+    expect_at_most((out.double() - right).abs() * sure, bound, f"the error of out {what}")
 
 
 def attend_calls(rng):
@@ -1068,7 +1073,7 @@ def counted_numbers(tokens, dim, size=None, page=None, pages=None):
 
 
 def number_calls(rng):
-    tokens, dims = (1, 2, 9, 65, 300, 10**6 + 1, 10**12 + 1), (1, 2, 3, 64, 128, 129, 1025)
+    tokens, dims = (1, 2, 9, 65, 300, 1025, 10**6 + 1), (1, 2, 3, 64, 128, 129, 1025)
     for n, dim, size in crossed(rng, tokens, dims, (1, 2, 9, 65, 500, 10**6, 10**13)):
         yield n, dim, size
     for n, dim, page, pages in crossed(
@@ -1076,7 +1081,7 @@ def number_calls(rng):
     ):
         at = {"tokens": n}.get(page, page)
         yield n, dim, None, at, pages
-        if n * at < 2**50:
+        if n < 2000:
             yield n * at + 1, dim, None, at, pages  # a page of which one token has come
     small = (None, -1, 0, 1, 500)
     for n, dim, size, page, pages in crossed(
@@ -2392,19 +2397,26 @@ def expect_progressive(found, q, k, bits, low, tolerance):
     ]
     steps = scale[..., 0].repeat_interleave(H // k.shape[1], 1)[:, :, None].masked_fill(later, 0)
     error = q.double().abs().sum(-1) / math.sqrt(d) * (2**low - 1) / 2 * steps.amax(-1)
-    most = zip(rows[0].amax(-1).flatten().tolist(), error.flatten().tolist(), strict=True)
-    shift = tensor([gain_of(min(1.0, top), e) for top, e in most]).view(B, H, T)
+    longest = ((codes.abs() + 2**low) * scale).max()
+    reach = float(q.double().abs().max() * longest) * 2 * math.sqrt(d)
+    rtol = (8 * (d + 8) * reach + S + 16) * eps(F64)
+    tops = [(rows[0].amax(-1) * (1 + by * rtol)).clamp(max=1.0) for by in (0, -1, 1)]
+    shift, *sides = (
+        tensor(list(map(gain_of, top.flatten().tolist(), error.flatten().tolist()))).view(B, H, T)
+        for top in tops
+    )
     expect_tensor(p, f"p {what}", F64, (B, H, T, S))
     expect_tensor(fetched, f"fetched {what}", torch.bool, (B, H, T))
     one = (torch.arange(T) == 0) & (S == T)  # a query that sees one key: 0, which is at most 0
-    clear = ((shift - tolerance).abs() > 1e-9) | one | torch.tensor(tolerance >= 1)
+    clear = torch.stack([(x > tolerance + 1e-9) == (shift > tolerance - 1e-9) for x in sides]).all(
+        0
+    )
+    clear |= one | torch.tensor(tolerance >= 1)
     wrong = clear & (fetched != (shift > tolerance))
     assert not wrong.any(), (
         f"fetched {what}, tolerance {tolerance}: {int(wrong.sum())} rows are wrong"
     )
     right = torch.where(fetched[..., None], rows[1], rows[0])
-    reach = float(q.double().abs().max() * k.double().abs().max()) * 2 * math.sqrt(d)
-    rtol = (8 * (d + 8) * reach + S + 16) * eps(F64)
     expect_close(p, right, what=f"p {what}, tolerance {tolerance}", rtol=rtol, atol=1e-300)
 
 
