@@ -410,6 +410,10 @@ def attend_calls(rng):
         if spot == "below":  # all that a query sees is far below 0
             q, k = -(2**10) * (q.abs() + 2.0**to_q), k.abs() + 2.0**to_k
         yield q, k, whole_numbers(rng, (B, heads, S, d), of_v, to_v, spot is True)
+    for of_q, of_k in itertools.product(dtypes, dtypes):  # as far below 0 as float32 goes
+        q = -(2.0**55) * (1 + whole_numbers(rng, (1, 2, 3, 4), of_q).abs())
+        k = 2.0**45 * (1 + whole_numbers(rng, (1, 1, 5, 4), of_k).abs())
+        yield q, k, whole_numbers(rng, (1, 1, 5, 4), F32)
 
 
 def expect_mass(mass, p, heads, decay):
@@ -859,6 +863,8 @@ def stream_cases(rng):
     drawn = crossed(rng, options, decays, dtypes, dtypes, dtypes, rules, patterns, shapes)
     for rule, size, of_q in ((None, 130, F64), ("near", 70, F32), ("huge", 9, HALF)):
         drawn.append([(size, 2, 3), 0.5, of_q, of_q, of_q, rule, [301, 1, 30], (1, 1, 1, 1)])
+    for pattern in ([20], [3, 20], [1, 20, 1]):  # most stay, by their mass: the newest, too
+        drawn.append([(18, 0, 0), 0.0, F64, F32, F32, None, pattern, (2, 3, 1, 4)])
     for sizes, decay, of_q, of_k, of_v, rule, pattern, shape in drawn:
         make = partial(drawn_stream, rng, (*sizes, decay), rule, pattern, shape, (of_q, of_k, of_v))
         yield clear_case(make, 1e-9 if F64 in (of_q, of_k) else 1e-3)
@@ -2379,6 +2385,14 @@ def progressive_calls(rng):
         yield q, k, bits, min(low, bits - 1), tolerance
 
 
+def many_heads(rng):
+    """Of 66 heads, whose queries do not see the largest key."""
+    for tolerance, kind in itertools.product((0.05, 0.2, 0.4), ("drawn", "negative")):
+        k = drawn_keys(rng, (1, 1, 3, 4), F64, 8, 0, kind)
+        k = k * tensor([1.0, 1.0, 8.0])[:, None]
+        yield draw(rng, 1, 66, 2, 4), off_ties(k, 8), 8, 5, tolerance
+
+
 def expect_progressive(found, q, k, bits, low, tolerance):
     """Rows whose bound is next to the tolerance may go either way."""
     p, fetched = expect_tuple(found, (torch.Tensor,) * 2, "progressive")
@@ -2436,6 +2450,7 @@ def test_anywhere_in_bits(student, rng):
         ("rough_scores", expect_rough, rough_calls(rng)),
         ("worst_shift", expect_shift, shift_calls(rng)),
         ("progressive", expect_progressive, progressive_calls(rng)),
+        ("progressive", expect_progressive, many_heads(rng)),
     ):
         for args in drawn:
             if name == "split_bits" and not (args[1] >= 2 and 0 <= args[2] < args[1]):
