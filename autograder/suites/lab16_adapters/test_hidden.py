@@ -20,6 +20,7 @@ from efflib.lab import (
     expect_tuple,
 )
 from efflib.lab.again import again, held_results, refused
+from efflib.lab.cases import every_pair
 from efflib.models.cache import KVCache
 from efflib.models.config import LlamaConfig
 from efflib.models.embedded import logits_of_vectors
@@ -55,26 +56,6 @@ def spread(rng, options, count):
     while len(order) < count:
         order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
     return order[:count]
-
-
-def in_pairs(rng, *dimensions):
-    """Cases, a value of each dimension, in which every two values of two dimensions meet."""
-    orders = [torch.randperm(len(d), generator=rng).tolist() for d in dimensions]
-    sides = itertools.combinations(range(len(dimensions)), 2)
-    missing = dict.fromkeys(
-        ((a, i), (b, j)) for a, b in sides for i in orders[a] for j in orders[b]
-    )  # in the order drawn
-    cases = []
-    while missing:
-        case = dict(next(iter(missing)))
-        for c in (c for c in range(len(dimensions)) if c not in case):
-            case[c] = max(orders[c], key=lambda i, c=c: sum(
-                tuple(sorted(((c, i), pair))) in missing for pair in case.items()
-            ))  # fmt: skip
-        for pair in itertools.combinations(sorted(case.items()), 2):
-            missing.pop(pair, None)
-        cases.append(tuple(d[case[c]] for c, d in enumerate(dimensions)))
-    return cases
 
 
 def a_llama(rng, dtype=F64, **changes):
@@ -662,7 +643,7 @@ def fan_cases(rng, widths_of_adapters):
     mode and m; biases here and there; some layers were adapted before."""
     cases = []
     lists = ("none", "one", "several", "all")
-    for dtype, many, training, m, adapted, free in in_pairs(
+    for dtype, many, training, m, adapted, free in every_pair(
         rng, (torch.float32, torch.bfloat16), lists, (True, False, None), widths_of_adapters,
         (True, False), (True, False),
     ):  # fmt: skip
@@ -730,12 +711,12 @@ def expect_fan(found, case, adapters):
     "alone; or biases of the model that stay trainable",
 )
 def test_anywhere_behind_a_layer(student, rng):
-    shapes = ((1, 1), (1, 40), (2, 3), (5, 1), (9, 65), (65, 2), (70, 1), (130, 70))
+    shapes = ((1, 1), (1, 70), (2, 3), (5, 1), (9, 65), (65, 2), (130, 1), (130, 70))
     types, layouts, modes = (torch.float32, torch.bfloat16), (0, 1, 2), (True, False)
     kinds = ("plain", "cancels", "tail", spread(rng, PARTS, 1)[0])
     scales = (2.0**-60, 1.0, 2.0**40)
-    cases = in_pairs(rng, (1, 2, 3, 4), scales, layouts, modes, types, kinds, shapes, (False,))
-    cases += in_pairs(
+    cases = every_pair(rng, (1, 2, 3, 4), scales, layouts, modes, types, kinds, shapes, (False,))
+    cases += every_pair(
         rng, (2, 3, 4), (1.0,), layouts, modes, types, PARTS[:1], shapes[2:4], (True,)
     )
     rows = spread(rng, (1, 2, 5, 17, 70, 150, 300), len(cases))
@@ -757,7 +738,7 @@ def test_anywhere_behind_a_layer(student, rng):
     cases = fan_cases(rng, (1, 5, 2, 33))
     for found, case in zip(student.drive(drive_fan, "add_adapters", cases), cases, strict=True):
         expect_fan(found, case, True)
-    sizes = ((a, b) for a in (0, -1, 1, 70) for b in (0, -1, 1, 70) if min(a, b) < 1)
+    sizes = ((a, b) for a in (0, -1, 1, 130) for b in (0, -1, 1, 70) if min(a, b) < 1)
     seen = student.drive(drive_sizes_refused, list(sizes))
     assert seen == ["ValueError"] * len(seen), f"sizes and widths below 1 raised {seen}"
 
@@ -1052,7 +1033,7 @@ def expect_batch(found, prompts, texts, shared, ways, weights, what):
 def test_anywhere_in_a_batch(student, rng):
     types = torch.float32, F64, torch.bfloat16
     calls, whats = [], []
-    cases = in_pairs(
+    cases = every_pair(
         rng, types, (-1, 0, 1, 2), ("", "prompts", "texts"), (1, 2, 5), (0, 1, 2, 3), (1, 2, 7),
         ("any", "no prompt", "one token"),
     )  # fmt: skip
@@ -1072,12 +1053,14 @@ def test_anywhere_in_a_batch(student, rng):
         ways = [way] if way < 3 else spread(rng, (0, 1, 2), 3)
         calls.append((prompts, texts, shared, ways))
         whats.append(f"{b} rows in {dtype}, {lengths}, one of all {shared or 'none'}")
-    for lengths, dtype in (
-        ([(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(150)], torch.bfloat16),
-        ([(whole(rng, 700, 1030), 40), (3, 1100 - whole(rng, 0, 9))], torch.float32),
-    ):
-        calls.append((*draw_rows(rng, lengths, 1, dtype), "", [0, 1, 2]))
-        whats.append(f"{len(lengths)} rows of up to {max(map(sum, lengths))}")
+    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 4), 3)
+    for i, (dtype, b) in enumerate(zip(types, spread(rng, (65, 70, 150), 3), strict=True)):
+        long = [(whole(rng, 520, 600), 40)] + [(3, 550)] * further[i]
+        many = [(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(b)]
+        for lengths, power in ((long, powers[i]), (many, powers[i - 1])):
+            scale = 2.0 ** (power * (900 if dtype == F64 else 120))
+            calls.append((*draw_rows(rng, lengths, 1, dtype, scale), "", [0, 1, 2]))
+            whats.append(f"{len(lengths)} rows of up to {max(map(sum, lengths))} in {dtype}")
     for i, (prompts, texts, shared, ways) in enumerate(calls):
         ps, ts = ((x[:1] * len(x) if one in shared else x)
                   for one, x in (("prompts", prompts), ("texts", texts)))  # fmt: skip
@@ -1088,9 +1071,11 @@ def test_anywhere_in_a_batch(student, rng):
     for found, call, what in zip(student.drive(drive_batches, calls), calls, whats, strict=True):
         expect_batch(found, *call, what)
     wrong = []  # not one prompt for each text, of every kind
-    unlike = ((0, 0), (0, 1), (1, 0), (0, 6), (6, 0), (1, 6), (6, 1), (5, 6))
-    for dtype, power, (n, m), way in in_pairs(rng, types, (-1, 0, 1), unlike, (0, 1, 2)):
-        prompts, texts = draw_rows(rng, [(2, 3)] * 6, 2, dtype, 2.0 ** (60 * power))
+    unlike = ((0, 0), (0, 1), (1, 0), (0, 70), (70, 0), (1, 70), (70, 1), (5, 6))
+    for dtype, power, (n, m), way, width in every_pair(
+        rng, types, (-1, 0, 1), unlike, (0, 1, 2), (1, 3)
+    ):
+        prompts, texts = draw_rows(rng, [(2, 3)] * max(n, m, 1), width, dtype, 2.0 ** (60 * power))
         prompts[-1] = prompts[-1][:0]  # the last of several
         wrong.append((prompts[-n:][:n], texts[:m], "", [way], texts[0]))
     seen = student.drive(drive_batches, wrong)
@@ -1428,7 +1413,9 @@ def drive_prompts(student, states, cases):
 def test_anywhere_in_a_cache(student, rng):
     types, calls, whats = (torch.float32, F64), [], []
     sizes = ((1, 1, 1), (1, 1, 8), (2, 5, 1), (6, 2, 3), (33, 1, 2), (1, 2, 70))
-    cases = in_pairs(rng, (-1, 0, 1), (0, 1, 2), (1, 5, 2), types, (False, True), (1, 3, 70), sizes)
+    cases = every_pair(
+        rng, (-1, 0, 1), (0, 1, 2), (1, 5, 2), types, (False, True), (1, 3, 70), sizes
+    )
     cases += [(0, 0, 70, types[0], False, 1, sizes[0]), (0, 1, 40, F64, False, 2, sizes[2])]
     cases.append((0, 2, 40, F64, True, 130, sizes[1]))
     for power, way, b, dtype, shared, n, (layers, kv, d) in cases:
@@ -1458,7 +1445,7 @@ def expect_prompts(student, rng):
     states = [(config, state_of(model)) for config, model in made]
     cases = [
         (which, torch.randn(n, 16, generator=rng, dtype=F64).to(dtype) * 2.0**power, *rest)
-        for dtype, n, which, power, *rest in in_pairs(
+        for dtype, n, which, power, *rest in every_pair(
             rng, (torch.float32, F64), (1, 2, 140), (0, 1), (0, 20), (0, 1, 2), (True, False),
             (True, False),
         )
@@ -1905,12 +1892,12 @@ def expect_draws(student, rng):
         assert len(seen) == len(seeds), f"draws of {n} from {sizes}: of unlike seeds the same"
     large = 10**6 + base
     calls = [(s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [1500]) for n in (0, 1, 1200)
-             for seed in (0, base, large) if n <= sum(s)]  # fmt: skip
-    calls += [([1_000_000, 1], n, seed) for n, seed in ((1200, large), (0, 0))]
+             for seed in (0, base, large, last - base) if n <= sum(s)]  # fmt: skip
+    calls += [([1_000_000, 1], n, seed) for n, seed in ((1200, last - base), (0, 0))]
     for call, value in zip(calls, held_results(student, "draw", calls), strict=True):
         expect_places(value, call[0], call[1], f"draw{call}")
-    refused(student, [("draw", s, n, seed) for s in ([1], [1, 1200, 1, 40], [10**6])
-                      for n in (-1, -2, sum(s) + 1) for seed in (0, base, large)])  # fmt: skip
+    refused(student, [("draw", s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [10**6])
+                      for n in (-1, sum(s) + 1) for seed in (0, large, last - base)])  # fmt: skip
 
 
 @exercise(
@@ -1925,10 +1912,10 @@ def test_anywhere_in_the_weights(student, rng):
     types = torch.float32, torch.bfloat16
     shapes, calls = ((1, 1), (1, 9), (7, 1), (5, 6), (12, 40)), []
     further = (True, False), (0, 1, 0.4, 2), shapes, (-45, 0, 20), (True, False), (True, False)
-    cases = in_pairs(rng, (1, 2, 3), (-1, 0, 1), (0, 1, 2), types, *further)
-    cases += in_pairs(rng, (0,), (0,), (0, 1), types, *further[:2], shapes[3:4], *further[3:])
-    large = (whole(rng, 190, 200), 201)
-    cases.append((1, 0, 0, types[whole(rng, 0, 1)], True, 0.4, large, 0, True, True))
+    cases = every_pair(rng, (1, 2, 3), (-1, 0, 1), (0, 1, 2), types, *further)
+    cases += every_pair(rng, (0,), (0,), (0, 1), types, *further[:2], shapes[3:4], *further[3:])
+    large, free = (whole(rng, 190, 200), 201), whole(rng, 0, 1) == 1
+    cases += [(1, 0, 0, t, True, 0.4, large, 0, True, free is (t == types[0])) for t in types]
     for dims, power, way, dtype, training, share, (n, k), of_w, biased, free in cases:
         w = (2.0**of_w * torch.randn(n, k, generator=rng)).to(dtype)
         lead = [[0, 2], [], [whole(rng, 1, 90)], [3, whole(rng, 1, 3)]][dims]
@@ -2135,7 +2122,7 @@ SHAPES = [  # as SHAPE_KEYS says
 def test_anywhere_on_a_bill(student, rng):
     calls = []
     sizes = (1, 2, 65, 10**6 + 1, 2**30 + 1)
-    cases = in_pairs(rng, WAYS, sizes, SHAPES, (True, False))
+    cases = every_pair(rng, WAYS, sizes, SHAPES, (True, False))
     cases += [(w, 2**30 + 1, SHAPES[1], b) for w in WAYS for b in (True, False)]  # the largest
     cases += [(w, 9, SHAPES[0], b) for w in WAYS for b in (True, False)]  # and the smallest
     cases += [("bitfit", size, SHAPES[i], True) for i, size in enumerate((-1, 0, -(2**31)))]
@@ -2432,6 +2419,8 @@ def a_choice(rng, count, low, near):
             losses = runs_of(rng, m, low + max(gap, near), other)
         numbers_ = {"trained": large + whole(rng, 0, 2), "losses": losses}
         made[name] = a_bill(rng, **numbers_)
+    if count > 100 or whole(rng, 0, 1):  # the best of all fits
+        made[names[0]] |= dict.fromkeys(FLAGS, True) | dict.fromkeys(KEYS[1:], 0)
     order = torch.randperm(count, generator=rng).tolist()
     return {names[i]: made[names[i]] for i in order}
 
@@ -2458,7 +2447,7 @@ def test_anywhere_in_a_choice(student, rng):
     seen = held_results(student, "fits", [(c, need) for c, need, _ in cases])
     for (c, need, right), value in zip(cases, seen, strict=True):
         assert a_bool(value, "fits") == right, f"fits is {value} for {need}, the bill is {c}"
-    calls = [({}, {}), ({}, {"mergeable": True, "flops": 3})]
+    calls = [({}, {}), ({}, {"mergeable": True, "flops": 3}), ({}, {"untouched": False})]
     for i, (count, need) in enumerate(itertools.product(
         (1, 2, 3, 8, 9, 30, 130), ({}, {"mergeable": True}, {"flops": 3, "untouched": True},
                                    dict.fromkeys(KEYS[2:], 4) | dict.fromkeys(FLAGS, False)),
