@@ -331,9 +331,9 @@ lab.predict(
 # - The gradient passes through the adapter to `y`.
 # - `ValueError` unless `size` and `m` are at least 1.
 # - `add_adapters(model, names, m)`: a copy of the model in which an adapter stands behind each
-#   named `nn.Linear`, so that the layer's output goes through it. **Everything** is frozen but these
-#   adapters (those that the model had before, too); they are in the mode (training or eval) of the
-#   layer they stand behind. The model that was given stays as it was.
+#   named `nn.Linear`, so that the layer's output goes through it. **Everything** is frozen but
+#   these adapters (those that the model had before, too); they are in the mode (training or eval)
+#   of the layer they stand behind. The model that was given stays as it was.
 #
 # **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers are finite.
 
