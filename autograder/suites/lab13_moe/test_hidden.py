@@ -5,7 +5,6 @@ Inputs are drawn anew for each submission; no draw is near a tie but where ties 
 
 import itertools
 import math
-import random
 from collections import Counter
 from fractions import Fraction
 
@@ -22,6 +21,7 @@ from efflib.lab import (
     expect_tuple,
 )
 from efflib.lab.again import WAYS, held, held_results, refused
+from efflib.lab.cases import every_pair
 
 F64, I64 = torch.float64, torch.int64
 FLOAT32 = 2.0**-24
@@ -88,32 +88,6 @@ def walked(experts, places, order, real=None):
 def whole(rng, low, high):
     """A number from low to high, both included."""
     return int(torch.randint(low, high + 1, (), generator=rng))
-
-
-def every_pair(rng, *dimensions):
-    """Cases, one value of each dimension, such that any two values of two dimensions meet.
-
-    Beside which others they meet, and in which order the cases come, is drawn.
-    """
-    lot, cases, numbers = random.Random(whole(rng, 0, 2**31)), [], range(len(dimensions))
-    pairs = itertools.combinations([(d, i) for d in numbers for i in range(len(dimensions[d]))], 2)
-    open_ = [(one, other) for one, other in pairs if one[0] != other[0]]
-    lot.shuffle(open_)
-    open_ = dict.fromkeys(open_)
-    while open_:
-        case = dict(next(iter(open_)))
-        for d in lot.sample(numbers, len(dimensions)):
-            if d not in case:
-                news = [
-                    (sum(tuple(sorted([(d, i), met])) in open_ for met in case.items()), i)
-                    for i in lot.sample(range(len(dimensions[d])), len(dimensions[d]))
-                ]
-                case[d] = max(news, key=lambda new: new[0])[1]
-        for pair in itertools.combinations(sorted(case.items()), 2):
-            open_.pop(pair, None)
-        cases.append([values[case[d]] for d, values in enumerate(dimensions)])
-    lot.shuffle(cases)
-    return cases
 
 
 def drive_sloped(student, calls, ways):
