@@ -5,11 +5,13 @@ key after another, one character after another.
 """
 
 import math
+from fractions import Fraction
 
 import torch
 
 from efflib.lab import exercise, expect_at_most, expect_close
 from efflib.lab.again import held_results
+from efflib.lab.cases import every_pair
 from efflib.lab.walks import expect_walks
 
 
@@ -28,6 +30,11 @@ def ints(values):
 def parts(value, count):
     assert isinstance(value, (list, tuple)) and len(value) == count, "not so many parts"
     return value
+
+
+def row_of(rng, top, count):
+    """So many whole numbers from 0 to top."""
+    return torch.randint(0, top + 1, (count,), generator=rng).tolist()
 
 
 # ---- exercise 1 --------------------------------------------------------------------------------
@@ -112,7 +119,7 @@ def check_pass(student, pieces, texts, proposed, best):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="every pass of random pieces is what it is token by token, also when others follow",
     cause="a limit that is off by one: the last known token, the last proposal, the end of a "
     "piece; or a list that is filled anew for the next pass",
@@ -153,6 +160,69 @@ def test_large_passes(student, rng):
     check_pass(student, [(0, 1, 4), ("", 0, 1)], texts, proposed, [0, 0, 0, 7, 7])
     texts, proposed = {"1": [6, 7], 1: [4, 5]}, {"1": [3], 1: []}
     check_pass(student, [(1, 0, 2), ("1", 1, 2)], texts, proposed, [-1, 150000, 3, 8])
+
+
+def pass_of(rng, count, name, length, guesses, top, begin, reach, extra, holds):
+    """A pass whose first piece is as the case says; small ones behind it, and others in none."""
+    names = [name] + [f"n{i}" if i % 2 else i + 1 for i in range(count - 1)]
+    texts, proposed, pieces, best = {}, {}, [], []
+    if extra:
+        texts["nobody"] = row_of(rng, top, extra)
+    for i, who in enumerate(names):
+        known = length if i == 0 else draw(rng, 1, 4)
+        many = (guesses or 0) if i == 0 else (0 if guesses is None else draw(rng, 0, 2))
+        texts[who] = row_of(rng, top, known)
+        if guesses is not None:
+            proposed[who] = row_of(rng, top, many)
+        cached = {"first": 0, "last": known - 1}.get(begin, draw(rng, 0, known - 1))
+        most = known + many - cached
+        ends = {"one": 1, "short": known - 1 - cached, "text": known - cached, "all": most}
+        n = ends.get(reach, most - 1) if i == 0 else draw(rng, 1, most)
+        pieces.append((who, cached, max(1, n)))
+        whole = [*texts[who], *proposed.get(who, [])]
+        wrong = {"all": -1, "first": known}.get(holds, draw(rng, known, known + many))
+        for p in range(cached, cached + pieces[-1][2]):
+            if p < known - 1:
+                best.append(-1)
+                continue
+            right = p + 1 < len(whole) and p + 1 != wrong
+            said = whole[p + 1] if right else draw(rng, 0, top) + (top if p + 1 == wrong else 0)
+            best.append(said)
+    return pieces, texts, proposed, best
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of names, lengths, "
+    "tokens, proposals, ends and what holds, in one pass",
+    cause="a corner where two others meet, such as many pieces and no proposals at all",
+)
+def test_anywhere_in_a_pass(student, rng):
+    cases = every_pair(
+        rng,
+        (1, 3, 55),
+        (0, "", 1500, "1"),
+        (1, 6, 1030),
+        (None, 0, 3, 320),
+        (0, 2, 150000),
+        ("first", "last", "between"),
+        ("one", "short", "text", "cut", "all"),
+        (0, 1, 1030),
+        ("all", "first", "some"),
+    )
+    passes = [pass_of(rng, *case) for case in cases]
+    whole = [3] * 1200, [5] * 310  # many, and long, and of large tokens, without an answer yet
+    many = [(i, 0, 20) for i in range(59)] + [("", 0, 1), (1500, 0, 1)]
+    texts = {i: [150000] * 1010 for i in range(59)} | {"": [0], 1500: [0]}
+    passes.append((many, texts, {"": [], 1: whole[1]}, [-1] * 1180 + [0, 150000]))
+    passes.append(([("", 0, 1)], {"": whole[0], 0: [0], 1: [150000]}, {0: whole[1]}, [-1]))
+    passes.append(([(0, 0, 1)], {0: [0], 1: whole[0], 2: [150000]}, {1: whole[1]}, [150000]))
+    rows = held_results(student, "layout", [some[:3] for some in passes])
+    for some, value in zip(passes, rows, strict=True):
+        expect_row(value, *some[:3])
+    for some, value in zip(passes, held_results(student, "step", passes), strict=True):
+        expect_yield(value, *some)
 
 
 def behind(text):
@@ -337,7 +407,7 @@ def check_over_blocks(student, rng, pieces, heads, kv, d, block, dtype, scale=1.
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="any number of requests, each as alone, in blocks of any size",
     cause="offsets of the pass, a cached number of another request, a table too long, rows of a "
     "block that is nobody's, a q that is not contiguous, or another dtype",
@@ -428,6 +498,83 @@ def test_large_scores(student, rng):
         expect_close(out, right, what="attend, one of two passes", atol=1e-9 * size)
     slots = [s.tolist() for s in seen[2:]]
     assert slots == [[1, 2, 16, 17, 18], [10, 11, 11, 16, 17]], "slots of one of two passes"
+
+
+def over_blocks(rng, count, heads, d, block, dtype, sizes, longest, bad, extra):
+    """(arguments of attend, own keys and values): rows that are nobody's hold `bad`."""
+    d = 8 if longest > 100 and heads == (32, 8) else d  # both at once are in another test
+    names = torch.randperm(count, generator=rng).tolist()
+    names = [("", 0, "0")[i] if i < 3 else i for i in names]
+    pieces = [(name, draw(rng, 0, 2 * block), draw(rng, 1, 3)) for name in names]
+    pieces[draw(rng, 0, count - 1)] = (names[0], longest, draw(rng, 1, 2))
+    pieces = list({piece[0]: piece for piece in pieces}.values())
+    need = {name: -(-(cached + n) // block) + extra for name, cached, n in pieces}
+    order = torch.randperm(sum(need.values()) + 1, generator=rng).tolist()
+    tables = {name: [order.pop() for _ in range(need[name])] for name in reversed(need)}
+    if extra:
+        tables["nobody"] = list(order)
+    (h, kv), (q_size, k_size, v_size) = heads, sizes
+    k, v = (torch.full(((sum(need.values()) + 1) * block, kv, d), x, dtype=dtype) for x in bad)
+    own = {}
+    for name, cached, n in pieces:
+        at = [tables[name][p // block] * block + p % block for p in range(cached + n)]
+        own[name] = [torch.randn(len(at), kv, d, generator=rng, dtype=dtype) for _ in "kv"]
+        own[name] = [own[name][0] * k_size, own[name][1] * v_size]
+        k[at], v[at] = own[name]
+    q = q_size * torch.randn(sum(n for _, _, n in pieces), h, d, generator=rng, dtype=dtype)
+    return (q, *(x.unflatten(0, (-1, block)) for x in (k, v)), pieces, tables), own
+
+
+def drive_anywhere(student, calls):
+    """Runs beside the student's code: rows and results of all calls, which are held to the end; of
+    every second one q is a view."""
+    seen = []
+    for i, (q, *rest) in enumerate(calls):
+        q = q.transpose(0, 1).contiguous().transpose(0, 1) if i % 2 else q
+        rows = student.slots(rest[2], rest[3], rest[0].shape[1])
+        seen.append((rows, student.attend(q, *rest)))
+    return seen
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of blocks, heads, "
+    "dtypes, magnitudes of q, k and v, lengths, and what lies in the rows of nobody",
+    cause="a corner where two others meet, such as one request and large scores; memory used again",
+)
+def test_anywhere_over_blocks(student, rng):
+    nan, inf = math.nan, math.inf
+    cases = every_pair(
+        rng,
+        (1, 3, 9),
+        ((1, 1), (4, 2), (32, 8), (3, 3)),
+        (1, 8, 128),
+        (1, 5, 16, 64),
+        (torch.float32, torch.float64),
+        ((0.0, 1.0, 1.0), (1e-7, 1e-7, 1e4), (1.0, 1.0, 1e-6), (2e4, 1e-7, 1.0), (2e4, 0.3, 1.0)),
+        (0, 3, 66, 2001),
+        ((0.0, 0.0), (nan, nan), (inf, -inf), (0.0, nan), (nan, inf)),
+        (0, 3),
+    )
+    made = [over_blocks(rng, *case) for case in cases]
+    seen = student.drive(drive_anywhere, [args for args, _ in made])
+    for ((q, k, _, pieces, tables), own), (rows, out) in zip(made, seen, strict=True):
+        block = k.shape[1]
+        assert isinstance(rows, torch.Tensor) and rows.dtype == torch.int64, "slots are no int64"
+        right = [
+            tables[a][p // block] * block + p % block for a, c, n in pieces for p in range(c, c + n)
+        ]
+        assert rows.tolist() == right, "other slots"
+        assert isinstance(out, torch.Tensor) and out.shape == q.shape, "another shape"
+        assert out.dtype == q.dtype, "another dtype"
+        # a score errs by sqrt(d) eps |q| |k|; a weight by as much, relatively; a sum by n eps
+        size = float(q.double().norm(dim=-1).max())
+        size *= max(float(x.double().norm(dim=-1).max()) for x, _ in own.values())
+        most = max(float(x.double().abs().max()) for _, x in own.values())
+        longest = max(c + n for _, c, n in pieces)
+        bound = 4 * torch.finfo(q.dtype).eps * most * (longest + q.shape[2] ** 0.5 * (1 + size))
+        expect_close(out.double(), plain_attention(q, pieces, own), what="attend", atol=bound)
 
 
 # ---- exercise 3 --------------------------------------------------------------------------------
@@ -553,7 +700,7 @@ def check_linear(student, rng, weight, group, bias=None):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="every weight on the grid of its group within half a step, in any shape; bytes exact",
     cause="the last group filled up, an odd number of codes, groups across rows, a byte for each",
 )
@@ -838,6 +985,88 @@ def test_all_else(student, rng):
             expect_at_most(far, bound, "distance of the copy's linear from the model's")
 
 
+def drive_packed(student, cases):
+    """Runs beside the student's code: outputs of each linear, all of which are made before."""
+    modules = [student.Packed(w, b, group) for w, b, group, _ in cases]
+    return [
+        [module(x).detach() for x in inputs]
+        for module, (_, _, _, inputs) in zip(modules, cases, strict=True)
+    ]
+
+
+def grid(weight, group):
+    """(w_hat by the card, step, where it is sure) of [N, K], in float64."""
+    (n, k), g = weight.shape, min(group, weight.shape[1])
+    w = torch.nn.functional.pad(weight.float(), (0, -k % g)).view(n, -1, g).double()
+    lo, hi = w.amin(-1, True).clamp(max=0), w.amax(-1, True).clamp(min=0)
+    least, step, most = (
+        ((hi - lo) / 15 * (1 + d)).clamp(min=2.0**-14).float().half().double()
+        for d in (-1e-6, 0, 1e-6)
+    )
+    zero, code = -lo / step, w / step
+    right = ((code.round() + zero.round()).clamp(0, 15) - zero.round().clamp(0, 15)) * step
+    halves = [((x - x.floor()) - 0.5).abs() > 1e-3 for x in (zero, code)]
+    sure = halves[0] & halves[1] & (least == most)
+    return [x.expand(n, -1, g).reshape(n, -1)[:, :k] for x in (right, step, sure)]
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="linears anywhere in what the card admits: every two of sizes, group, dtype, "
+    "magnitude, bias and layout, all made before the first is called",
+    cause="a corner where two others meet, such as one column and bfloat16; or memory used again",
+)
+def test_anywhere_in_four_bits(student, rng):
+    cases = []
+    for n, k, group, dtype, (size, shift), biased, view, lead in every_pair(
+        rng,
+        (1, 3, 40),
+        (1, 5, 301),
+        (1, 5, 32, 128),
+        (torch.float32, torch.float64, torch.bfloat16),
+        ((0, 0), (2e-8, 0), (1, 0), (1, 4), (1, -4), (2e-4, 0), (1000, 0), (1000, 6000)),
+        (None, 1e-6, 1.0, 1e4),
+        (False, True),
+        ((), (0,), (2,), (2, 1), (2, 1, 3)),
+    ):
+        w = (size * torch.randn(n, k, generator=rng).clamp(-3.5, 3.5) + shift).to(dtype)
+        if size == 1000 and not shift:
+            w[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e4
+        bias = None if biased is None else (biased * torch.randn(n, generator=rng)).to(dtype)
+        x = torch.randn(*lead, k, generator=rng).to(dtype)
+        unit = torch.eye(k, dtype=dtype)
+        if view:
+            w, x = w.T.contiguous().T, x.repeat_interleave(2, -1)[..., ::2]
+        cases.append((w, bias, group, [unit, x]))
+    for group in (1, 5, 32, 128):  # a bias of one number, with weights of 0 and of 10^4
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            for top in (0, 9984 if dtype == torch.bfloat16 else 10**4):
+                w = (top * torch.rand(1, 7, generator=rng)).to(dtype)
+                w[0, draw(rng, 0, 6)] = top
+                inputs = [torch.eye(7, dtype=dtype), torch.randn(7, generator=rng).to(dtype)]
+                cases.append((w, torch.randn(1, generator=rng).to(dtype), group, inputs))
+    for (w, bias, group, inputs), outputs in zip(
+        cases, student.drive(drive_packed, cases), strict=True
+    ):
+        assert all(y.dtype == w.dtype for y in outputs), "another dtype"
+        b = torch.zeros(len(w)).double() if bias is None else bias.double()
+        right, step, sure = grid(w, group)
+        eps = torch.finfo(w.dtype).eps
+        w_hat = outputs[0].double().T - b[:, None]
+        assert w_hat.shape == w.shape, "another shape"
+        slack = 2 * eps * (w.double().abs() + step + 2 * b.abs()[:, None])
+        bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + slack
+        expect_at_most((w_hat - w.double()).abs(), bound, "|w_hat - w|")
+        far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
+        expect_at_most(far, 16e-6 * step + slack, "distance of w_hat from what the card says")
+        x, y = inputs[1].double(), outputs[1].double()
+        assert y.shape == (*x.shape[:-1], len(w)), "another shape"
+        size = x.abs() @ (w_hat.abs() + slack).T + b.abs()
+        limit = (x.shape[-1] + 8) * eps * size + x.abs() @ slack.T + 1e-30
+        expect_at_most((y - x @ w_hat.T - b).abs(), limit, "|forward - x W_hat^T - b|")
+
+
 # ---- exercise 4 --------------------------------------------------------------------------------
 
 
@@ -993,7 +1222,7 @@ def check_walks(student, walks, blocks, block):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="over long random walks every table, and what is found, is as it must be",
     cause="the order in which blocks come free, blocks of two tables, or forgotten too early",
 )
@@ -1083,6 +1312,48 @@ def test_long_texts_of_blocks(student, rng):
     check_walks(student, [walk, back], 400, 16)
 
 
+@exercise(
+    "ex4",
+    points=1,
+    invariant="pools anywhere in what the card admits: every two of blocks, their size, the name, "
+    "lengths of texts, tokens, and what is settled, rolled back and refused",
+    cause="a corner where two others meet, such as a single block of one token, or a name that "
+    "counts as nobody where nothing is settled yet",
+)
+def test_anywhere_in_blocks(student, rng):
+    sizes = {}
+    for blocks, block, name, length, token, done, back in every_pair(
+        rng,
+        (1, 5, 410),
+        (1, 3, 16),
+        (0, "", "a", 7),
+        (1, 7, 65, 200),
+        (0, 150000),
+        (0, 1, 300),
+        (0, 1, 17, 300),
+    ):
+        text = [token + step for step in row_of(rng, 1, length)]
+        walk = [("start", name, text), ("settle", name, 0), ("roll_back", name, 0)]
+        walk += [("grow", name, draw(rng, 1, 2 * block)), ("grow", name, 3201)]
+        walk += [
+            ("settle", name, done),
+            ("roll_back", name, back),
+            ("start", "b", text[:-1] or [1]),
+        ]
+        walk += [("grow", "b", 1), ("settle", "b", block), ("grow", name, block)]
+        walk += [("end", name, 0), ("start", name, text), ("grow", name, block), ("end", "b", 0)]
+        walk += [("roll_back", name, 3201), ("start", 8, [token] * (block + 1)), ("end", name, 0)]
+        sizes.setdefault((blocks, block), []).append(walk)
+    for name in (0, "", "0"):  # all of a long text certain, and more taken back
+        text = row_of(rng, 150000, 3201)
+        walk = [("start", name, text), ("grow", name, 3201), ("settle", name, 3201)]
+        walk += [("grow", name, 30), ("roll_back", name, 40), ("end", name, 0)]
+        walk += [("start", name, text[:1]), ("settle", name, 0), ("start", "b", text[:49])]
+        sizes[410, 16].append(walk)
+    for (blocks, block), walks in sizes.items():
+        check_walks(student, walks, blocks, block)
+
+
 # ---- exercise 5 --------------------------------------------------------------------------------
 
 
@@ -1148,7 +1419,7 @@ def check_streams(student, streams):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="streams of random letters: told as soon as it is certain, and never before",
     cause="held back for the longest word only or for too long, or a word taken for a pattern",
 )
@@ -1269,6 +1540,98 @@ def test_who_goes(student, rng):
                 assert own == [stay, head + wait], "another order, text or number"
 
 
+def quick_stream(stops, texts, last):
+    """As slow_stream; only ends as long as the longest word are tried."""
+    told, stopped, rows = 0, False, []
+    for i, text in enumerate(texts):
+        found = [text.index(stop) for stop in stops if stop in text]
+        if stopped or found:
+            rows.append(("" if stopped else text[told : min(found)], True))
+            stopped = True
+            continue
+        end = len(text)
+        if not (last and i == len(texts) - 1):
+            whole = text.rstrip("\ufffd")
+            ends = range(max(0, len(whole) - max(map(len, stops), default=0)), len(whole))
+            end = next((at for at in ends if could_become(whole[at:], stops)), len(whole))
+        rows.append((text[told:end], False))
+        told = max(told, end)
+    return rows
+
+
+def stream_of(rng, count, word, start, halves, last, ending):
+    """A text of `start` letters that goes on with a part of a stop word, or all of it."""
+    stops = ["".join("ab"[i] for i in row_of(rng, 1, word - 1)) + "c" for _ in range(count)]
+    text = "".join("xab\n"[i] for i in row_of(rng, 3, start))
+    stop = stops[draw(rng, 0, count - 1)] if count else "ab"
+    cut = {"none": 0, "one": 1, "most": len(stop) - 1, "word": len(stop)}[ending]
+    texts = ["", text[: start // 2], text, text + stop[:cut] + "\ufffd" * halves]
+    texts = texts[draw(rng, 0, 3) :]  # a first call with nothing, with all, or between
+    if halves and draw(rng, 0, 1):
+        texts.append(text + stop[:cut] + stop[cut:])
+    return stops, texts, last
+
+
+def state(token, length):
+    """Who answers lacks one; who begins all."""
+    return [[token] * length, 0 if length % 2 else length - 1]
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="streams and requests anywhere in what the card admits: every two of stop words, "
+    "lengths, half characters and ends; of names, tokens, who runs and who waits",
+    cause="a corner where two others meet, such as many long words and a text that is empty",
+)
+def test_anywhere_in_streams(student, rng):
+    streams = [
+        stream_of(rng, *case)
+        for case in every_pair(
+            rng,
+            (0, 1, 3, 65),
+            (1, 2, 9, 90),
+            (0, 4, 3100),
+            (0, 1, 5),
+            (False, True),
+            ("none", "one", "most", "word"),
+        )
+    ]
+    for stream, seen in zip(streams, student.drive(drive_streams, streams), strict=True):
+        assert [tuple(row) for row in seen] == quick_stream(*stream), "another piece, or stopped"
+    for run, wait, name, where, again, token, length in every_pair(
+        rng,
+        (1, 2, 12),
+        (0, 1, 12),
+        (0, "", "gone", 2**40),
+        ("runs", "waits", "neither"),
+        (False, True),
+        (0, 150000),
+        (1, 2000),
+    ):
+        where = "runs" if again else where
+        running = {
+            i + 1 if i % 2 else str(i): state(token, length + i)
+            for i in range(run - (where == "runs"))
+        }
+        waiting = {
+            i + 50 if i % 2 else f"w{i}": state(token, length + i)
+            for i in range(wait - (where == "waits"))
+        }
+        for some, here in ((running, "runs"), (waiting, "waits")):
+            if where == here:
+                rest, at = list(some.items()), draw(rng, 0, len(some))
+                some.clear()
+                some.update([*rest[:at], (name, state(token, length + 2)), *rest[at:]])
+        seen = parts(student.take_out(running, waiting, name, again), 2)
+        own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in seen]
+        stay, line = (
+            [(k, v[0], v[1]) for k, v in some.items() if k != name] for some in (running, waiting)
+        )
+        head = [(name, running[name][0], 0)] if again else []
+        assert own == [stay, head + line], "another order, text or number"
+
+
 # ---- exercise 6 --------------------------------------------------------------------------------
 
 H100 = {"weights": 15009316864.0, "row": 131072.0, "token": 13958643712.0, "pair": 524288.0}
@@ -1317,7 +1680,7 @@ def whole_machine(rng, size, computes):
 
 @exercise(
     "ex6",
-    points=4,
+    points=3,
     invariant="any step on any machine takes what is counted key by key",
     cause="a count of another piece, pairs by n squared, logits by requests, rows only once, or "
     "whole seconds where all numbers are whole",
@@ -1409,3 +1772,62 @@ def test_ends_of_gamma(student, rng):
     ):
         seen = student.best_gamma(machine, requests, cached, share, most)
         assert type(seen) is int and seen == right, "another number"
+
+
+def exact_seconds(machine, pieces, logits):
+    """In fractions; pieces are (how many of them, cached, n)."""
+    m = {key: Fraction(value) for key, value in machine.items()}
+    rows = sum(i * (cached + n) for i, cached, n in pieces)
+    new = sum(i * n for i, _, n in pieces)
+    pairs = sum(i * (n * cached + n * (n + 1) // 2) for i, cached, n in pieces)
+    flops = m["token"] * new + m["pair"] * pairs + m["head"] * logits
+    return m["fixed"] + max((m["weights"] + m["row"] * rows) / m["bandwidth"], flops / m["peak"])
+
+
+def machine_of(rng, kind, most, fixed):
+    """`most` is what costs most: weights, rows, tokens, pairs or logits."""
+    size = {"int": 1, "whole": 1.0, "fraction": 0.37, "large": 10**10, "large float": 1e10}[kind]
+    names = ("weights", "row", "token", "pair", "head")
+    machine = {name: draw(rng, 1, 9) * size for name in names}
+    machine |= {most: machine[most] * 10**4} if most in names else dict.fromkeys(names, 0)
+    machine |= {"bandwidth": draw(rng, 1, 9) * size, "peak": draw(rng, 1, 9) * size}
+    least = 0 if most in names else 1  # a step takes some time
+    return machine | {"fixed": max(fixed, least) * (1 if isinstance(size, int) else 1.0)}
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of machines, what costs "
+    "most, pieces, lengths, logits, requests, acceptance and most, against fractions",
+    cause="a corner where two others meet, such as whole numbers and many requests",
+)
+def test_anywhere_on_machines(student, rng):
+    kinds = ("int", "whole", "fraction", "large", "large float")
+    dear = ("weights", "row", "token", "pair", "head", "nothing")
+    for kind, most, fixed, count, cached, n, logits in every_pair(
+        rng, kinds, dear, (0, 2, 0.25), (0, 1, 40), (0, 7, 10**5), (1, 2, 300), (0, 1, 50)
+    ):
+        machine = machine_of(rng, kind, most, fixed)
+        each = [(1, cached + draw(rng, 0, 3), max(1, n - draw(rng, 0, 3))) for _ in range(count)]
+        pieces = [(i if i % 2 else str(i), *row[1:]) for i, row in enumerate(each)]
+        logits = logits if count else 0
+        seen = student.seconds(machine, pieces, logits)
+        assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
+        right = float(exact_seconds(machine, each, logits))
+        assert math.isclose(seen, right, rel_tol=1e-9), "other seconds"
+    for kind, most, fixed, requests, cached, share, top in every_pair(
+        rng, kinds, dear, (0, 2), (1, 2, 520), (0, 7, 4100), (0, 1, 0.0, 1.0, 0.5, 0.97), (0, 1, 14)
+    ):
+        machine, made, rates = machine_of(rng, kind, most, fixed), Fraction(0), []
+        for g in range(top + 1):
+            made += Fraction(share) ** g
+            cost = exact_seconds(machine, [(requests, cached, g + 1)], requests * (g + 1))
+            rates.append(requests * made / cost)
+        seen = student.best_gamma(machine, requests, cached, share, top)
+        assert type(seen) is int and 0 <= seen <= top, "no int from 0 to most"
+        expect_at_most(
+            float(max(rates) / rates[seen]), 1 + 1e-9, "the best rate, beside best_gamma's"
+        )
+        if share == 0 and most == "nothing":  # all are the same, in any arithmetic
+            assert seen == 0, "of equal ones not the smallest"
