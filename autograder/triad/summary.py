@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 SIMPLE = (bool, int, float, str, type(None))
 TINY, HUGE = 1e-6, 1e4  # largest magnitude of a tensor that is called so
-MOST_WORDS = 400  # of an argument: values beyond that are counted in its ranges only
+MOST_WORDS = 4000  # of an argument: values beyond that are counted in its ranges only
 BOUND = re.compile(r"(?:(?P<quantity>.+) )?(?P<sign>>=|<=) (?P<number>-?[0-9.]+(?:e-?[0-9]+)?)")
 
 
