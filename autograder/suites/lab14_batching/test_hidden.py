@@ -379,7 +379,7 @@ LIMITS = {
 def drawn_names(rng, first, second, zero):
     """Names for two lists; some look alike, and 0 is in the one that `zero` says."""
     count, names = first + second, ["", "0", -1, "-1"]
-    names += [x for i in range(1, count) for x in (i, str(i))][: 2 * count]
+    names = (names + [x for i in range(1, count) for x in (i, str(i))])[: count + 1]
     names = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
     one, other = names[:first], names[first:count]
     for where, part in (("running", one), ("waiting", other)):
@@ -445,9 +445,14 @@ def drive_kept(student, which, states):
 
 def check_anywhere(student, rng, which):
     cases = in_pairs(rng, NEVER_RUN + NOBODY, **LIMITS)
-    states = [state_of(rng, which, case) for case in cases for _ in range(2)]
+    states = []
+    for case in cases:
+        states.append(state_of(rng, which, case))
+        for only in ("free", "budget", "most"):  # the only limit
+            wide = {"free": 10**9, "budget": 10**9, "most": 10**4, only: case[only]}
+            states.append(state_of(rng, which, case | wide))
     check_states(student, which, states, "a state anywhere")
-    assert all(student.drive(drive_kept, which, states[::7])), "a list that was given is changed"
+    assert all(student.drive(drive_kept, which, states[::17])), "a list that was given is changed"
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -783,9 +788,9 @@ def long_log(rng, count, unit, late, gaps):
     return log
 
 
-def near(rng, value):
-    """Exactly a value, or next to it, by less than any rounding may move a decision."""
-    return value * (1 + (-1, 0, 0, 1)[draw(rng, 0, 3)] * 2.0**-40)
+def drive_limits(student, log, limits):
+    """Runs beside the student's code: the share that keeps each pair of limits."""
+    return [student.attained(log, *pair) for pair in limits]
 
 
 @exercise(
@@ -802,14 +807,18 @@ def test_logs_anywhere(student, rng):
     for case in in_pairs(rng, **dims):
         log = long_log(rng, case["count"], case["unit"], 0.0, case["gaps"])
         each = of_each(log)
-        at = near(rng, each[draw(rng, 0, len(each) - 1)][0])
-        a = {"tiny": 2.0**-21, "at": at, "large": 128.0, "inf": math.inf}[case["ttft"]]
-        some = [t for _, t in each if t is not None] or [0.0]
-        at = near(rng, some[draw(rng, 0, len(some) - 1)])
-        b = {"zero": 0.0, "at": at, "large": 128.0, "inf": math.inf}[case["tpot"]]
-        kept = sum(x <= a and (y is None or y <= b) for x, y in each)
-        seen = float(student.attained(log, a, b))
-        assert math.isclose(seen, kept / len(log), rel_tol=1e-12), "another share keeps the limits"
+        ttft = {"tiny": 2.0**-21, "at": 0.0, "large": 128.0, "inf": math.inf}[case["ttft"]]
+        tpot = {"zero": 0.0, "at": 0.0, "large": 128.0, "inf": math.inf}[case["tpot"]]
+        limits = [(ttft, tpot)]
+        for i in (0, draw(rng, 0, len(each) - 1)):
+            for just in (1 - 2.0**-40, 1, 1 + 2.0**-40):  # further than any rounding
+                a = each[i][0] * just if case["ttft"] == "at" else ttft
+                limits += [(a, (each[i][1] or 0.0) * just if case["tpot"] == "at" else tpot)]
+                limits += [(math.inf, (each[i][1] or 0.0) * just)]
+        for (a, b), seen in zip(limits, student.drive(drive_limits, log, limits), strict=True):
+            kept = sum(x <= a and (y is None or y <= b) for x, y in each)
+            same = math.isclose(float(seen), kept / len(log), rel_tol=1e-12)
+            assert same, "another share keeps the limits"
         if case["count"] < 300 or case["gaps"] == 41:
             check_tails(student.tails(log), each)
             area = math.fsum(t[-1] - at for at, t in log)
@@ -862,6 +871,13 @@ def check_tails(seen, each):
 )
 def test_put_back_anywhere(student, rng):
     check_anywhere(student, rng, "preempting")
+    states = []  # every block of the last one is needed
+    for block in (1, 3, 16, 256, 5000):
+        for size in (block, 40 * block, 10**8 // block * block):
+            for more in (0, 1, block - 1):
+                run = [("", 10**9, size), (0, size + more + 2, size + more)]
+                states += [(run, [], free, 10**9, 9, block) for free in (0, 1)]
+    check_states(student, "preempting", states, "a state in which one is put back")
     dims = {"running": COUNTS, "waiting": COUNTS, "back": (0, 1, 11, 70), "zero": LIMITS["zero"]}
     dims |= {"of_running": (SMALL, LARGE), "of_waiting": (SMALL, LARGE)}
     never = [(("running", n), ("back", b)) for n in COUNTS for b in dims["back"] if b > n]
@@ -1206,8 +1222,9 @@ def test_long_texts(student, rng):
 )
 def test_trees_anywhere(student, rng):
     walks = []
-    for ids in ((0, 1, -1, -2), (2**31, 2**31 + 2**32, 2**62, 2**62 + 2**32), (0, 10**5, 1, 256)):
-        a, b, c, d = [ids[i] for i in torch.randperm(4, generator=rng).tolist()]
+    for apart in (2**8, 2**16, 2**31, 2**32, 2**53):
+        a, c, b = torch.randperm(9, generator=rng)[:3].tolist()
+        b, d = [(b, b + apart), (b - apart, b)][draw(rng, 0, 1)]
         for long in (1, 2, 17, 65):
             base, n = (a, b) * 2 + (a,) * long, draw(rng, 65, 140)
             walk = [("insert", base), ("insert", (*base, c)), ("insert", (c,) * long)]
@@ -1219,11 +1236,11 @@ def test_trees_anywhere(student, rng):
             ]
             walk += [("match", base), ("release", 0), ("insert", (d,)), ("evict", draw(rng, 2, 9))]
             walks.append([*walk, ("match", base), ("match", (d,)), ("evict", 10**4), ("match", ())])
-    count = draw(rng, 257, 300)
+    count = draw(rng, 280, 300)
     leaves = [(0, k) for k in torch.randperm(count, generator=rng).tolist()]
     some = [leaves[i] for i in torch.randperm(count, generator=rng)[:9].tolist()]
     walk = [("insert", leaf) for leaf in leaves] + [("hold", leaf) for leaf in some]
-    walk += [("evict", count - 40), ("evict", 10**4), ("release", 3), ("evict", 3)]
+    walk += [("evict", count - 12), ("evict", 10**4), ("release", 3), ("evict", 3)]
     walks.append(
         [*walk, *[("match", leaf) for leaf in some], *[("release", 0)] * 8, ("evict", 999)]
     )
@@ -1428,6 +1445,8 @@ def test_pools_anywhere(student, rng):
         "speed": (1.0, 0.25, 2.0**31),
     }
     dims |= {"cached": (0, 30, 10**6), "work": (0, 1, 12), "late": (0, 1)}
+    seen = floats(student.hand_over([3.0 + 2.0**-40, 3.0], [1.0, 1.0], 1.0), 2)
+    assert seen == [5.0, 4.0], "ends 2^-40 s apart"
     cases = []
     for case in in_pairs(rng, **dims):
         count, unit, many, late = (case[key] for key in ("count", "unit", "many", "late"))
@@ -1444,6 +1463,8 @@ def test_pools_anywhere(student, rng):
         cached = [draw(rng, 0, case["cached"]) for _ in times]
         left = takes if late else [draw(rng, 0, 1) * n for n in takes]
         cases.append((times, cached, left, many))
+    just = 1.5 + 5 * 2.0**-10  # the end of the first step, and 2^-40 s later
+    cases += [([0.0, just + gap], [5, 0], [3, 2], 2) for gap in (0.0, 2.0**-40)]
     runs = student.drive(drive_decoding, cases, 1.0, 0.5, 2.0**-10)
     for case, seen in zip(cases, runs, strict=True):
         assert not isinstance(seen, str), f"{seen} was raised"
