@@ -378,10 +378,11 @@ LIMITS = {
 
 def drawn_names(rng, first, second, zero):
     """Names for two lists; some look alike, and 0 is in the one that `zero` says."""
-    count, names = first + second, ["", "0", -1, "-1"]
-    names = (names + [x for i in range(1, count) for x in (i, str(i))])[: count + 1]
-    names = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
-    one, other = names[:first], names[first:count]
+    special = ["", "0", -1, "-1", 1, "1"]
+    special = [special[i] for i in torch.randperm(6, generator=rng).tolist()]
+    names = [x for i in range(2, first + second + 2) for x in (i, str(i))]
+    names, at = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()], first
+    one, other = (special[:3] + names[:at])[:first], (special[3:] + names[at:])[:second]
     for where, part in (("running", one), ("waiting", other)):
         if where == zero and part:
             part[draw(rng, 0, len(part) - 1)] = 0
@@ -449,7 +450,8 @@ def check_anywhere(student, rng, which):
     for case in cases:
         states.append(state_of(rng, which, case))
         for only in ("free", "budget", "most"):  # the only limit
-            wide = {"free": 10**9, "budget": 10**9, "most": 10**4, only: case[only]}
+            wide = {"free": 10**9, "budget": 10**9, "most": 10**4, "of_waiting": SMALL}
+            wide[only] = {"free": -1, "budget": -1, "most": 2}[only]
             states.append(state_of(rng, which, case | wide))
     check_states(student, which, states, "a state anywhere")
     assert all(student.drive(drive_kept, which, states[::17])), "a list that was given is changed"
@@ -1234,7 +1236,14 @@ def test_trees_anywhere(student, rng):
                 ("evict", long + draw(rng, 0, 2)),
                 ("evict", 10**4),
             ]
-            walk += [("match", base), ("release", 0), ("insert", (d,)), ("evict", draw(rng, 2, 9))]
+            walk += [
+                ("match", base),
+                ("release", 0),
+                ("insert", base),
+                ("insert", (d,)),
+                ("match", base[:-1]),
+            ]
+            walk += [("evict", 2), ("match", (d,)), ("match", base), ("evict", draw(rng, 2, 9))]
             walks.append([*walk, ("match", base), ("match", (d,)), ("evict", 10**4), ("match", ())])
     count = draw(rng, 280, 300)
     leaves = [(0, k) for k in torch.randperm(count, generator=rng).tolist()]
