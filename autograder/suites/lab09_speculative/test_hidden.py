@@ -6,10 +6,13 @@ test of exercise 2 draws samples: what it allows is derived there.
 
 import itertools
 import math
+from fractions import Fraction
 
 import torch
 
 from efflib.lab import exercise, expect_close, expect_same, expect_tensor
+from efflib.lab.again import held
+from efflib.lab.cases import every_pair
 from efflib.lab.chances import (
     Model,
     calls_of_loop,
@@ -27,6 +30,7 @@ from efflib.lab.chances import (
 )
 
 EXACT = 1e-9  # sums of some hundred products of float64
+TYPES = (torch.float32, torch.float64)
 
 
 def draw(rng, low, high):
@@ -63,7 +67,7 @@ def sure_round(own, proposed, vocab, dtype=torch.float32):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="proposals up to the first that differs from the target's choice, and that choice",
     cause="agreements behind a wrong guess counted, rows off by one, or the own token forgotten",
 )
@@ -81,7 +85,7 @@ def test_all_small_rounds(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="many proposals, negative and infinite logits, bfloat16; equal logits: the first",
     cause="another rule for equal logits, logits rounded before they are compared, a limit on g, "
     "or something kept from the last call",
@@ -176,6 +180,49 @@ def test_sizes_and_magnitudes(student, rng):
         expect_same(tokens, right, "verify_greedy(...), held while it was called again")
 
 
+def any_logits(rng, g, vocab, dtype, kind):
+    """(proposed [g], logits [g + 1, vocab], right): few levels, so that many logits are equal."""
+    size = {"tiny": 2.0**-23, "huge": 2.0**14, "one": 1.0}.get(kind, 0.25)
+    levels = torch.randint(-3, 4, (g + 1, vocab), generator=rng).double()
+    levels[-1] = -1  # a row without a choice: the first
+    if kind == "zeros":
+        levels *= 0
+    if kind == "-inf":
+        levels[torch.rand(levels.shape, generator=rng) < 0.5] = -math.inf
+        levels[:, -1] = 0.0
+    own = [row.index(max(row)) for row in levels.tolist()]
+    n = draw(rng, 0, g)
+    proposed = torch.tensor(own[:g], dtype=torch.int64)
+    if vocab == 1:
+        n = g
+    elif n < g:
+        proposed[n] = vocab - 1 if own[n] != vocab - 1 else 0
+    return proposed, (size * levels).to(dtype), torch.tensor(own[: n + 1])
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="rounds anywhere in what the card admits: any number of proposals and of tokens, "
+    "each dtype, large, tiny, equal and infinite logits, in every layout",
+    cause="a mistake where two of these meet, such as no proposal in bfloat16 or equal logits in a "
+    "view; or memory that is used again",
+)
+def test_rounds_anywhere(student, rng):
+    types = (*TYPES, torch.bfloat16, torch.float16)
+    sizes, kinds = (1, 2, 7, 300), ("tiny", "huge", "one", "zeros", "-inf")
+    cases = [
+        any_logits(rng, *case) for case in every_pair(rng, (0, 1, 2, 40, 310), sizes, types, kinds)
+    ]
+    for dtype in types:
+        kind = kinds[draw(rng, 0, 2)]
+        cases.append(any_logits(rng, draw(rng, 0, 2), 130_000, dtype, kind))
+    calls = [("verify_greedy", proposed, logits) for proposed, logits, _ in cases]
+    for (*_, right), results in zip(cases, held(student, rng, calls), strict=True):
+        for tokens in results:
+            expect_same(tokens, right, "verify_greedy(...), among other rounds")
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -231,6 +278,109 @@ def test_residuals(student, rng):
             expect_close(r, row, what="residual, held while it was called again", atol=bound)
 
 
+def eighths(rng, rows, vocab):
+    """[rows, vocab] float64 distributions that float32 holds: eighths of one at up to 8 tokens."""
+    found = torch.zeros(rows, vocab, dtype=torch.float64)
+    for row in found:
+        for at in torch.randint(vocab, (8,), generator=rng).tolist():
+            row[at] += 0.125
+    return found
+
+
+def any_round(rng, g, vocab, dtype, where):
+    """(proposed, q, p, chance of the one that is refused or 2, right tokens, row to pick from).
+
+    Proposal i is kept with its own chance, (i + 1) / 256, but of one token alone there is no doubt.
+    """
+    q, p = eighths(rng, g, vocab), eighths(rng, g + 1, vocab)
+    proposed = torch.tensor([int(row.argmax()) for row in q], dtype=torch.int64)
+    n = {"first": 0, "middle": g // 2, "none": g}[where] if vocab > 1 else g
+    for i, token in enumerate(proposed.tolist() if vocab > 1 else ()):
+        p[i] = 0.0
+        p[i, token] = q[i, token] * (i + 1) / 256
+        other = (token + draw(rng, 1, vocab - 1)) % vocab
+        p[i, other] += 1 - p[i, token]
+    row = p[-1]
+    if n < g:
+        row = (p[n] - q[n]).clamp(min=0)
+        row = row / row.sum()
+    right = torch.cat([proposed[:n], torch.zeros(1, dtype=torch.int64)])
+    return (proposed, q.to(dtype), p.to(dtype), (n + 1) / 256 if n < g else 2.0), right, row
+
+
+def drive_any_rounds(student, rounds, ways):
+    """Runs beside the student's code: of each round (proposed, q, p, the chance that is refused),
+    laid in memory as `ways` says, the tokens, read at the end, the coins' chances, the rows that
+    were picked from, and whether the arguments are as they were."""
+    import torch
+
+    def lay(x, way):
+        if way == 1:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        return x.mT.contiguous().mT if way == 2 and x.dim() == 2 else x.clone()
+
+    found = []
+    for (*given, no), own in zip(rounds, ways, strict=True):
+        asked, rows = [], []
+
+        def coin(chance, asked=asked, no=no):
+            asked.append(float(chance))
+            return abs(asked[-1] - no) > 1e-4
+
+        def pick(row, rows=rows):
+            rows.append(row.clone())
+            return 0
+
+        views = [lay(x, way) for x, way in zip(given, own, strict=True)]
+        tokens = student.verify(*views, coin, pick)
+        found.append((tokens, asked, rows, all(map(torch.equal, given, views))))
+    return [(tokens.clone(), asked, rows, same) for tokens, asked, rows, same in found]
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="residuals and rounds anywhere in what the card admits: any number of proposals and "
+    "of tokens, both dtypes, whichever proposal is refused, in every layout",
+    cause="a mistake where two of these meet, such as one token and no proposal; a residual of "
+    "another row; or memory that is used again",
+)
+def test_sampling_anywhere(student, rng):
+    calls, rights = [], []
+    for dtype, vocab, alike in every_pair(rng, TYPES, (1, 2, 9, 2048), (0, 0.5, 1)):
+        p, q = (eighths(rng, 1, vocab)[0] for _ in range(2))
+        q = p.clone() if alike == 1 else (p + q) / 2 if alike else q
+        rest = (p - q).clamp(min=0)
+        calls.append(("residual", p.to(dtype), q.to(dtype)))
+        rights.append(rest / rest.sum() if rest.sum() > 0 else p)
+    for (_, p, _), right, results in zip(calls, rights, held(student, rng, calls), strict=True):
+        for r in results:
+            expect_tensor(r, "residual", p.dtype, p.shape)
+            expect_close(r, right, what="residual, among others", rtol=8 * torch.finfo(r.dtype).eps)
+    rounds, expected, ways = [], [], []
+    dimensions = (0, 1, 2, 7, 210), (1, 2, 9, 2048), TYPES, ("first", "middle", "none")
+    cases = every_pair(rng, *dimensions, list(itertools.product(range(3), repeat=3)))
+    for dtype in TYPES:
+        cases.append([draw(rng, 0, 2), 130_000, dtype, "first", (1, 0, 2)])
+    for *case, lie in cases:
+        given, *right = any_round(rng, *case)
+        rounds.append(given)
+        expected.append(right)
+        ways.append(lie)
+    found = student.drive(drive_any_rounds, rounds, ways)
+    for (proposed, _, p, _), (right, row), seen in zip(rounds, expected, found, strict=True):
+        tokens, asked, rows, same = seen
+        expect_same(tokens, right, f"verify(...), {len(proposed)} proposals, {p.shape[1]} tokens")
+        assert same, "verify changed an argument"
+        expect_tensor(rows[0], "what is picked from", p.dtype, row.shape)
+        eps = torch.finfo(p.dtype).eps
+        expect_close(rows[0], row, what="what is picked from", rtol=8 * eps)
+        if p.shape[1] > 1:
+            chances = [(i + 1) / 256 for i in range(min(len(right), len(proposed)))]
+            seen = torch.tensor(asked[: len(chances)])
+            expect_close(seen, torch.tensor(chances), what="the coins, in order", rtol=1e-5)
+
+
 def emitted_by(student, p, q, vocab, g):
     """[(probability, tokens)] of a round of g proposals, from q and judged by p."""
     found = []
@@ -266,7 +416,7 @@ def emitted_by(student, p, q, vocab, g):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="over every path, for good, bad and certain drafts: the target's own distribution",
     cause="a rejection that draws from p or q or the residual of another row, a coin of another "
     "chance, the proposals behind a refused one looked at, or no bonus",
@@ -472,7 +622,7 @@ def test_rounds_of_the_real_pair(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="the rate is the chance that the rule of exercise 2 keeps a token; 1 for equal rows",
     cause="zeros in q or p, a rate of one token, or something other than a Python float",
 )
@@ -540,7 +690,7 @@ def test_expected_by_counting(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="every gamma from 0 to most was tried; of equal speed-ups the smallest counts",
     cause="a search that ends early, without `most` or 0, or that ignores c, w or a",
 )
@@ -577,6 +727,51 @@ def test_best_lengths(student, rng):
     for c, w in ((1e-8, 0.0), (0.0, 1e-8), (1e4, 0.0), (0.0, 1e4), (3.0, 2.0), (1e9, 0.0)):
         seen = student.speedup(0.5, 3, c, w)
         expect_close(float(seen), 1.875 / (1 + 3 * (c + w)), what="speed-up", rtol=1e-12)
+
+
+def exact_speeds(a, c, w, most):
+    """(tokens of a round, speed-up) of 0 to most proposals, as fractions."""
+    a, c, w = map(Fraction, (a, c, w))
+    tokens, rows = Fraction(0), []
+    for g in range(most + 1):
+        tokens += Fraction(1) if g == 0 else Fraction(float(a) ** g)
+        rows.append((tokens, tokens / (1 + g * (c + w))))
+    return rows
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="all four anywhere in what the card admits: 0, 1 and what lies between, free and "
+    "dear drafts, no proposal and hundreds; rows of both dtypes and any length, in every layout",
+    cause="a mistake where two of these meet, such as a = 0 with a free draft",
+)
+def test_numbers_anywhere(student, rng):
+    some = (0.0, 1e-8, draw(rng, 1, 1023) / 1024, 1.0)
+    costs = (0.0, draw(rng, 1, 255) / 256, 3.0, 1e4)
+    for a, gamma, c, w in every_pair(rng, some, (0, 1, 4, 300), costs, costs):
+        tokens, speed = exact_speeds(a, c, w, gamma)[-1]
+        what = f"a = {a:g}, gamma = {gamma}, c = {c:g}, w = {w:g}"
+        seen = float(student.expected_tokens(a, gamma))
+        expect_close(seen, float(tokens), what=f"expected tokens, {what}", rtol=1e-9)
+        seen = float(student.speedup(a, gamma, c, w))
+        expect_close(seen, float(speed), what=f"speed-up, {what}", rtol=1e-9)
+    for a, most, c, w in every_pair(rng, some, (0, 1, 30, 400), costs, costs):
+        speeds = [float(speed) for _, speed in exact_speeds(a, c, w, most)]
+        what = f"best_gamma({a:g}, {c:g}, {w:g}, {most})"
+        best = student.best_gamma(a, c, w, most)
+        assert type(best) is int and 0 <= best <= most, f"{what} is no int from 0 to {most}"
+        assert speeds[best] >= max(speeds) * (1 - 1e-12), f"{what}: another is faster"
+    calls = []
+    for dtype, vocab, alike in every_pair(rng, TYPES, (1, 2, 300, 130_000), (True, False)):
+        p = eighths(rng, 1, vocab)[0].to(dtype)
+        q = p.clone() if alike else eighths(rng, 1, vocab)[0].to(dtype)
+        calls.append(("acceptance_rate", p, q))
+    for (_, p, q), results in zip(calls, held(student, rng, calls), strict=True):
+        for rate in results:
+            assert type(rate) is float, "acceptance_rate: not a float"
+            right = float(torch.minimum(p, q).double().sum())  # eighths: exact in every order
+            expect_close(rate, right, what=f"the rate of {len(p)} tokens", atol=1e-6)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------

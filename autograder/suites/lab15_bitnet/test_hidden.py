@@ -19,7 +19,8 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import refused
+from efflib.lab.again import held, refused
+from efflib.lab.cases import every_pair
 from efflib.models.config import LlamaConfig
 from efflib.models.llama import Llama
 from efflib.zoo.tokenizer import BEGIN_ID
@@ -141,19 +142,21 @@ def test_absmean(student, rng):
         by_rows, by_all = student.drive(drive_means, wide)
         cases += [(wide.T[1::2], True, by_rows), (wide.T[1::2], False, by_all)]
     for w, rows, seen in cases:
-        n, k = w.shape
-        scales = (n, 1) if rows else (1, 1)
-        seen = student.absmean(w, rows) if seen is None else seen
-        codes, scale = expect_pair(seen, "absmean", (n, k), scales)
-        size = w.double().abs()
-        right = size.mean(1, keepdim=True) if rows else size.mean().reshape(1, 1)
-        right = right.clamp(min=FLOOR)
-        bound = (n * k + 8) * FLOAT32
-        expect_close(scale, right, what="scale", rtol=bound)
-        ratio = w.double() / right
-        clear = (ratio.abs() - 0.5).abs() > 4 * bound  # not so near a tie that rounding decides
-        wanted = (ratio > 0.5).to(torch.int8) - (ratio < -0.5).to(torch.int8)
-        assert torch.equal(codes[clear], wanted[clear]), "codes are not those of round(w / s)"
+        expect_absmean(student.absmean(w, rows) if seen is None else seen, w, rows)
+
+
+def expect_absmean(value, w, rows):
+    n, k = w.shape
+    codes, scale = expect_pair(value, "absmean", (n, k), (n, 1) if rows else (1, 1))
+    size = w.double().abs()
+    right = size.mean(1, keepdim=True) if rows else size.mean().reshape(1, 1)
+    right = right.clamp(min=FLOOR)
+    bound = (n * k + 8) * FLOAT32
+    expect_close(scale, right, what="scale", rtol=bound)
+    ratio = w.double() / right
+    clear = (ratio.abs() - 0.5).abs() > 4 * bound  # not so near a tie that rounding decides
+    wanted = (ratio > 0.5).to(torch.int8) - (ratio < -0.5).to(torch.int8)
+    assert torch.equal(codes[clear], wanted[clear]), "codes are not those of round(w / s)"
 
 
 @exercise(
@@ -171,7 +174,7 @@ def test_ties(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="the squared error of each row is the least that any number of kept weights gives",
     cause="a fixed threshold, the best k for the matrix in place of the row, or float32 sums",
 )
@@ -179,19 +182,7 @@ def test_least_error(student, rng):
     cases = [(w, None) for w in matrices(rng)]
     cases += [(wide.T[1::2], student.drive(drive_least, wide)) for wide in wide_ones(rng)]
     for w, value in cases:
-        n, k = w.shape
-        value = student.least_error(w) if value is None else value
-        codes, scale = expect_pair(value, "least_error", (n, k), (n, 1))
-        assert (scale >= 0).all(), "a negative scale"
-        for row, c, s in zip(w.double(), codes.double(), scale.double(), strict=True):
-            sums = row.abs().sort(descending=True).values.cumsum(0)
-            gain = (sums.square() / torch.arange(1, k + 1)).max()
-            seen = 2 * (s * c * row).sum() - (s * c).square().sum()
-            expect_at_most(
-                (gain - seen) / gain, 1e-5, "what the error lacks of the least, relatively"
-            )
-            best = (c * row).sum() / c.square().sum()  # the error hardly tells this from its like
-            expect_close(s, best[None], what="the scale for these codes", rtol=(k + 8) * FLOAT32)
+        expect_least(student.least_error(w) if value is None else value, w)
     pair = [torch.randn(3, 7, generator=rng) for _ in range(2)]
     calls = [("least_error", (w,)) for w in pair] + [("absmean", (w, True)) for w in pair]
     expect_each_its_own(student, calls)
@@ -201,6 +192,51 @@ def test_least_error(student, rng):
     assert not codes[0].any() and scale[0] == 0, "a row of zeros"
     assert codes[1].tolist() == [0, 0, 0, -1, 0], "a row of one weight"
     expect_close(scale[1].double(), torch.tensor([1e-8], dtype=F64), what="scale", rtol=1e-6)
+
+
+def expect_least(value, w):
+    n, k = w.shape
+    codes, scale = expect_pair(value, "least_error", (n, k), (n, 1))
+    assert (scale >= 0).all(), "a negative scale"
+    for row, c, s in zip(w.double(), codes.double(), scale.double(), strict=True):
+        if not row.any():
+            assert not c.any() and s == 0, "a row of zeros"
+            continue
+        sums = row.abs().sort(descending=True).values.cumsum(0)
+        gain = (sums.square() / torch.arange(1, k + 1)).max()
+        seen = 2 * (s * c * row).sum() - (s * c).square().sum()
+        expect_at_most((gain - seen) / gain, 1e-5, "what the error lacks of the least, relatively")
+        best = (c * row).sum() / c.square().sum()  # the error hardly tells this from its like
+        expect_close(s, best[None], what="the scale for these codes", rtol=(k + 8) * FLOAT32)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions anywhere in what the card admits: one row or many, one column or "
+    "thousands, both dtypes, small and large weights and zeros beside each other, in every layout",
+    cause="a mistake where two of these meet, such as one column in bfloat16, or small weights in "
+    "a view; or memory that is used again",
+)
+def test_anywhere_in_ternary(student, rng):
+    calls, checks = [], []
+    types, sizes = (torch.float32, torch.bfloat16), (1e-8, 1e-5, 1.0, 1e4, "each")
+    for dtype, n, k, size in every_pair(rng, types, (1, 2, 9, 70), (1, 2, 40, 1100), sizes):
+        w = torch.randn(n, k, generator=rng).clamp(-4, 4)
+        if size == "each":  # of every row its own
+            size = 10.0 ** torch.randint(-6, 4, (n, 1), generator=rng)
+        w[:, -1] = 4.0
+        w = w * size / 4  # up to 1e4
+        small = (w.abs() < 1e-8) | (torch.rand(n, k, generator=rng) < 0.1)
+        w = w.masked_fill(small, 0.0).to(dtype)
+        for rows in (True, False):
+            calls.append(("absmean", w, rows))
+            checks.append((expect_absmean, w, rows))
+        calls.append(("least_error", w))
+        checks.append((expect_least, w))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for value in results:
+            check(value, *args)
 
 
 # ---- exercise 2 --------------------------------------------------------------------------------
@@ -536,7 +572,7 @@ def drive_product(student, wide, codes):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="products of all sizes equal float64's; what has the code 0 in a row is not read "
     "there, and is read in others",
     cause="codes as factors, columns left out for all rows, or the scale within each sum",
@@ -583,6 +619,46 @@ def test_products(student, rng):
         wide = torch.randn(shape, generator=rng, dtype=F64)
         seen = student.drive(drive_product, wide, codes)
         expect_close(seen, wide.mT @ codes.double().T, what="the product of a view", atol=EXACT)
+
+
+def expect_product(y, x, codes, scale):
+    expect_tensor(y, "product", x.dtype, (*x.shape[:-1], len(codes)))
+    right = scale * (x.double() @ codes.double().T)
+    bound = 2 * (x.shape[-1] + 4) * torch.finfo(x.dtype).eps
+    reach = abs(scale) * (x.double().abs() @ codes.double().abs().T)
+    expect_at_most((y - right).abs(), bound * reach + 1e-300, "the error of the product")
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all three functions anywhere in what the card admits: one row or many, rows of any "
+    "length, every dtype, in every layout",
+    cause="a mistake where two of these meet, such as one column of int16, or float32 in a view; "
+    "or memory that is used again",
+)
+def test_anywhere_in_trits(student, rng):
+    rows, lengths = (1, 2, 6, 70), (1, 4, 5, 6, 260)
+    types = (torch.int8, torch.int16, torch.int32, torch.int64)
+    calls, rights = [], []
+    for n, k, dtype in every_pair(rng, rows, lengths, types):
+        codes = torch.randint(-1, 2, (n, k), generator=rng)
+        words = torch.tensor([bytes_of(row) for row in codes.tolist()], dtype=torch.uint8)
+        calls += [("pack", codes.to(dtype)), ("unpack", words, k)]
+        rights += [words, codes.to(torch.int8)]
+    for (name, *_), right, results in zip(calls, rights, held(student, rng, calls), strict=True):
+        for value in results:
+            expect_same(value, right, f"{name} of {tuple(right.shape)}")
+    calls = []
+    for n, k, dtype, lead, scale in every_pair(
+        rng, rows, lengths, (torch.float32, F64), ((), (1,), (5,), (2, 3)), (1.0, -0.37, 1e6)
+    ):
+        codes = torch.randint(-1, 2, (n, k), generator=rng, dtype=torch.int8)
+        x = torch.randn(*lead, k, generator=rng, dtype=F64).to(dtype)
+        calls.append(("product", x, codes, scale))
+    for (_, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for y in results:
+            expect_product(y, *args)
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
@@ -691,7 +767,7 @@ def drive_grads(student, a, b, g):
 
 @exercise(
     "ex4",
-    points=4,
+    points=3,
     invariant="gradients by formula and by autograd are those of float64, for any dimensions and "
     "sizes; the teacher gets none",
     cause="a formula that fits one row, the second part of reverse KL left out, or a sign",
@@ -729,6 +805,49 @@ def test_gradients(student, rng):
                 right = right * g.double()[:, None]
                 expect_close(seen, right, what="a gradient of logits of 10,000", atol=1e-2)
                 assert untouched, "the teacher has a gradient"
+
+
+def expect_divergences(name, value, a, b):
+    """Each logarithm is off by some units of the largest logit, and weighs as much as its p or q,
+    whose own relative error is as large."""
+    forward, reverse, *slopes = exact_divergences(a, b)
+    top = max(float(x[x.isfinite()].abs().max()) for x in (a, b)) + math.log(a.shape[-1]) + 1
+    unit = 8 * torch.finfo(a.dtype).eps * top
+    bound = unit * (1 + 2 * top)
+    if name == "gradients":
+        for seen, right in zip(expect_tuple(value, (torch.Tensor,) * 2, name), slopes, strict=True):
+            expect_tensor(seen, name, a.dtype, a.shape)
+            expect_close(seen, right, what="a gradient by formula", atol=bound)
+        return
+    expect_tensor(value, name, a.dtype, a.shape[:-1])
+    right = forward if name == "forward_kl" else reverse
+    expect_close(value, right, what=name, atol=bound, rtol=a.shape[-1] * unit)
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="all three functions anywhere in what the card admits: any dimensions, one token or "
+    "many, both dtypes, small and large logits, tokens that are never said, in every layout",
+    cause="a mistake where two of these meet, such as one token in three dimensions, or -inf in a "
+    "view; or memory that is used again",
+)
+def test_divergences_anywhere(student, rng):
+    leads, tokens, sizes = ((), (1,), (5,), (2, 3), (2, 1, 2)), (1, 2, 30, 300), (1e-3, 2.0, 1e4)
+    calls = []
+    dimensions = leads, tokens, (torch.float32, F64), sizes, sizes, (True, False)
+    for lead, v, dtype, of_a, of_b, never in every_pair(rng, *dimensions):
+        a, b = (x * (2 * torch.rand(*lead, v, generator=rng, dtype=F64) - 1) for x in (of_a, of_b))
+        a[..., 0], b[..., 0] = of_a, -of_b
+        a, b = a.to(dtype), b.to(dtype)
+        calls.append(("gradients", a, b))
+        if never:
+            a = a.masked_fill(torch.rand(a.shape, generator=rng) < 0.3, -math.inf)
+            a[..., -1] = b[..., -1]
+        calls += [("forward_kl", a, b), ("reverse_kl", a, b)]
+    for (name, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for value in results:
+            expect_divergences(name, value, *args)
 
 
 # ---- exercise 5 --------------------------------------------------------------------------------
