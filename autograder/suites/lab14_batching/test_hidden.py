@@ -378,7 +378,7 @@ LIMITS = {
 
 def drawn_names(rng, first, second, zero):
     """Names for two lists; some look alike, and 0 is in the one that `zero` says."""
-    special = ["", "0", -1, "-1", 1, "1"]
+    special = ["", "0", "00", "-1", 1, "1"]
     special = [special[i] for i in torch.randperm(6, generator=rng).tolist()]
     names = [x for i in range(2, first + second + 2) for x in (i, str(i))]
     names, at = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()], first
