@@ -309,7 +309,9 @@ lab.predict(
 # - `best_gamma(a, c, w, most) -> int`: the gamma from 0 to `most`, both included, with the largest
 #   speed-up, by however little; of equal ones the smallest. 0 says: do not speculate.
 #
-# a is from 0 to 1, c and w are at least 0, nothing is rounded. `p` and `q` float32 or float64.
+# a is from 0 to 1 (1 itself, or at least 1e-9 away from it), c and w are at least 0, nothing is
+# rounded: what counts as equal, or as larger, does so by more than float64's last digits. `p` and
+# `q` float32 or float64.
 
 
 # %% solution="ex3"

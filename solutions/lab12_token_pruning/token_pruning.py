@@ -261,8 +261,8 @@ lab.predict(
 #   scores to the later one. Rows of `positions` ascend and may differ. `ValueError` unless `size`
 #   is at least 1, `sinks` and `recent` at least 0, and there is room for both.
 #
-# **Shapes** `q` [B, H, T, d]; `k`, `v` [B, Hkv, S, d], float32, float64 or bfloat16; `p`
-# [B, H, T, S]; `mass` [B, Hkv, S] in the dtype of `p`; `score`, float32 or float64 and of any
+# **Shapes** `q` [B, H, T, d]; `k`, `v` [B, Hkv, S, d], float32, float64 or bfloat16 of any size;
+# `p` [B, H, T, S]; `mass` [B, Hkv, S] in the dtype of `p`; `score`, float32 or float64 and of any
 # size, and `positions` int64 [B, Hkv, S]; `places` [B, Hkv, min(S, size)] int64.
 
 
@@ -928,7 +928,8 @@ for way, (hits, log_p) in facts.items():
 #
 # `score` is float64 of any sign and size, `alive` bool, [B, S] or [B, H]; `keep` is at least 1;
 # `p`, `out`, `v` are float32, float64 or bfloat16. Sums are computed in float64.
-# `prune_values` computes in float32 or wider and returns the dtype of `v`.
+# `prune_values` computes in float32 or wider (float64 if `p` and `v` are that) and returns the
+# dtype of `v`.
 
 
 # %% solution="ex5"
@@ -1144,7 +1145,8 @@ lab.predict(
 # `q` [B, H, T, d], `k` [B, Hkv, S, d] float32, float64 or bfloat16; `high`, `rest` int64 like k,
 # `scale` [B, Hkv, S, 1]; `scores`, `error` [B, H, T, S]; `top`, `error`, `shift` of one shape, any;
 # `top`, `error` given as float32 or float64. All computed in and returned as float64; an error may
-# be as large as 1e4, and a top 1. Tests draw keys whose codes are not nearly a tie.
+# be as large as 1e4, and a top 1. `bits` is at most 24. Tests draw keys whose codes are
+# not nearly a tie.
 
 
 # %% solution="ex6"

@@ -390,7 +390,8 @@ lab.predict(
 #
 # **Shapes** `logits` [T, E] float32 or bfloat16, of size up to 1e4 (up to 10 for `"deepseek"`), T
 # may be 0; `experts` [T, k] int64; `gates` [T, k] float32, right to 4e-6: turn `logits` to float32
-# (or wider) before anything else. What is compared is equal, or differs by more than rounding.
+# (or wider) before anything else. What is compared is equal, or differs by more than float32 rounds
+# it.
 
 
 # %% solution="ex1"
@@ -488,7 +489,8 @@ style.show(figures.busiest(steps, busiest, title), alt=title)
 # **Deliver** `capacity(tokens, count, k, factor) -> int` and
 # `admitted(experts, places, order, real) -> kept`.
 #
-# - `capacity`: places of one expert, `factor` times its even share of all choices, rounded up.
+# - `capacity`: places of one expert, `factor` (0 or more) times its even share of all choices,
+#   rounded up.
 # - `admitted`: first come, first served, `places` for each expert. Order `"tokens"`: token by
 #   token, its first choice, then its second (Switch). Order `"choices"`: the first choices of all
 #   tokens, then all second ones, and so on (GShard, DeepSpeed). Within a choice, token by token.
@@ -498,8 +500,8 @@ style.show(figures.busiest(steps, busiest, title), alt=title)
 #
 # **Shapes** `experts` [T, k] int64, those of a token all different, T may be 0, T k up to 1e4; ids
 # up to 255; `places` an int, from 0 to more than there are tokens; `kept` [T, k] bool. `tokens` up
-# to 1e6, may be 0; where the number to be rounded up is no whole one, it is not within float64's
-# rounding of one.
+# to 1e6, may be 0; no order of the operations in float64 brings the number to be rounded up across
+# a whole one.
 
 
 # %% solution="ex2"
@@ -611,9 +613,10 @@ lab.predict(
 #
 # **Deliver** `dispatch_combine(x, experts, gates, kept, run) -> y`.
 #
-# - `run(e, rows)` is expert `e`: rows [n, D] of tokens in, [n, D] out, row by row. Call it **at
-#   most once for each expert**, with the tokens that have a kept choice of it and no others, and
-#   not at all for an expert that has none. Their order is yours.
+# - `run(e, rows)` is expert `e` (an int or a tensor of one): rows [n, D] of tokens in, [n, D] out,
+#   row by row. Call it **at most once for each expert**, with a row for each token that has a kept
+#   choice of it (equal ones, too) and no others, and not at all for an expert that has none. Their
+#   order is yours.
 # - `y[t]` is the sum over the kept choices of token `t` of gate times output. The gates of what is
 #   left are **not** divided by their sum. A token without a kept choice gets exactly 0.
 # - Gradients flow to `x`, to `gates`, and into whatever `run` computes with.
@@ -746,12 +749,13 @@ subjects(plain)
 # **Deliver** `load(experts, count, real) -> share`, `balancing_loss(logits, experts) -> loss`,
 # `moved_bias(bias, share, speed) -> bias_new` and `fooled(tokens) -> logits`.
 #
-# - `load`: $f$; padding (`real` False; None: no padding) is not counted. Without any token, zeros.
+# - `load`: $f$, float32 quotients of two counts; padding (`real` False; None: no padding) is not
+#   counted. Without any token, zeros.
 # - `balancing_loss`: a scalar float32 through which gradients reach the logits. It gets real tokens
 #   only.
 # - `moved_bias`: no loss, no gradient (DeepSeek-V3): the bias of an expert with more than the even
 #   share falls by `speed`, with less it rises by `speed`, with exactly the share, as `load` gives
-#   it, it stays. The even share is $1/E$: without any token all biases rise.
+#   it, it stays. The even share is $1/E$, rounded to float32: without any token all biases rise.
 # - `fooled`: **derive it.** $L$ is 1 where all is even. Is that its least value? Give logits
 #   [tokens, 2] of two experts, k = 1, with $L < 0.9$ although at least 70 % of the tokens go to one
 #   of them. No row may be a tie: its two logits differ by 1e-6 at least.
@@ -850,8 +854,9 @@ lab.predict("one text", "And by 8 neighbours of one text, in the balanced model?
 # `sent(experts, home, place, devices, row, once) -> bytes`.
 #
 # - `woken`: **derive it**: the mean number of experts that a batch wakes if each token draws its
-#   `k` different experts by lot, all sets alike, independent of the others. `ValueError` unless
-#   $1 \le k \le$ `count` and `batch` is not negative, whatever the rest is.
+#   `k` different experts by lot, all sets alike, independent of the others; right to 1e-9 of it.
+#   `ValueError` unless $1 \le k \le$ `count` and `batch` is not negative; with no expert or no
+#   token, too.
 # - `step_bytes`: bytes of the experts that these choices really wake, each read once.
 # - `sent`: experts live on devices. Token `t` is on device `home[t]`, expert `e` on `place[e]`;
 #   `bytes[p, q]` is what device `p` sends to `q` (on the way there, not back) so that all choices
@@ -1007,10 +1012,10 @@ lab.predict(
 #   T · N entries, where an active neuron weighs 1 and a silent one as much as the share of active
 #   neurons in `active`, plus 0.005. Gradients reach the scores (at a score of exactly 0 any will
 #   do: some right forms have a corner there). The loss may be off by float32's rounding of a score.
-# - `recall`: of all active neurons the share that was chosen; 1.0 if none is active.
+# - `recall`: of all active neurons the share that was chosen, to 1e-6; 1.0 if none is active.
 # - `skipping_mlp`: for each token the sum over **its** chosen neurons. Rows that no token of the
 #   batch chose are **not used**: they may hold NaN, and products with them (or with zeros in their
-#   place) are counted as read.
+#   place) are counted as read. How often the others are used is yours; no gradient is asked.
 # - `bytes_read`: what a step for these tokens reads: three rows or columns of `width` numbers for
 #   each neuron that **any** token chose, and the `predictor` numbers of the predictor, `number`
 #   bytes each.

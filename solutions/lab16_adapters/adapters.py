@@ -331,9 +331,9 @@ lab.predict(
 # - The gradient passes through the adapter to `y`.
 # - `ValueError` unless `size` and `m` are at least 1.
 # - `add_adapters(model, names, m)`: a copy of the model in which an adapter stands behind each
-#   named `nn.Linear`, so that the layer's output goes through it. **Everything** is frozen but the
-#   adapters; they are in the mode (training or eval) of the layer they stand behind. The model that
-#   was given stays as it was.
+#   named `nn.Linear`, so that the layer's output goes through it. **Everything** is frozen but
+#   these adapters (those that the model had before, too); they are in the mode (training or eval)
+#   of the layer they stand behind. The model that was given stays as it was.
 #
 # **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers are finite.
 
@@ -670,8 +670,8 @@ three_runs("prefix", lambda seed: Prefixed(prefix_of(base_model, words(5, seed))
 # - `draw(sizes, n, seed) -> list`: `n` weights, all different, of layers with `sizes[i]` weights
 #   each: for each layer an int64 tensor of places from 0 to `sizes[i]` - 1, ascending, perhaps
 #   empty. Of **all** weights of all layers each is as likely as any other. The same seed draws the
-#   same; torch's own generator neither matters nor moves. `ValueError` unless 0 <= `n` <= the sum
-#   of the sizes (which is at most 10 million).
+#   same, another one (up to 2^31 - 1) others; torch's own generator neither matters nor moves.
+#   `ValueError` unless 0 <= `n` <= the sum of the sizes (which is at most 10 million).
 # - `SparseLinear(base, places)`: a module whose weight is $W + S$, where $S$ is zero but at
 #   `places` [n] int64 (a place is $i K + k$ for row $i$, column $k$). The only trainable parameter
 #   is `delta` [n] float32, zeros at the start: what stands in $S$, in the order of `places`. So an
@@ -946,14 +946,14 @@ explorer.explorer(
 #
 # - `differ(a, b) -> bool`: `a` and `b` are losses of two ways, one a seed. True if the means differ
 #   by **more** than the larger of the two spreads (largest minus smallest; of one run it is 0):
-#   then the two are *apart*.
+#   then the two are *apart*. Losses are Python floats and compared as such: nothing is rounded.
 # - `fits(candidate, need) -> bool`: `candidate` is a bill; `need` is a dict with some of its keys.
 #   True asks that the candidate has True there, False asks for nothing, a number is the most that
 #   is allowed. An empty need is met by all.
 # - `choose(candidates, need) -> name or None`: `candidates` is {name: a bill with one key more,
-#   "losses", a list}. Of those that fit, the one with the lowest mean loss and all that are **not
-#   apart from it** count as equally good; of these the one with the fewest `trained`, and of equals
-#   the one that stands first. None if nothing fits.
+#   "losses", a list}; a name is any string. Of those that fit, the one with the lowest mean loss
+#   and all that are **not apart from it** count as equally good; of these the one with the fewest
+#   `trained`, and of equals the one that stands first. None if nothing fits.
 # - `situation(name) -> need`: **decided** by you, for the three below. A MB is $10^6$ bytes, a GB
 #   $10^9$.
 #

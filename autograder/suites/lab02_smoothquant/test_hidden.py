@@ -244,12 +244,16 @@ def drive_error(student, good, bad, refuse):
             return x
 
     model = Model(nn.Linear(4, 3), nn.Linear(3, 2))
+    own = [m.register_forward_pre_hook(lambda module, args: None) for m in (model, model[0])]
+    own.append(model[1].register_forward_hook(lambda module, args, y: None))
     kind = ""
     try:
         student.channel_maxima(model, ["0", "1"], [good, bad])
     except Exception as fault:
         kind = type(fault).__name__
-    hooks = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules())
+    hooks = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules()) - 3
+    for handle in own:
+        handle.remove()
     return kind, hooks, student.channel_maxima(model, ["0"], [good])
 
 
@@ -266,7 +270,7 @@ def test_model_that_raises(student, rng):
     for refuse, right in ((False, "RuntimeError"), (True, "KeyError")):
         kind, hooks, maxima = student.drive(drive_error, good, bad, refuse)
         assert kind == right, f"the model's {right} came out as {kind or 'nothing'}"
-        assert hooks == 0, f"{hooks} hooks stayed on a model that raised a {right}"
+        assert hooks == 0, f"{hooks} hooks more than before on a model that raised a {right}"
         expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
         expect_same(maxima["0"], good.abs().amax(0), f"x_max after a {right}")
 
@@ -877,6 +881,12 @@ def test_anywhere_in_8_bits(student, rng):
         top = given if top is None else top
         right = loose_product(rounded(x, top), rounded(w, w.abs().max()), bias)
         checks.append((expect_output, *right, f"{kind}, x {list(x.shape)} in {dtype}"))
+    for dtype, of_x_max in itertools.product(TYPES, TYPES):  # bits of x_max that x has not
+        x, w = torch.randn(4, 7, generator=rng).to(dtype), torch.randn(3, 7, generator=rng)
+        given = torch.tensor(1 + (2 * whole(rng, 0, 15) + 1) / 2**9).to(of_x_max)
+        calls.append(("w8a8_linear", x, w, None, "static", given))
+        right = loose_product(rounded(x, given), rounded(w, w.abs().max()))
+        checks.append((expect_output, *right, f"static, x_max in {of_x_max}, x in {dtype}"))
     expect_each(checks, held(student, rng, calls))
     names = ("channel", "Token", "token ", "static ", "tok", "")
     calls = [("w8a8_linear", x, w, bias, name, given) for name in names]
@@ -1086,6 +1096,9 @@ def loud(rng, shape, threshold):
     "again",
 )
 def test_anywhere_in_the_split(student, rng):
+    x, w = torch.randn(3, 8, generator=rng), torch.randn(5, 8, generator=rng)
+    calls = [("outlier_columns", x, 1.0), ("llm_int8_linear", x, w, None, 1.0)]
+    assert not student.drive(drive_switch, calls), "gradients are on, or off, otherwise than before"
     calls, checks = [], []
     types = {x: spread(rng, list(itertools.product(TYPES, (None, *TYPES))), 6) for x in TYPES}
     shares = spread(rng, (0.0, 0.2, 0.6, 1.0), 12)
@@ -1473,14 +1486,58 @@ def test_norms_without_bias(student, rng):
     expect_within(y, *true_outputs(state, h), "no bias, outputs")
 
 
+def drive_three(student, weights, x_max, alpha):
+    """Runs beside the student's code: one norm read by the last three of four linears, of whose
+    names the first ends with the second one's; with gradients on, and off.
+
+    Returns whether they were on or off afterwards, and all parameters, of both.
+    """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(len(x_max))
+            for name, w in zip(("xq", "q", "k", "v"), weights, strict=True):
+                linear = nn.Linear(w.shape[1], w.shape[0])
+                linear.weight.data, linear.bias.data = w.clone(), w[:, 0].clone()
+                self.add_module(name, linear)
+
+    readers, found = ["q", "k", "v"], []
+    for on in (True, False):
+        torch.set_grad_enabled(on)
+        made = student.smooth(Net(), {"norm": readers}, dict.fromkeys(readers, x_max), alpha)
+        found.append((torch.is_grad_enabled() is on, dict(made.state_dict())))
+    torch.set_grad_enabled(True)
+    return found
+
+
+def expect_three(student, rng):
+    for loudest in range(4):  # whose weights count, but for the first
+        weights = list(torch.randn(4, 5, 6, generator=rng))
+        weights[loudest] *= 50
+        x_max = torch.rand(6, generator=rng) + 0.1
+        s = true_scales(x_max, weights[1:], 0.4)
+        for same, state in student.drive(drive_three, weights, x_max, 0.4):
+            assert same, "smooth left gradients on, or off, otherwise than it found them"
+            expect_same(state["xq.weight"], weights[0], "the weight of a linear in no group")
+            expect_close(state["norm.weight"].double(), 1 / s, what="the norm", rtol=S_FLOAT32)
+            for name, w in zip("qkv", weights[1:], strict=True):
+                seen = state[f"{name}.weight"].double()
+                expect_close(seen, w.double() * s, what=f"{name} of three", rtol=S_FLOAT32)
+
+
 @exercise(
     "ex5",
     points=1,
-    invariant="biases of linear layers and layers in no group stay bit by bit",
+    invariant="biases of linear layers and layers in no group stay bit by bit; every reader of a "
+    "norm has a say in its scales; gradients stay on, or off",
     cause="the bias of a linear multiplied by s, every linear of the model smoothed, names "
-    "compared by their ends, or the model that came in changed",
+    "compared by their ends, two readers of three, or the model that came in changed",
 )
 def test_what_must_stay(student, rng):
+    expect_three(student, rng)
     state, maxima, h = case = fold_case(rng)
     after, _, _ = folded(student, case, 0.3)
     touched = ("norm.weight", "norm.bias", "q.weight", "k.weight")
@@ -1696,14 +1753,33 @@ def test_order_of_alphas(student, rng):
     assert swept(student, x, weights, [], "tensor") == [], "no alphas, no errors"
 
 
+def drive_switch(student, calls):
+    """Runs beside the student's code: the functions that leave gradients on, or off, otherwise
+    than they found them."""
+    import torch
+
+    wrong = []
+    for on in (True, False):
+        for name, *args in calls:
+            torch.set_grad_enabled(on)
+            getattr(student, name)(*args)
+            if torch.is_grad_enabled() is not on:
+                wrong.append(name)
+    torch.set_grad_enabled(True)
+    return wrong
+
+
 @exercise(
     "ex6",
     points=2,
-    invariant="[B, T, K] and bfloat16 are treated as float32 tokens",
+    invariant="[B, T, K] and bfloat16 are treated as float32 tokens; gradients stay on, or off",
     cause="maxima per batch instead of per channel, arithmetic in bfloat16, or x taken to the "
     "dtype of the weights",
 )
 def test_shapes_of_the_sweep(student, rng):
+    given = torch.randn(3, 8, generator=rng), [torch.randn(5, 8, generator=rng)], [0.0, 0.5]
+    wrong = student.drive(drive_switch, [("sweep", *given, kind) for kind in ("token", "tensor")])
+    assert not wrong, "sweep left gradients on, or off, otherwise than it found them"
     x = torch.randn(2, 3, 8, generator=rng)
     x[..., 1] *= 30
     weights = [torch.randn(5, 8, generator=rng)]

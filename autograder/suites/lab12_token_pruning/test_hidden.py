@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission, until no choice is nearly a tie.
 """
 
+import itertools
 import math
 from functools import partial
 
@@ -17,7 +18,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import held, held_results, refused
 
 F32, F64, I64, HALF = torch.float32, torch.float64, torch.int64, torch.bfloat16
 CLOSE = 2e-5  # of float32: products of some tens of terms, and a softmax
@@ -137,6 +138,78 @@ def expect_held(student, name, calls):
             expect_close(seen, right, what=what, rtol=1e-5, atol=1e-6)
 
 
+# ---- anywhere in what a card admits ----------------------------------------------------------
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
+
+
+def crossed(rng, *lists):
+    """Cases, one value of each list: any two values of two lists meet in one of them.
+
+    p p cases for a prime p: lists are repeated to p values in a drawn order, and case (i, j) has of
+    list c the value number i + c j modulo p, of list p number j.
+    """
+    p = next(p for p in (3, 5, 7) if p >= max(*map(len, lists), len(lists) - 1))
+    columns = [spread(rng, values, p) for values in lists]
+    return [
+        [x[(i + c * j) % p] if c < p else x[j] for c, x in enumerate(columns)]
+        for i, j in spread(rng, [(i, j) for i in range(p) for j in range(p)], p * p)
+    ]
+
+
+def whole_numbers(rng, shape, dtype, power=0, spot=False, most=8):
+    """Whole numbers times 2^power, exact in every dtype; with spot one row is 2^10 times larger."""
+    x = torch.randint(-most, most + 1, shape, generator=rng).double() * 2.0**power
+    if spot:
+        rows = x.view(-1, x.shape[-1])
+        rows[int(torch.randint(len(rows), (), generator=rng))] *= 2**10
+    return x.to(dtype)
+
+
+def eps(dtype):
+    return torch.finfo(dtype).eps
+
+
+def expect_each(checks, found):
+    """Both results of each call pass the check (function, *args) of that call."""
+    for (check, *args), results in zip(checks, found, strict=True):
+        for result in results:
+            check(result, *args)
+
+
+def listed(n):
+    """Sizes of a choice among n: what is in between, at the end and beyond."""
+    return max(1, n // 2), max(1, n // 3), 1, max(1, n - 1), n, n + 1, n + 40
+
+
+LENGTHS = (1, 2, 3, 10, 40, 70, 300)
+KINDS = ("drawn", "ties", "zeros", "huge", "wide", "near", "tiny")
+
+
+def ranked(rng, kind, shape, dtype):
+    """Numbers to choose by: of one kind, of either sign or of one, exact in the dtype."""
+    steps = torch.randint(-1, 3, shape, generator=rng).double()
+    sign = 1 - 2.0 * torch.randint(0, 2, (), generator=rng)
+    wide = 2.0 ** torch.randint(-120, 121, shape, generator=rng).double()
+    far = 1 if dtype == F32 else 2.0**800
+    x = {
+        "drawn": draw(rng, *shape),
+        "ties": steps,
+        "zeros": torch.where(steps > 0, 0.0, -0.0),
+        "huge": sign * (steps + 2) * 2.0**120 * far,
+        "wide": sign * wide,
+        "near": sign * (1 + eps(dtype) * (steps + 1)),
+        "tiny": sign * (steps + 2) * 2.0**-120 / far,
+    }[kind]
+    return x.to(dtype)
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 
@@ -147,7 +220,7 @@ def drive_views(student, q, k, v):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="attention of any shape, size and dtype; p in float32 at least, out like v",
     cause="bfloat16 products, a p that is rounded before it meets v, or H = Hkv assumed",
 )
@@ -228,7 +301,7 @@ def test_mass_of_any_p(student, rng):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="rows of every kind against a sort of pairs; ties, guards, positions of real texts",
     cause="the earlier of equal ones, guards that take room twice, sinks by place, [-0:], an order",
 )
@@ -297,6 +370,178 @@ def test_survivors_of_any_row(student, rng):
     expect_same(student.survivors(score, at, 4, 2, 2), torch.tensor([[[0, 1, 2]]]), "places")
 
 
+def expect_attended(found, q, k, v):
+    """By counted roundings; scores are exact in every dtype."""
+    what = f"of q {list(q.shape)} in {q.dtype}, k {list(k.shape)} in {k.dtype}, v in {v.dtype}"
+    out, p = expect_tuple(found, (torch.Tensor,) * 2, "attend")
+    right, right_p = exact(q, k, v)
+    wide = F64 if F64 in (q.dtype, k.dtype) else F32
+    expect_tensor(p, f"p {what}", wide, right_p.shape)
+    expect_tensor(out, f"out {what}", v.dtype, right.shape)
+    S, d = k.shape[2:]
+    most = float(q.double().abs().max() * k.double().abs().max()) * math.sqrt(d)
+    rtol = (S + 16 + 8 * min(most, 1024)) * eps(wide)  # a sum, exp, and scores less a logarithm
+    least = 2.0 ** (-120 if wide == F32 else -1000)
+    # of large scores a logarithm of a sum says nothing more: of those, rows that one key has
+    sure = (right_p.amax(-1, keepdim=True) > 1 - 1e-9) | torch.tensor(most <= 1024)
+    rest = (S + 16 + 8 * min(most, 2**20)) * eps(wide)
+    allowed = torch.where(right_p > 0.5, rtol, max(rest, rtol)) * right_p + least
+    expect_at_most((p.double() - right_p).abs() * sure, allowed, f"the error of p {what}")
+    group = q.shape[1] // k.shape[1]
+    sizes = right_p @ v.double().abs().repeat_interleave(group, 1)
+    small = (right_p * (right_p <= 0.5)) @ v.double().abs().repeat_interleave(group, 1)
+    bound = (rtol + (S + 4) * eps(wide) + eps(v.dtype)) * sizes + rest * small
+    bound += S * least * float(v.double().abs().max()) + torch.finfo(v.dtype).tiny
+    expect_at_most((out.double() - right).abs() * sure, bound, f"the error of out {what}")
+
+
+def attend_calls(rng):
+    shapes = (  # B, Hkv, group, T, S, d: roots are exact
+        (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 4), (1, 3, 1, 1, 9, 16), (3, 2, 2, 3, 5, 1),
+        (1, 1, 66, 2, 5, 4), (1, 1, 1, 70, 131, 1), (1, 2, 1, 2, 1030, 4),
+    )  # fmt: skip
+    dtypes, powers = (F32, F64, HALF), (-45, -12, 0, 12, 45)
+    for of_q, of_k, of_v, to_q, to_k, to_v, shape, spot in crossed(
+        rng, dtypes, dtypes, dtypes, powers, powers, powers, shapes, (False, True, "below")
+    ):
+        B, heads, group, T, S, d = shape
+        q = whole_numbers(rng, (B, heads * group, T, d), of_q, to_q, spot is True)
+        k = whole_numbers(rng, (B, heads, S, d), of_k, to_k, spot is True)
+        if spot == "below":  # all that a query sees is far below 0
+            q, k = -(2**10) * (q.abs() + 2.0**to_q), k.abs() + 2.0**to_k
+        yield q, k, whole_numbers(rng, (B, heads, S, d), of_v, to_v, spot is True)
+    for of_q, of_k in itertools.product(dtypes, dtypes):  # as far below 0 as float32 goes
+        q = -(2.0**55) * (1 + whole_numbers(rng, (1, 2, 3, 4), of_q).abs())
+        k = 2.0**45 * (1 + whole_numbers(rng, (1, 1, 5, 4), of_k).abs())
+        yield q, k, whole_numbers(rng, (1, 1, 5, 4), F32)
+
+
+def expect_mass(mass, p, heads, decay):
+    B, H, T, S = p.shape
+    weights = [1.0 if t == T - 1 else float(decay) ** (T - 1 - t) for t in range(T)]
+    right = torch.zeros(B, heads, S, dtype=F64)
+    for t, weight in enumerate(weights):
+        right += weight * p[:, :, t].double().view(B, heads, -1, S).sum(2)
+    what = f"mass of p {list(p.shape)} in {p.dtype} for {heads} heads, decay {decay}"
+    expect_tensor(mass, what, p.dtype, right.shape)
+    # a sum over queries and heads, and a power that may be multiplied up
+    rtol, least = (T * H // heads + 2 * T + 16) * eps(p.dtype), 2.0**-120 * T * H
+    expect_close(mass, right, what=what, rtol=rtol, atol=least)
+
+
+def mass_calls(rng):
+    for dtype, heads, group, T, more, decay, B in crossed(
+        rng, (F32, F64), (1, 2, 3, 5, 9), (1, 2, 3, 5), (1, 2, 3, 5, 9, 20, 70), (0, 1, 4, 130),
+        (0, 0.0, 1, 1.0, 0.5, 0.999, 1e-6), (1, 2, 3),
+    ):  # fmt: skip
+        B, group = (B, group) if T < 20 else (1, min(group, 2))
+        p = torch.rand(B, heads * group, T, T + more, generator=rng, dtype=F64).to(dtype)
+        yield p, heads, decay
+    yield torch.rand(1, 1, 300, 300, generator=rng), 1, 0.99
+    for decay in (0, 1, 0.0, 0.5, 1.0):
+        yield torch.ones(1, 1, 1, 1), 1, decay
+        yield torch.ones(1, 1, 1, 1, dtype=F64), 1, decay
+    yield torch.ones(1, 130, 1, 1, dtype=F64), 65, 0.5
+
+
+def left_over(score, positions, size, sinks, recent):
+    """Places of one row that stay."""
+    n = len(score)
+    guarded = {i for i in range(n) if positions[i] < sinks or i >= n - recent}
+    others = sorted((i for i in range(n) if i not in guarded), key=lambda i: (-score[i], -i))
+    return sorted([*guarded, *others[: max(0, size - len(guarded))]])
+
+
+def expect_left(places, score, at, size, sinks, recent):
+    n = score.shape[-1]
+    rows = zip(score.view(-1, n).tolist(), at.view(-1, n).tolist(), strict=True)
+    right = torch.tensor([left_over(*row, size, sinks, recent) for row in rows])
+    what = f"places of {n} tokens, size {size}, sinks {sinks}, recent {recent}, score {score.dtype}"
+    expect_same(places, right.view(*score.shape[:2], -1), what)
+
+
+def placed(rng, kind, shape):
+    """Positions [B, Hkv, S] that ascend."""
+    if kind == "all":
+        return torch.arange(shape[-1]).expand(shape).clone()
+    at = torch.randint(1, 4, shape, generator=rng).cumsum(-1) - 1
+    at = at - torch.randint(0, 2, (*shape[:2], 1), generator=rng).clamp(max=at[..., :1])
+    if kind == "far":
+        return at + 2**40
+    if kind == "some far":
+        at[..., (shape[-1] + 1) // 2 :] += 2**33
+    return at
+
+
+def survivor_calls(rng):
+    guards = ("none", "sinks", "recent", "one sink", "one recent", "both", "some")
+    for n, room, guard, kind, positions, dtype, lead in crossed(
+        rng, LENGTHS, range(7), guards, KINDS, ("all", "gaps", "far", "some far"), (F32, F64),
+        ((1, 1), (2, 1), (1, 3), (2, 2)),
+    ):  # fmt: skip
+        size = listed(n)[room]
+        sinks, recent = {
+            "none": (0, 0), "sinks": (size, 0), "recent": (0, size), "one sink": (1, 0),
+            "one recent": (0, 1), "both": (size // 2, size - size // 2),
+            "some": (size // 3, size // 3),
+        }[guard]  # fmt: skip
+        yield (
+            ranked(rng, kind, (*lead, n), dtype),
+            placed(rng, positions, (*lead, n)),
+            size,
+            sinks,
+            recent,
+        )
+    for n, kind, dtype in itertools.product((10, 130), KINDS, (F32, F64)):
+        yield ranked(rng, kind, (1, 2, n), dtype), placed(rng, "gaps", (1, 2, n)), n // 2, 1, 1
+    for n, far in itertools.product((3, 10, 70), (2**31, 2**32, 2**40)):
+        yield (
+            ranked(rng, "drawn", (1, 1, n), F64),
+            torch.arange(n)[None, None] + far,
+            n // 2,
+            n // 4,
+            0,
+        )
+
+
+def wrong_survivor_calls(rng):
+    """Also calls that are right."""
+    for size, sinks, recent, kind, n, dtype in crossed(
+        rng, (-1, 0, 1, 3, 40), (-1, 0, 1, 4, 45), (-1, 0, 1, 9, 40), KINDS[:1] + KINDS[2:5],
+        (1, 3, 50), (F32, F64),
+    ):  # fmt: skip
+        score = ranked(rng, kind, (1, 2 if n > 1 else 1, n), dtype)
+        yield score, placed(rng, "far" if size % 2 else "gaps", score.shape), size, sinks, recent
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="all three functions anywhere in what the card admits: each argument in a dtype and "
+    "of a size of its own, any numbers of heads and tokens, any guards and scores, in views",
+    cause="a corner where two others meet, such as one token and bfloat16; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_what_tokens_get(student, rng):
+    calls, checks, wrong = [], [], []
+    for name, check, drawn in (
+        ("attend", expect_attended, attend_calls(rng)),
+        ("mass_of", expect_mass, mass_calls(rng)),
+        ("survivors", expect_left, survivor_calls(rng)),
+        ("survivors", expect_left, wrong_survivor_calls(rng)),
+    ):
+        for args in drawn:
+            if name == "survivors":
+                size, sinks, recent = args[2:]
+                if size < 1 or min(sinks, recent) < 0 or sinks + recent > size:
+                    wrong.append((name, *args))
+                    continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -315,7 +560,7 @@ def tokens(rng, sizes, B=1, H=1, heads=1, d=4, dtype=F64):
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="prompts and single tokens, shared keys, decays and guards, against a simulation",
     cause="a decay once a step, a prompt that drops while it is read, or one choice for all",
 )
@@ -456,7 +701,7 @@ def drive_two(student, steps):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="two caches know nothing of each other; bfloat16 keys stay what they are; errors",
     cause="lists of the class, keys made float32, or a mass in bfloat16",
 )
@@ -504,6 +749,188 @@ def test_two_caches_and_dtypes(student, rng):
         expect_error(ValueError, call, f"KeptTokens({options})")
 
 
+def drive_caches(student, cases):
+    """Runs beside the student's code: caches (options, rule, steps) that take turns.
+
+    Of each after every step (out, positions, mass, keys, values); what was given and came out is
+    written over.
+    """
+    import torch
+
+    def ruled(name):
+        def rule(mass, positions):
+            rank = (positions * 7 % 5).double()
+            return {
+                "itself": mass,
+                "oldest": -positions.to(mass.dtype),
+                "huge": (rank - 2) * 1e30,
+                "near": 1e8 + 1e-3 * rank,
+                "equal": torch.zeros(positions.shape),
+                "least": torch.stack([-mass, mass], -1)[..., 0],
+            }[name]
+
+        return rule
+
+    caches = []
+    for (size, sinks, recent, decay), rule, _ in cases:
+        given = {"sinks": sinks, "recent": recent, "decay": decay}
+        given = {name: value for name, value in given.items() if value != (name == "decay")}
+        if rule:
+            given["score"] = ruled(rule)
+        caches.append(student.KeptTokens(size, **given))
+    told = [[] for _ in cases]
+    for i in range(max(len(steps) for *_, steps in cases)):
+        for cache, (*_, steps), heard in zip(caches, cases, told, strict=True):
+            if i >= len(steps):
+                continue
+            given = [x.clone() for x in steps[i]]
+            if i % 2:  # views: of what is turned, of every second number, of a slice
+                q, k, v = given
+                k = torch.stack([k, k - 9], -1)[..., 0]
+                v = torch.cat([v + 9, v, v], 2)[:, :, v.shape[2] : 2 * v.shape[2]]
+                given = [q.transpose(1, 2).contiguous().transpose(1, 2), k, v]
+            out = cache.step(*given)
+            now = (out, cache.positions, cache.mass, cache.keys, cache.values)
+            heard.append([x.clone() for x in now])
+            for x in (out, *given):
+                x.fill_(7)
+    return told
+
+
+RANKS = {  # of a position, what rules of drive_caches say
+    "oldest": lambda at: -at, "huge": lambda at: at * 7 % 5, "near": lambda at: at * 7 % 5,
+    "equal": lambda at: 0,
+}  # fmt: skip
+
+
+def by_hand(options, rule, steps):
+    """(of every step (out, positions, mass, keys, values), how far choices are from a tie)."""
+    size, sinks, recent, decay = options
+    k, v = (torch.cat([step[i] for step in steps], 2) for i in (1, 2))
+    B, heads = k.shape[:2]
+    kept = {(b, g): ([], torch.zeros(0, dtype=F64)) for b in range(B) for g in range(heads)}
+    told, seen, clear = [], 0, math.inf
+    for q, *_ in steps:
+        (_, H, T, d), outs = q.shape, torch.zeros(*q.shape[:3], v.shape[3], dtype=F64)
+        weights = tensor([decay ** (T - 1 - t) if t < T - 1 else 1.0 for t in range(T)])
+        for (b, g), (at, mass) in kept.items():
+            at = [*at, *range(seen, seen + T)]
+            mine = slice(g * (H // heads), (g + 1) * (H // heads))
+            scores = q[b, mine].double() @ k[b, g, at].double().T / math.sqrt(d)
+            later = torch.arange(len(at)) > len(at) - T + torch.arange(T)[:, None]
+            p = scores.masked_fill(later, -math.inf).softmax(-1)
+            outs[b, mine] = p @ v[b, g, at].double()
+            got = (p * weights[:, None]).sum((0, 1))
+            got[: len(mass)] += mass * decay**T
+            ranks = list(map(RANKS[rule], at)) if rule in RANKS else got.tolist()
+            ranks = [-x for x in ranks] if rule == "least" else ranks
+            stays = left_over(ranks, at, size, sinks, recent)
+            if rule not in RANKS:
+                clear = min(clear, apart(ranks, at, stays, sinks, recent))
+            kept[b, g] = [at[i] for i in stays], got[stays]
+        seen += T
+        at = torch.tensor([[kept[b, g][0] for g in range(heads)] for b in range(B)])
+        mass = torch.stack([m for _, m in kept.values()]).view(at.shape)
+        rows = at[..., None].expand(*at.shape, d)
+        told.append((outs, at, mass, k.gather(2, rows), v.gather(2, rows)))
+    return told, clear
+
+
+def apart(ranks, at, stays, sinks, recent):
+    """By how much of itself the least mass that was chosen exceeds the largest that was not."""
+    left = [m for i, m in enumerate(ranks) if i not in stays]
+    free = [ranks[i] for i in stays if at[i] >= sinks and i < len(at) - recent]
+    return (min(free) - max(left)) / max(abs(min(free)), 1e-30) if free and left else math.inf
+
+
+def drawn_stream(rng, options, rule, pattern, shape, dtypes):
+    """((case, what is right), how far from a tie): steps of as many tokens as pattern says."""
+    (B, heads, group, d), steps = shape, []
+    for T in pattern:  # 64ths up to 2: scores are exact in every dtype
+        shapes = [(B, heads * group, T, d), (B, heads, T, d), (B, heads, T, d)]
+        parts = [whole_numbers(rng, one, F64, -6, most=128) for one in shapes]
+        steps.append([x.to(of) for x, of in zip(parts, dtypes, strict=True)])
+    told, clear = by_hand(options, rule, steps)
+    return ((options, rule, steps), told), clear
+
+
+def stream_cases(rng):
+    dtypes, rules = (F32, F64, HALF), (None, "itself", "oldest", "huge", "near", "equal", "least")
+    options = ((1, 0, 0), (1, 1, 0), (1, 0, 1), (9, 4, 0), (9, 0, 4), (9, 4, 4), (4, 1, 1))
+    decays = (0.0, 1.0, 0.5, 1e-3, 0.999)
+    patterns = ([1] * 6, [7, 1, 1], [3, 1, 2], [1], [12, 1, 4], [2] * 5, [20])
+    shapes = ((1, 1, 1, 1), (2, 1, 2, 4), (1, 3, 1, 4), (1, 2, 3, 1), (3, 1, 1, 4))
+    drawn = crossed(rng, options, decays, dtypes, dtypes, dtypes, rules, patterns, shapes)
+    for rule, size, of_q in ((None, 130, F64), ("near", 70, F32), ("huge", 9, HALF)):
+        drawn.append([(size, 2, 3), 0.5, of_q, of_q, of_q, rule, [301, 1, 30], (1, 1, 1, 1)])
+    for pattern in ([20], [3, 20], [1, 20, 1]):  # most stay, by their mass: the newest, too
+        drawn.append([(18, 0, 0), 0.0, F64, F32, F32, None, pattern, (2, 3, 1, 4)])
+    for sizes, decay, of_q, of_k, of_v, rule, pattern, shape in drawn:
+        make = partial(drawn_stream, rng, (*sizes, decay), rule, pattern, shape, (of_q, of_k, of_v))
+        yield clear_case(make, 1e-9 if F64 in (of_q, of_k) else 1e-3)
+
+
+def expect_stream(heard, case, told):
+    options, rule, steps = case
+    dtypes = [x.dtype for x in steps[0]]
+    wide = F64 if F64 in dtypes[:2] else F32
+    group, tokens = steps[0][0].shape[1] // steps[0][1].shape[1], 0
+    for i, (found, right) in enumerate(zip(heard, told, strict=True)):
+        tokens += steps[i][0].shape[2]
+        what = f"after step {i} of {(*options, rule)} (size, sinks, recent, decay, score), {dtypes}"
+        expect_same(found[1], right[1], f"positions {what}")
+        expect_same(found[3], right[3], f"keys {what}")
+        expect_same(found[4], right[4], f"values {what}")
+        expect_tensor(found[0], f"out {what}", dtypes[2], right[0].shape)
+        expect_tensor(found[2], f"mass {what}", wide)
+        # softmax of scores up to 8, a sum over queries, and powers that are multiplied up
+        rtol = ((3 + group) * (tokens + 16) + 64) * eps(wide)
+        expect_close(found[2], right[2], what=f"mass {what}", rtol=rtol, atol=1e-30)
+        atol = 2 * (rtol + eps(dtypes[2]))  # no value exceeds 2
+        expect_close(found[0], right[0], what=f"out {what}", atol=atol)
+
+
+def drive_options(student, all_options):
+    """Runs beside the student's code: what the constructor raises."""
+    said = []
+    for options in all_options:
+        try:
+            student.KeptTokens(**options)
+            said.append("nothing")
+        except ValueError:
+            said.append("ValueError")
+        except Exception as error:
+            said.append(type(error).__name__)
+    return said
+
+
+@exercise(
+    "ex2",
+    points=2,
+    invariant="caches anywhere in what the card admits, in turns: every pair of options, dtypes, "
+    "rules, steps and shapes, with what was given and what came out written over",
+    cause="a corner where two others meet, such as a prompt longer than the size and a decay of 0; "
+    "a rule's answer that is the mass itself; or memory that is the caller's",
+)
+def test_anywhere_in_a_cache(student, rng):
+    cases = list(stream_cases(rng))
+    heard = student.drive(drive_caches, [case for case, _ in cases])
+    for found, (case, told) in zip(heard, cases, strict=True):
+        expect_stream(found, case, told)
+    names = ("size", "sinks", "recent", "decay")
+    options = crossed(
+        rng, (-1, 0, 1, 9, 70), (-1, 0, 1, 4, 60), (-1, 0, 1, 4, 60),
+        (-0.1, 0.0, 0, 1, 0.5, math.nan, 1.001),
+    )  # fmt: skip
+    options += [(9, 0, 0, math.inf), (9, 0, 0, -math.inf), (9, 10, -1, 1.0), (9, -1, 10, 1.0)]
+    given = [dict(zip(names, values, strict=True)) for values in options]
+    for one, said in zip(given, student.drive(drive_options, given), strict=True):
+        size, sinks, recent, decay = one.values()
+        fits = size >= 1 and min(sinks, recent) >= 0 and sinks + recent <= size and 0 <= decay <= 1
+        right = "nothing" if fits else "ValueError"
+        assert said == right, f"KeptTokens({one}) raised {said}, expected {right}"
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -524,7 +951,7 @@ def count(tokens, dim, size=None, page=None, pages=None):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="numbers against a walk over the tokens, of real sizes too; what is refused",
     cause="a page that is full or not begun, min and max, size + 1 kept, or 0 let through",
 )
@@ -590,7 +1017,7 @@ def test_pairs_of_any_losses(student, rng):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="every row of the future against a sum over queries; sums of the best keys",
     cause="row t, a horizon that is one off, the mean, heads in the wrong order, or float32 sums",
 )
@@ -635,12 +1062,198 @@ def test_futures(student, rng):
     expect_close(future[0, 0, 199:-1, 1], small, what="a small mass", rtol=1e-6)
 
 
+def counted_numbers(tokens, dim, size=None, page=None, pages=None):
+    """By whole numbers; None where the card asks for a ValueError."""
+    if (page is None) != (pages is None) or (size is not None and page is not None):
+        return None
+    if min(n for n in (tokens, dim, size, page, pages) if n is not None) < 1:
+        return None
+    if page is None:
+        token = 2 * dim + (size is not None)
+        there = size or tokens
+        return min(tokens, there) * token, min(tokens, there + (size is not None)) * token
+    full, rest = divmod(tokens, page)
+    started, newest = full + (rest > 0), rest or page
+    older = min(started - 1, pages - 1)
+    return 2 * dim * (tokens + started), 2 * dim * (newest + older * page + started)
+
+
+def number_calls(rng):
+    tokens, dims = (1, 2, 9, 65, 300, 1025, 10**6 + 1), (1, 2, 3, 64, 128, 129, 1025)
+    for n, dim, size in crossed(rng, tokens, dims, (1, 2, 9, 65, 500, 10**6, 10**13)):
+        yield n, dim, size
+    for n, dim, page, pages in crossed(
+        rng, tokens, dims, (1, 2, 16, 300, 10**6, 10**9 + 7, "tokens"), (1, 2, 3, 65, 256, 10**7)
+    ):
+        at = {"tokens": n}.get(page, page)
+        yield n, dim, None, at, pages
+        if n < 2000:
+            yield n * at + 1, dim, None, at, pages  # a page of which one token has come
+    small = (None, -1, 0, 1, 500)
+    for n, dim, size, page, pages in crossed(
+        rng, (-1, 0, 1, 9, 10**6 + 1), (-1, 0, 1, 2, 128), small, (None, -1, 0, 1, 300),
+        (None, -1, 0, 1, 256),
+    ):  # fmt: skip
+        yield n, dim, size, page, pages
+        yield n, dim, None, page, pages
+        yield n, dim, size
+
+
+def expect_numbers(value, *args):
+    found = tuple(expect_tuple(value, (int, int), f"numbers{args}"))
+    right = counted_numbers(*args)
+    assert found == right, f"numbers{args} is {found}, expected {right}"
+
+
+def pair_calls(rng):
+    for N, T, of_a, of_b, power, kind in crossed(
+        rng, (2, 3, 9, 65, 257), (1, 2, 7, 33, 70), (F32, F64), (F32, F64),
+        (-60, -20, 0, 20, 60), ("apart", "near", "equal", "small", "large"),
+    ):  # fmt: skip
+        a = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
+        b = (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power
+        b = {
+            "apart": b, "near": a + 2.0**-20 * b, "equal": a, "small": b * 2.0**-90,
+            "large": b * 2.0**90,
+        }[kind]  # fmt: skip
+        a, b = a.to(of_a), b.to(of_b)
+        yield (a, a.clone()) if kind == "equal" else (a, b)
+
+
+def deviation(values, slack):
+    """(standard error of a mean, how far roundings take it), of values off by slack."""
+    n, square = len(values), variance(values)
+    error = (square / n) ** 0.5
+    lost = (n + 16) * eps(F64) * math.fsum(x * x for x in values) / n  # mean(x^2) - mean(x)^2
+    return error, slack + min(lost**0.5, lost / max(error, 1e-300)) + 16 * eps(F64) * error
+
+
+def expect_paired(value, a, b):
+    found = expect_tuple(value, (float,) * 3, "paired")
+    (N, T), kind = a.shape, f"of losses {list(a.shape)} in {a.dtype} and {b.dtype}"
+    x, y = ([math.fsum(row) / T for row in z.double().tolist()] for z in (a, b))
+    d = [p - q for p, q in zip(x, y, strict=True)]
+    slack = 2 * (T + 4) * eps(F64) * max(max(x), max(y))
+    error, off = deviation(d, slack)
+    apart = [deviation(z, slack) for z in (x, y)]
+    bounds = (
+        slack + (N + 4) * eps(F64) * math.fsum(map(abs, d)) / N,
+        off,
+        sum(z[1] for z in apart),
+    )
+    right = (math.fsum(d) / N, error, math.hypot(*(z[0] for z in apart)))
+    for name, one, other, atol in zip(
+        ("difference", "error", "unpaired"), found, right, bounds, strict=True
+    ):
+        expect_close(one, other, what=f"{name} {kind}", atol=atol)
+
+
+def wrong_pairs(rng):
+    shapes = ((3,), (3, 4), (3, 4, 2), (1, 4), (4, 3))
+    for one, other, of_a, of_b, power in crossed(
+        rng, shapes, shapes, (F32, F64), (F32, F64), (-60, 0, 60)
+    ):
+        if one != other or len(one) != 2 or one[0] == 1:
+            yield [
+                (2.0**power * (1 + torch.rand(*shape, generator=rng, dtype=F64))).to(of)
+                for shape, of in ((one, of_a), (other, of_b))
+            ]
+    yield [torch.tensor(1.0), torch.tensor(2.0)]
+    for one, other in (((3, 1), (3, 4)), ((3, 4), (3, 1)), ((3, 4), (4,)), ((1, 4), (3, 4))):
+        yield [torch.ones(one), torch.ones(other)]
+        yield [torch.ones(one, dtype=F64), torch.ones(other, dtype=F64)]
+    for shape in ((4,), (1, 1), (2, 3, 1), (1, 5, 2)):
+        yield [torch.ones(shape), torch.ones(shape, dtype=F64)]
+
+
+def future_calls(rng):
+    for dtype, heads, group, T, horizon, B, kind in crossed(
+        rng, (F32, F64), (1, 2, 3, 5), (1, 2, 3), (1, 2, 3, 9, 20, 70, 131),
+        (None, 0, 1, 2, "T - 1", "T", 2**20 + 1), (1, 2, 3), ("drawn", "small later", "sparse"),
+    ):  # fmt: skip
+        B, heads, group = (B, heads, group) if T < 70 else (1, min(heads, 2), min(group, 2))
+        p = torch.rand(B, heads * group, T, T, generator=rng, dtype=F64).tril()
+        if kind == "sparse":
+            p[torch.rand(p.shape, generator=rng) < 0.7] = 0.0
+        if kind == "small later":
+            p[:, :, (T + 1) // 2 :] *= 2.0**-30
+        horizon = {"T - 1": T - 1, "T": T}.get(horizon, horizon)
+        yield p.to(dtype), heads, horizon
+    for dtype, heads, horizon in ((F64, 2, 2**20 + 1), (F32, 1, 0), (F64, 1, None), (F32, 1, 299)):
+        yield torch.rand(1, 2, 401, 401, generator=rng, dtype=F64).tril().to(dtype), heads, horizon
+
+
+def expect_future(future, p, heads, horizon):
+    B, H, T, _ = p.shape
+    what = f"future of p {list(p.shape)} in {p.dtype}, {heads} heads, horizon {horizon}"
+    t, i = torch.arange(T)[:, None], torch.arange(T)
+    ahead = (i > t) & (i <= t + (T if horizon is None else horizon))
+    rows = p.double().view(B, heads, -1, T, T).sum(2)
+    right = (ahead.double() @ rows).tril()
+    expect_tensor(future, what, p.dtype, right.shape)
+    n = T * H // heads
+    # differences of running sums in float64, or a sum in the dtype of p
+    expect_close(future, right, what=what, rtol=(n + 4) * eps(p.dtype), atol=2 * n * n * eps(F64))
+
+
+def best_calls(rng):
+    for dtype, S, room, T, kind, lead in crossed(
+        rng, (F32, F64), (1, 2, 3, 9, 70, 300, 1100), range(7), (1, 2, 3),
+        ("drawn", "ties", "small", "zeros"), ((1, 1), (1, 3), (2, 2)),
+    ):  # fmt: skip
+        p = torch.rand(*lead, T, S, generator=rng, dtype=F64)
+        if kind == "ties":
+            p = (4 * p).floor() / 4
+        elif kind != "drawn":
+            p = p * 2.0 ** torch.randint(-80, 0, p.shape, generator=rng) * (kind == "small")
+        yield p.to(dtype), listed(S)[room]
+    for dtype in (F32, F64):
+        yield torch.ones(1, 1, 1, 1, dtype=dtype), 1
+        yield torch.ones(1, 1, 1, 1, dtype=dtype), 101
+        for size in (1099, 1100, 1101):
+            yield 1 + torch.rand(1, 1, 1, 1100, generator=rng, dtype=F64).to(dtype), size
+
+
+def expect_best(covered, p, size):
+    rows = p.double().flatten(0, -2).tolist()
+    right = tensor([math.fsum(sorted(row)[-size:]) for row in rows]).view(p.shape[:-1])
+    what = f"best_mass of p {list(p.shape)} in {p.dtype}, size {size}"
+    expect_tensor(covered, what, p.dtype, right.shape)
+    expect_close(covered, right, what=what, rtol=(min(size, p.shape[-1]) + 2) * eps(p.dtype))
+
+
+@exercise(
+    "ex3",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: any two arguments at once, "
+    "numbers of any size, losses of any size and dtype, every horizon, in views",
+    cause="a corner where two others meet, such as a single token and no mass; a division that "
+    "rounds; or memory that is used again",
+)
+def test_anywhere_in_numbers(student, rng):
+    calls, checks, wrong = [], [], [("paired", *args) for args in wrong_pairs(rng)]
+    for name, check, drawn in (
+        ("numbers", expect_numbers, number_calls(rng)),
+        ("paired", expect_paired, pair_calls(rng)),
+        ("future_mass", expect_future, future_calls(rng)),
+        ("best_mass", expect_best, best_calls(rng)),
+    ):
+        for args in drawn:
+            if name == "numbers" and counted_numbers(*args) is None:
+                wrong.append((name, *args))
+                continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="a box holds its keys, and the bound is the product with the box's worst corner",
     cause="zeros in a ragged page, one sign of q, a looser or a false bound, or heads mixed up",
 )
@@ -714,7 +1327,7 @@ def exact_products(q, k):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="pages of every query against a sort of pairs: ties, one page, fewer than asked",
     cause="the earlier of equal ones, the newest besides, the future, or one choice for all heads",
 )
@@ -877,6 +1490,187 @@ def test_largest_of_any_keys(student, rng):
     expect_largest(student, tensor([-1024.0, -1.0]), k, 2)
 
 
+def box_calls(rng):
+    for dtype, page, pages, more, power, lead, d in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 16, 70, 300), (1, 2, 3, 9), (0, 1, -1),
+        (-110, -20, 0, 20, 110), ((1, 1), (1, 3), (2, 2)), (1, 2, 5, 130),
+    ):  # fmt: skip
+        S = max(1, page * pages + more) if page < 70 else max(1, page * min(pages, 2) + more)
+        k = draw(rng, *lead, S, d) * 2.0**power
+        k = k - 3.0 * 2.0**power if more else k  # far from 0 as well
+        yield k.to(dtype), page
+    for dtype, page in itertools.product((F32, F64, HALF), (1, 17)):
+        yield draw(rng, 1, 1, 1, 1).to(dtype), page
+
+
+def expect_boxes(found, k, page):
+    low, high = expect_tuple(found, (torch.Tensor,) * 2, "page_boxes")
+    parts = [k[:, :, i : i + page] for i in range(0, k.shape[2], page)]
+    what = f"of k {list(k.shape)} in {k.dtype}, page {page}"
+    expect_same(low, torch.stack([x.amin(2) for x in parts], 2), f"low {what}")
+    expect_same(high, torch.stack([x.amax(2) for x in parts], 2), f"high {what}")
+
+
+def bound_calls(rng):
+    powers = (-50, -20, 0, 20, 50)
+    shapes = (  # B, Hkv, group, T, P, d
+        (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 3), (1, 3, 1, 1, 9, 5), (2, 2, 2, 3, 5, 1),
+        (1, 1, 66, 1, 2, 4), (1, 1, 2, 70, 3, 2), (1, 2, 1, 2, 300, 130),
+    )  # fmt: skip
+    for of_q, of_k, to_q, to_low, to_high, kind, shape in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), powers, powers, powers,
+        ("around 0", "above", "below", "points"), shapes,
+    ):  # fmt: skip
+        B, heads, group, T, P, d = shape
+        q = whole_numbers(rng, (B, heads * group, T, d), F64, to_q)
+        least = -(1 + torch.rand(B, heads, P, d, generator=rng, dtype=F64)) * 2.0**to_low
+        most = (1 + torch.rand(B, heads, P, d, generator=rng, dtype=F64)) * 2.0**to_high
+        low, high = {
+            "around 0": (least, most), "above": (-least, most - least), "points": (least, least),
+            "below": (least - most, least),
+        }[kind]  # fmt: skip
+        yield q.to(of_q), low.to(of_k), high.to(of_k)
+    for of_q, of_k in itertools.product((F32, F64, HALF), (F32, F64, HALF)):
+        for powers in ((-50, 50), (50, -50)):
+            q, low, high = (
+                draw(rng, *shape) for shape in ((1, 2, 2, 3), (1, 1, 2, 3), (1, 1, 2, 3))
+            )
+            low, high = (x.abs() * 2.0**e for x, e in zip((low, high), powers, strict=True))
+            yield q.to(of_q), -low.to(of_k), high.to(of_k)
+
+
+def expect_bounds(u, q, low, high):
+    B, H, T, d = q.shape
+    wide = F64 if F64 in (q.dtype, low.dtype) else F32
+    what = f"u of q {list(q.shape)} in {q.dtype}, boxes {list(low.shape)} in {low.dtype}"
+    expect_tensor(u, what, wide if wide == F64 else None, (B, H, T, low.shape[2]))
+    assert u.dtype in (F32, F64), f"{what} is {u.dtype}"
+    q = q.double()
+    low, high = (x.double().repeat_interleave(H // x.shape[1], 1) for x in (low, high))
+    right = sum(
+        torch.maximum(
+            q[..., i, None] * low[:, :, None, :, i], q[..., i, None] * high[:, :, None, :, i]
+        )
+        for i in range(d)
+    ) / math.sqrt(d)
+    reach = q.abs() @ (low.abs() + high.abs()).transpose(-1, -2) / math.sqrt(d)
+    # sums of d products, of which a way by centre and radius has two
+    expect_at_most(
+        (u.double() - right).abs(), 4 * (d + 4) * eps(wide) * reach, f"the error of {what}"
+    )
+
+
+def chosen_calls(rng):
+    for P, room, T, kind, newest, dtype, lead in crossed(
+        rng, LENGTHS, range(7), (1, 2, 3, 5), KINDS, ("first", "last", "any", "one more", "middle"),
+        (F32, F64), ((1, 1), (1, 3), (2, 2), (2, 1)),
+    ):  # fmt: skip
+        at = {
+            "first": torch.zeros(T).long(), "last": torch.full((T,), P - 1),
+            "any": torch.randint(0, P, (T,), generator=rng), "middle": torch.full((T,), P // 2),
+            "one more": torch.arange(T).clamp(max=P - 1),
+        }[newest]  # fmt: skip
+        yield ranked(rng, kind, (*lead, T, P), dtype), listed(P)[room], at
+    for P, kind, dtype in itertools.product((10, 130), KINDS, (F32, F64)):
+        yield ranked(rng, kind, (1, 2, 2, P), dtype), P // 2, torch.tensor([P - 2, P // 2])
+    for dtype, value in itertools.product((F32, F64), (0.0, -1e30)):
+        yield torch.full((1, 1, 1, 1), value, dtype=dtype), 41, torch.tensor([0])
+        yield torch.full((1, 2, 1, 50), value, dtype=dtype), 41, torch.tensor([49])
+
+
+def expect_chosen(chosen, u, pages, newest):
+    B, H, T, P = u.shape
+    rows, right = u.view(-1, P).tolist(), torch.zeros(B * H * T, P, dtype=torch.bool)
+    for n, row in enumerate(rows):
+        last = int(newest[n % T])
+        order = sorted(range(last), key=lambda i: (-row[i], -i))
+        right[n, [last, *order[: pages - 1]]] = True
+    expect_same(
+        chosen, right.view(u.shape), f"chosen, u {list(u.shape)} in {u.dtype}, {pages} pages"
+    )
+
+
+def drive_largest(student, cases):
+    """Runs beside the student's code: find_largest of (q, k, page), and which pages were read."""
+    import torch
+
+    told = []
+    for n, (q, k, page) in enumerate(cases):
+        parts, asked = k.split(page), []
+        low, high = (torch.stack([f(x, 0) for x in parts]) for f in (torch.amin, torch.amax))
+
+        def read(i, asked=asked, parts=parts, n=n):
+            asked.append(int(i))
+            x = parts[int(i)]
+            return x.clone() if n % 2 else torch.stack([x, x - 9], -1)[..., 0]
+
+        value = student.find_largest(q.clone(), low, high, page, read)
+        told.append([value, asked])
+    return told
+
+
+def largest_cases(rng):
+    for of_q, of_k, page, S, d, to_q, to_k, kind in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (1, 2, 3, 16, 70), (1, 2, 9, 33, 70, 130, 301),
+        (1, 2, 3, 70), (-30, 0, 30), (-30, 0, 30),
+        ("drawn", "ties", "zeros", "last digits", "negative", "one q"),
+    ):  # fmt: skip
+        q = whole_numbers(rng, (d,), F64, to_q)
+        k = whole_numbers(rng, (S, d), F64, to_k, most=2 if kind == "ties" else 100)
+        if kind == "zeros":
+            q = 0 * q
+        if kind == "last digits":  # products that differ by 1 in 2^10 of themselves and less
+            q = torch.full((d,), 101.0 * 2.0**to_q, dtype=F64)
+            k = torch.randint(248, 252, (S, d), generator=rng).double() * 2.0**to_k
+        if kind == "negative":
+            q, k = q.abs(), -k.abs() - 2.0**to_k
+        if kind == "one q":
+            q[1:] = 0
+        yield q.to(of_q), k.to(of_k), page
+
+
+def expect_found(value, asked, q, k, page):
+    what = f"of {len(k)} keys in {k.dtype}, q [{len(q)}] in {q.dtype}, page {page}"
+    index, n = expect_tuple(value, (int, int), "find_largest")
+    products = (k.double() * q.double()).sum(1).tolist()
+    right = products.index(max(products))
+    assert index == right, f"key {index} {what} was found, the largest product is that of {right}"
+    assert n == len(asked), (
+        f"{n} pages {what} are said to be read, read() was called {len(asked)} times"
+    )
+    assert len(set(asked)) == n, f"a page was read twice {what}: {asked}"
+    parts = [x.double() * q.double() for x in k.split(page)]
+    bounds = [float(x.amax(0).sum()) for x in parts]
+    excluded = [i for i in asked if bounds[i] < max(products)]
+    assert not excluded, f"pages {excluded} {what} were read, which the bounds exclude"
+    unread = [i for i, u in enumerate(bounds) if u > max(products) and i not in asked]
+    assert not unread, f"pages {unread} {what} were not read, and may hold a larger product"
+
+
+@exercise(
+    "ex4",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: each argument in a dtype and "
+    "of a size of its own, any numbers of pages, keys and heads, ties, in views",
+    cause="a corner where two others meet, such as pages of one key and bfloat16; a limit that "
+    "nobody named; or memory that is used again",
+)
+def test_anywhere_in_pages(student, rng):
+    calls, checks = [], []
+    for name, check, drawn in (
+        ("page_boxes", expect_boxes, box_calls(rng)),
+        ("page_bounds", expect_bounds, bound_calls(rng)),
+        ("chosen_pages", expect_chosen, chosen_calls(rng)),
+    ):
+        for args in drawn:
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    cases = list(largest_cases(rng))
+    for (value, asked), case in zip(student.drive(drive_largest, cases), cases, strict=True):
+        expect_found(value, asked, *case)
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -902,7 +1696,7 @@ def expect_any_score(student, rng, name, given):
 
 @exercise(
     "ex5",
-    points=4,
+    points=3,
     invariant="cascades of layers against a loop: scores add up, nobody returns, ties, any dtype",
     cause="queries that are gone, all rows, the layer's own score, a score of the dead, or float32",
 )
@@ -992,7 +1786,7 @@ def test_heads_over_layers(student, rng):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="only the largest probabilities of each query and head fetch a value, as they are",
     cause="what is left divided by its sum, a threshold with ties, the earlier of equal ones",
 )
@@ -1031,6 +1825,169 @@ def test_values_of_any_rows(student, rng):
                     atol = 1e-10 if of_p == of_v == F64 else 1e-5
                     rtol = 2.0**-8 * (of_v == HALF)
                     expect_close(out, right, what=f"out, keep {keep}, {kind}", atol=atol, rtol=rtol)
+
+
+def living(rng, kind, B, N):
+    """Who is alive [B, N]."""
+    alive = torch.ones(B, N, dtype=torch.bool)
+    if kind == "half":
+        return torch.rand(B, N, generator=rng) < 0.5
+    if kind == "one":
+        return alive & (torch.arange(N) == torch.randint(0, N, (B, 1), generator=rng))
+    if kind == "all but one":
+        return alive & (torch.arange(N) != torch.randint(0, N, (B, 1), generator=rng))
+    if kind == "early":
+        return alive & (torch.arange(N) <= N // 2)
+    return alive if kind == "all" else ~alive
+
+
+ALIVE = ("all", "half", "one", "all but one", "early", "none")
+SCORES = ("zeros", "ties", "drawn", "tiny", "huge", "far dead", "negative")
+
+
+def earlier_score(rng, kind, alive):
+    """Scores to which 64ths can be added exactly, but for the dead ones of any size."""
+    steps = torch.randint(-2, 3, alive.shape, generator=rng).double()
+    return {
+        "zeros": torch.where(steps > 0, 0.0, -0.0).double(), "ties": steps,
+        "drawn": (draw(rng, *alive.shape) * 2**20).round() / 2**20,
+        "tiny": steps * 2.0**-38, "huge": (steps + 3) * 2.0**36,
+        "far dead": torch.where(alive, steps, 2.0**400), "negative": steps * 2.0**-15 - 2.0**30,
+    }[kind]  # fmt: skip
+
+
+def keep_of(room, alive):
+    """How many may stay: among as many as are alive in the first row."""
+    return max(1, listed(max(1, int(alive[0].sum())))[room])
+
+
+def cascade_calls(rng):
+    """p: whole 64ths, so that all sums are exact; rows of queries that are gone are there."""
+    for dtype, S, room, kind, there, lead, of_p in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 10, 33, 70), range(7), SCORES, ALIVE,
+        ((1, 1), (1, 3), (2, 2), (1, 9)), ("few", "many", "none"),
+    ):  # fmt: skip
+        (B, H), most = lead, {"few": 1, "many": 64, "none": 0}[of_p]
+        alive = living(rng, there, B, S)
+        p = torch.randint(0, most + 1, (B, H, S, S), generator=rng).double() / 64
+        p = p * alive[:, None, None]  # keys that are gone have 0
+        yield p.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+    yield from lone_calls(rng)
+    yield from near_calls(rng, lambda N: (1, 1, N, N))
+
+
+def near_calls(rng, shape):
+    """Scores next to one another, half of which stay; nobody gets anything."""
+    for N, dtype, kind in itertools.product((10, 70), (F32, HALF), ("negative", "ties")):
+        alive = torch.rand(1, N, generator=rng) < 0.8
+        yield torch.zeros(shape(N), dtype=dtype), earlier_score(rng, kind, alive), alive, N // 3
+
+
+def lone_calls(rng):
+    """Of one token, or one head of one channel."""
+    for dtype, there, kind, keep, value in crossed(
+        rng, (F32, F64, HALF), (True, False), SCORES[:1] + SCORES[2:], (1, 2, 41), (0.0, 1.0)
+    ):
+        alive = torch.tensor([[there]])
+        x = torch.full((1, 1, 1, 1), value * there, dtype=dtype)
+        yield x, earlier_score(rng, kind, alive), alive, keep
+
+
+def head_calls(rng):
+    for dtype, N, room, kind, there, shape, to in crossed(
+        rng, (F32, F64, HALF), (1, 2, 3, 10, 33, 70), range(7), SCORES, ALIVE,
+        ((1, 1, 1), (2, 3, 4), (1, 1, 130), (3, 40, 1), (1, 300, 2)),
+        ("signs", "whole", "zeros", "negative", "6"),
+    ):  # fmt: skip
+        B, T, d = shape
+        alive, out = living(rng, there, B, N), whole_numbers(rng, (B, N, T, d), F64, -6, most=128)
+        out = {
+            "signs": out.sign(), "whole": out * 64, "zeros": -0.0 * out, "negative": -out.abs(),
+            "6": out,
+        }[to]  # fmt: skip
+        yield out.to(dtype), earlier_score(rng, kind, alive), alive, keep_of(room, alive)
+    yield from lone_calls(rng)
+    yield from near_calls(rng, lambda N: (1, N, 2, 3))
+
+
+def expect_cascade(found, x, score, alive, keep):
+    """Of tokens (x [B, H, S, S]) and of heads (x [B, H, T, d], as many as scores)."""
+    now, there = expect_tuple(found, (torch.Tensor,) * 2, "a cascade")
+    what = f"of {list(x.shape)} in {x.dtype}, {int(alive.sum())} alive, keep {keep}"
+    right, rows = score.clone(), []
+    for b, who in enumerate(alive):
+        right[b, who] += x[b, :, who].double().sum((0, 1))[who]
+        rows.append(best(right[b].tolist(), who.tolist(), keep))
+    expect_tensor(now, f"score {what}", F64)
+    expect_same(now, right, f"score {what}")
+    expect_same(there, torch.tensor(rows), f"alive {what}")
+
+
+def expect_head_cascade(found, out, score, alive, keep):
+    sums = out.double().abs().sum((2, 3))  # exact
+    expect_cascade(found, torch.diag_embed(sums)[:, None], score, alive, keep)
+
+
+def value_calls(rng):
+    shapes = (  # B, Hkv, group, T, d
+        (1, 1, 1, 1, 1), (2, 1, 3, 2, 4), (1, 3, 1, 1, 2), (1, 2, 2, 3, 5), (1, 1, 66, 1, 1),
+        (1, 1, 1, 2, 130),
+    )  # fmt: skip
+    for of_p, of_v, S, room, kind, shape, to, spot in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (1, 2, 3, 10, 40, 70, 301), range(7),
+        ("drawn", "ties", "zeros", "near", "equal"), shapes, (-90, -20, 0, 20, 90), (False, True),
+    ):  # fmt: skip
+        B, heads, group, T, d = shape
+        size = (B, heads * group, T, S)
+        steps = torch.randint(0, 3, size, generator=rng).double()
+        p = {
+            "drawn": torch.rand(size, generator=rng, dtype=F64), "ties": steps / 4,
+            "zeros": 0 * steps, "equal": 0 * steps + 0.125, "near": (1 + steps * eps(of_p)) / 8,
+        }[kind].to(of_p)  # fmt: skip
+        yield p, whole_numbers(rng, (B, heads, S, d), of_v, to, spot), listed(S)[room]
+    for of_p, of_v, power in itertools.product((F32, F64, HALF), (F32, F64, HALF), (-3, -60)):
+        steps = torch.randint(0, 3, (1, 2, 1, 40), generator=rng).double()
+        p = ((1 + steps * eps(of_p)) * 2.0**power).to(of_p)
+        yield p, whole_numbers(rng, (1, 1, 40, 2), of_v), 20
+    for of_p, of_v, keep in itertools.product((F32, F64, HALF), (F32, F64, HALF), (1, 2, 41)):
+        one = (1, 1, 1, 1)
+        yield torch.ones(one, dtype=of_p), torch.full(one, -3.0, dtype=of_v), keep
+
+
+def expect_pruned(out, p, v, keep):
+    (B, H, T, S), what = (
+        p.shape,
+        f"out of p {list(p.shape)} in {p.dtype}, v in {v.dtype}, keep {keep}",
+    )
+    rows, kept = p.double().view(-1, S), torch.zeros(B * H * T, S, dtype=F64)
+    for row, there in zip(rows.tolist(), kept, strict=True):
+        there[sorted(range(S), key=lambda i: (-row[i], -i))[:keep]] = 1.0
+    kept, v_ = (rows * kept).view(p.shape), v.double().repeat_interleave(H // v.shape[1], 1)
+    expect_tensor(out, what, v.dtype, (B, H, T, v.shape[3]))
+    wide = F64 if p.dtype == v.dtype == F64 else F32
+    bound = ((S + 4) * eps(wide) + eps(v.dtype)) * (kept @ v_.abs())
+    expect_at_most((out.double() - kept @ v_).abs(), bound, f"the error of {what}")
+
+
+@exercise(
+    "ex5",
+    points=2,
+    invariant="all three functions anywhere in what the card admits: any scores, anybody alive, "
+    "each argument in a dtype of its own, any keep, in views; sums exactly",
+    cause="a corner where two others meet, such as nobody alive and bfloat16; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_cascades(student, rng):
+    calls, checks = [], []
+    for name, check, drawn in (
+        ("cascade_tokens", expect_cascade, cascade_calls(rng)),
+        ("cascade_heads", expect_head_cascade, head_calls(rng)),
+        ("prune_values", expect_pruned, value_calls(rng)),
+    ):
+        for args in drawn:
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1136,7 +2093,9 @@ def test_errors_are_reached(student, rng):
 
 def gain_of(top, error):
     """By the formula, without a difference of two nearly equal numbers."""
-    a = min(1 - top, 1 / (1 + math.exp(error)))
+    a = 1 - top
+    if a == 0 or a >= 1 / (1 + math.exp(min(error, 700.0))):
+        return math.tanh(error / 2) * (a > 0)
     return -a * (1 - a) * math.expm1(-2 * error) / (a + (1 - a) * math.exp(-2 * error))
 
 
@@ -1149,7 +2108,7 @@ def shift_of(top, error):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="the bound is the largest gain over all sets, for any top and error, and is reached",
     cause="a = 1 - top beyond the largest gain, e^error, powers that overflow, or a looser bound",
 )
@@ -1188,7 +2147,7 @@ def test_shift_of_any_row(student, rng):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="each row by its own bound, against scores computed from codes; any shape and dtype",
     cause="one decision for all rows, errors of keys not seen, later keys, or float32",
 )
@@ -1241,3 +2200,263 @@ def test_progressive_rows(student, rng):
     assert not fetched[..., 0].any(), (
         "a query that sees one key has nothing to gain: 0 is at most 0"
     )
+
+
+def off_ties(k, bits):
+    """k, of whose codes none is nearly a tie: such numbers become 0."""
+    exact_codes = k.double() / k.double().abs().amax(-1, keepdim=True) * (2 ** (bits - 1) - 1)
+    near = ((exact_codes - exact_codes.floor()) - 0.5).abs() < 0.1
+    return torch.where(near, torch.zeros((), dtype=k.dtype), k)
+
+
+def coded(k, bits):
+    """(codes, scale [..., 1]) of k."""
+    scale = k.double().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (k.double() / scale).round().long(), scale
+
+
+def drawn_keys(rng, shape, dtype, bits, power, kind):
+    """Keys of any sign and size, whose largest number may be the negative one."""
+    k = draw(rng, *shape)
+    if kind == "spread":  # every key of a size of its own
+        k = k * 2.0 ** torch.randint(-12, 13, (*shape[:3], 1), generator=rng).double()
+    if kind == "zeros beside":
+        k[torch.rand(shape[:3], generator=rng) < 0.4] = -0.0
+    if kind == "zeros":
+        k = -0.0 * k
+    if kind == "negative":
+        k = -k.abs()
+    return off_ties((k * 2.0**power).to(dtype), bits)
+
+
+def split_calls(rng):
+    shapes = (
+        (1, 1, 1, 1),
+        (2, 1, 1, 2),
+        (1, 3, 5, 1),
+        (2, 2, 3, 4),
+        (1, 1, 130, 3),
+        (1, 2, 2, 130),
+    )
+    for dtype, bits, low, power, kind, shape in crossed(
+        rng, (F32, F64, HALF), (2, 3, 4, 8, 13, 16, 24), ("0", "1", "half", "most", "2", "8"),
+        (-110, -40, 0, 40, 110), ("drawn", "spread", "zeros", "zeros beside", "negative"), shapes,
+    ):  # fmt: skip
+        low = {"half": bits // 2, "most": bits - 1}.get(low) or min(
+            int(low) if low.isdigit() else 0, bits - 1
+        )
+        yield drawn_keys(rng, shape, dtype, bits, power, kind), bits, low
+
+
+def wrong_split_calls(rng):
+    """Also calls that are right."""
+    for dtype, bits, low, power, kind, shape in crossed(
+        rng, (F32, F64, HALF), (-1, 0, 1, 2, 16), (-1, 0, 1, 8, 17), (-40, 0, 40),
+        ("drawn", "negative"), ((1, 1, 1, 1), (1, 2, 3, 4)),
+    ):  # fmt: skip
+        yield drawn_keys(rng, shape, dtype, max(2, bits), power, kind), bits, low
+        yield torch.zeros(shape, dtype=dtype), bits, low
+
+
+def expect_pieces(found, k, bits, low):
+    high, rest, scale = expect_tuple(found, (torch.Tensor,) * 3, "split_bits")
+    what = f"of k {list(k.shape)} in {k.dtype}, bits {bits}, low {low}"
+    codes, right = coded(k, bits)
+    expect_tensor(scale, f"scale {what}", F64)
+    expect_close(scale, right, what=f"scale {what}", rtol=4 * eps(F64))
+    expect_same(high, codes >> low, f"high {what}")
+    expect_same(rest, codes - ((codes >> low) << low), f"rest {what}")
+
+
+GROUPS = (  # B, Hkv, group, T, S, d
+    (1, 1, 1, 1, 1, 1), (2, 1, 3, 2, 2, 3), (1, 3, 1, 1, 9, 5), (2, 2, 2, 3, 5, 1),
+    (1, 1, 66, 2, 3, 4), (1, 1, 2, 9, 70, 2), (1, 2, 1, 2, 3, 130),
+)  # fmt: skip
+
+
+def rough_calls(rng):
+    for of_q, low, high, to_q, to_scale, shape, kind in crossed(
+        rng, (F32, F64, HALF), (0, 1, 4, 7, 12, 16, 23), ("8", "2", "24", "negative", "zeros"),
+        (-40, 0, 40), (-90, -20, 0, 20, 90), GROUPS, ("alike", "spread"),
+    ):  # fmt: skip
+        B, heads, group, T, S, d = shape
+        most = 2 ** (int(high) - 1) - 1 if high.isdigit() else 127 * (high == "negative")
+        codes = torch.randint(-most, most + 1, (B, heads, S, d), generator=rng) >> low
+        scale = (1 + torch.rand(B, heads, S, 1, generator=rng, dtype=F64)) * 2.0**to_scale
+        if kind == "spread":
+            scale = scale * 2.0 ** torch.randint(-20, 21, scale.shape, generator=rng).double()
+        q = (draw(rng, B, heads * group, T, d) * 2.0**to_q).to(of_q)
+        yield q, -codes.abs() if high == "negative" else codes, scale, low
+
+
+def expect_rough(found, q, high, scale, low):
+    scores, error = expect_tuple(found, (torch.Tensor,) * 2, "rough_scores")
+    B, H, T, d = q.shape
+    what = f"of q {list(q.shape)} in {q.dtype}, high {list(high.shape)}, low {low}"
+    high, scale = (x.double().repeat_interleave(H // x.shape[1], 1) for x in (high, scale))
+    middle, half = (high * 2**low + (2**low - 1) / 2) * scale, (2**low - 1) / 2 * scale
+    q = q.double() / math.sqrt(d)
+    right = (q[:, :, :, None] * middle[:, :, None]).sum(-1)
+    reach = (q.abs()[:, :, :, None] * half[:, :, None]).sum(-1)
+    size = (q.abs()[:, :, :, None] * (high.abs() * 2**low + 2**low)[:, :, None]).sum(-1)
+    size = size * scale.transpose(-1, -2)  # of what a way by ends of the range adds up
+    for name, x, y in (("scores", scores, right), ("error", error, reach)):
+        expect_tensor(x, f"{name} {what}", F64, y.shape)
+        expect_at_most(
+            (x - y).abs(), 4 * (d + 8) * eps(F64) * size, f"how far {name} {what} are off"
+        )
+
+
+def shift_calls(rng):
+    """Every top with every error; tops at the widest set, next to it and far from it."""
+    tops = (
+        1.0,
+        1 - 2.0**-24,
+        0.999,
+        0.75,
+        0.5,
+        "widest",
+        "just above",
+        "just below",
+        0.25,
+        1e-6,
+        1e-12,
+        1e-30,
+    )
+    errors = (
+        0.0,
+        1e-12,
+        1e-8,
+        1e-3,
+        0.1,
+        0.5,
+        1.0,
+        3.0,
+        12.0,
+        20.0,
+        36.0,
+        300.0,
+        400.0,
+        800.0,
+        1e4,
+    )
+    grid = [(top, error) for top in tops for error in errors]
+    at = tensor([
+        1 / (1 + math.exp(-error)) * {"just above": 1 + 1e-7, "just below": 1 - 1e-7}.get(top, 1)
+        if isinstance(top, str) else top for top, error in grid
+    ]).clamp(max=1.0)  # fmt: skip
+    by = tensor([error for _, error in grid])
+    order = torch.randperm(len(grid), generator=rng)
+    at, by = at[order], by[order]
+    for of_top, of_error, shape in crossed(
+        rng, (F32, F64), (F32, F64), ((-1,), (6, -1), (2, 3, -1), (1, 180, 1), (2, 1, 2, -1))
+    ):
+        yield at.to(of_top).view(shape), by.to(of_error).view(shape)
+    dtypes = itertools.product((F32, F64), (F32, F64))
+    for (of_top, of_error), i in zip(list(dtypes) * 3, range(0, 180, 15), strict=True):
+        yield at[i].to(of_top), by[i].to(of_error)
+        yield at[i : i + 1].to(of_top), by[i : i + 1].to(of_error)
+    for of_top, of_error in itertools.product((F32, F64), (F32, F64)):
+        for top, error in ((1.0, 1e4), (1e-7, 1e4), (1.0, 0.0), (1e-7, 0.0)):
+            yield torch.tensor(top, dtype=of_top), torch.tensor(error, dtype=of_error)
+
+
+def expect_shift(shift, top, error):
+    what = f"worst_shift of {list(top.shape)}, top in {top.dtype}, error in {error.dtype}"
+    expect_tensor(shift, what, F64, top.shape)
+    given = zip(top.double().flatten().tolist(), error.double().flatten().tolist(), strict=True)
+    right = tensor([gain_of(*one) for one in given]).view(top.shape)
+    # differences of probabilities in float64, of which one is exp of a logit up to 100
+    expect_close(shift, right, what=what, rtol=200 * eps(F64), atol=200 * eps(F64))
+
+
+def progressive_calls(rng):
+    for of_q, of_k, bits, low, to_q, tolerance, shape, kind in crossed(
+        rng, (F32, F64, HALF), (F32, F64, HALF), (2, 3, 4, 6, 8, 12), (0, 1, 2, 4, 7),
+        (-20, -2, 0, 6), (0.0, 0, 0.05, 0.3, 0.7, 1.0, 1.5), GROUPS,
+        ("drawn", "spread", "zeros", "zeros beside", "negative"),
+    ):  # fmt: skip
+        B, heads, group, T, S, d = shape
+        k = drawn_keys(rng, (B, heads, S, d), F64, bits, 0, kind)
+        k = k * torch.linspace(0.2, 3, S, dtype=F64)[:, None]  # later ones are larger
+        k = off_ties(k.to(of_k), bits)
+        q = (draw(rng, B, heads * group, T, d) * 2.0**to_q).to(of_q)
+        yield q, k, bits, min(low, bits - 1), tolerance
+
+
+def many_heads(rng):
+    """Of 66 heads, whose queries do not see the largest key."""
+    for tolerance, kind in itertools.product((0.05, 0.2, 0.4), ("drawn", "negative")):
+        k = drawn_keys(rng, (1, 1, 3, 4), F64, 8, 0, kind)
+        k = k * tensor([1.0, 1.0, 8.0])[:, None]
+        yield draw(rng, 1, 66, 2, 4), off_ties(k, 8), 8, 5, tolerance
+
+
+def expect_progressive(found, q, k, bits, low, tolerance):
+    """Rows whose bound is next to the tolerance may go either way."""
+    p, fetched = expect_tuple(found, (torch.Tensor,) * 2, "progressive")
+    what = (
+        f"of q {list(q.shape)} in {q.dtype}, k {list(k.shape)} in {k.dtype}, bits {bits}, low {low}"
+    )
+    (B, H, T, d), S = q.shape, k.shape[2]
+    codes, scale = coded(k, bits)
+    middle = ((codes >> low) * 2**low + (2**low - 1) / 2) * scale
+    later = torch.arange(S) > S - T + torch.arange(T)[:, None]
+    rows = [
+        (q.double() @ x.repeat_interleave(H // k.shape[1], 1).transpose(-1, -2) / math.sqrt(d))
+        .masked_fill(later, -math.inf)
+        .softmax(-1)
+        for x in (middle, codes * scale)
+    ]
+    steps = scale[..., 0].repeat_interleave(H // k.shape[1], 1)[:, :, None].masked_fill(later, 0)
+    error = q.double().abs().sum(-1) / math.sqrt(d) * (2**low - 1) / 2 * steps.amax(-1)
+    longest = ((codes.abs() + 2**low) * scale).max()
+    reach = float(q.double().abs().max() * longest) * 2 * math.sqrt(d)
+    rtol = (8 * (d + 8) * reach + S + 16) * eps(F64)
+    tops = [(rows[0].amax(-1) * (1 + by * rtol)).clamp(max=1.0) for by in (0, -1, 1)]
+    shift, *sides = (
+        tensor(list(map(gain_of, top.flatten().tolist(), error.flatten().tolist()))).view(B, H, T)
+        for top in tops
+    )
+    expect_tensor(p, f"p {what}", F64, (B, H, T, S))
+    expect_tensor(fetched, f"fetched {what}", torch.bool, (B, H, T))
+    one = (torch.arange(T) == 0) & (S == T)  # a query that sees one key: 0, which is at most 0
+    clear = torch.stack([(x > tolerance + 1e-9) == (shift > tolerance - 1e-9) for x in sides]).all(
+        0
+    )
+    clear |= one | torch.tensor(tolerance >= 1)
+    wrong = clear & (fetched != (shift > tolerance))
+    assert not wrong.any(), (
+        f"fetched {what}, tolerance {tolerance}: {int(wrong.sum())} rows are wrong"
+    )
+    right = torch.where(fetched[..., None], rows[1], rows[0])
+    expect_close(p, right, what=f"p {what}, tolerance {tolerance}", rtol=rtol, atol=1e-300)
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="all four functions anywhere in what the card admits: any bits, every top with every "
+    "error, keys of any size and kind beside one another, each in a dtype of its own, in views",
+    cause="a corner where two others meet, such as keys of zeros and two bits; a limit that nobody "
+    "named; or memory that is used again",
+)
+def test_anywhere_in_bits(student, rng):
+    calls, checks, wrong = [], [], []
+    for name, check, drawn in (
+        ("split_bits", expect_pieces, split_calls(rng)),
+        ("split_bits", expect_pieces, wrong_split_calls(rng)),
+        ("rough_scores", expect_rough, rough_calls(rng)),
+        ("worst_shift", expect_shift, shift_calls(rng)),
+        ("progressive", expect_progressive, progressive_calls(rng)),
+        ("progressive", expect_progressive, many_heads(rng)),
+    ):
+        for args in drawn:
+            if name == "split_bits" and not (args[1] >= 2 and 0 <= args[2] < args[1]):
+                wrong.append((name, *args))
+                continue
+            calls.append((name, *args))
+            checks.append((check, *args))
+    expect_each(checks, held(student, rng, calls))
+    refused(student, wrong)

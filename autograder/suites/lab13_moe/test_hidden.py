@@ -3,7 +3,10 @@
 Inputs are drawn anew for each submission; no draw is near a tie but where ties are the question.
 """
 
+import itertools
 import math
+import random
+from collections import Counter
 from fractions import Fraction
 
 import torch
@@ -18,7 +21,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import WAYS, held, held_results, refused
 
 F64, I64 = torch.float64, torch.int64
 FLOAT32 = 2.0**-24
@@ -72,13 +75,111 @@ def walked(experts, places, order, real=None):
     queue = [(t, j) for t in range(tokens) for j in range(k)]
     if order == "choices":
         queue.sort(key=lambda at: at[1])
-    free, kept = {}, torch.zeros(tokens, k, dtype=torch.bool)
+    ids, there = experts.tolist(), [True] * tokens if real is None else real.tolist()
+    free, kept = {}, [[False] * k for _ in range(tokens)]
     for t, j in queue:
-        expert = int(experts[t, j])
-        if (real is None or bool(real[t])) and free.setdefault(expert, places) > 0:
+        expert = ids[t][j]
+        if there[t] and free.setdefault(expert, places) > 0:
             free[expert] -= 1
-            kept[t, j] = True
-    return kept
+            kept[t][j] = True
+    return torch.tensor(kept, dtype=torch.bool).view(tokens, k)
+
+
+def whole(rng, low, high):
+    """A number from low to high, both included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def every_pair(rng, *dimensions):
+    """Cases, one value of each dimension, such that any two values of two dimensions meet.
+
+    Beside which others they meet, and in which order the cases come, is drawn.
+    """
+    lot, cases, numbers = random.Random(whole(rng, 0, 2**31)), [], range(len(dimensions))
+    pairs = itertools.combinations([(d, i) for d in numbers for i in range(len(dimensions[d]))], 2)
+    open_ = [(one, other) for one, other in pairs if one[0] != other[0]]
+    lot.shuffle(open_)
+    open_ = dict.fromkeys(open_)
+    while open_:
+        case = dict(next(iter(open_)))
+        for d in lot.sample(numbers, len(dimensions)):
+            if d not in case:
+                news = [
+                    (sum(tuple(sorted([(d, i), met])) in open_ for met in case.items()), i)
+                    for i in lot.sample(range(len(dimensions[d])), len(dimensions[d]))
+                ]
+                case[d] = max(news, key=lambda new: new[0])[1]
+        for pair in itertools.combinations(sorted(case.items()), 2):
+            open_.pop(pair, None)
+        cases.append([values[case[d]] for d, values in enumerate(dimensions)])
+    lot.shuffle(cases)
+    return cases
+
+
+def drive_sloped(student, calls, ways):
+    """Runs beside the student's code: of each call (name, which of args have gradients, dy, *args)
+    both results, as drive_laid, those gradients from dy, and what experts were called with.
+
+    The last two arguments of dispatch_combine are the experts' sizes and a limit: expert e cuts its
+    rows off at the limit and multiplies by its size, a power of 2.
+    """
+    import itertools
+
+    import torch
+
+    turn = itertools.cycle(ways)
+
+    def lay(x):
+        way = next(turn)
+        if way == 1:
+            return x.mT.clone(memory_format=torch.contiguous_format).mT
+        if way == 2:
+            return torch.cat([x.repeat_interleave(2, -1)] * 2)[: len(x), ::2]
+        k = x.shape[-1]
+        return torch.cat([x, x, x], -1)[:, k : 2 * k] if way == 3 else x.clone()
+
+    def ask(name, args, heard):
+        args = [lay(x) if isinstance(x, torch.Tensor) and x.dim() == 2 else x for x in args]
+        if name == "dispatch_combine":
+            limit, sizes = args.pop(), args.pop()
+
+            def run(e, rows):
+                heard.append([int(e), rows.detach().clone()])
+                return rows.clamp(-limit, limit) * sizes[int(e)].to(rows.dtype)
+
+            args.append(run)
+        return getattr(student, name)(*args)
+
+    def parts(value):
+        return value if isinstance(value, tuple) else (value,)
+
+    first, second, grads, calls_of = [], [], [], []
+    for name, leaves, dy, *args in calls:
+        args = [x.clone().requires_grad_() if i in leaves else x for i, x in enumerate(args)]
+        heard = []
+        value = ask(name, args, heard)
+        if parts(value)[-1].requires_grad:
+            parts(value)[-1].backward(dy)
+        own = [args[i] for i in leaves]
+        grads.append([x.detach() * 0 if x.grad is None else x.grad for x in own])
+        first.append(value)
+        calls_of.append(heard)
+    copies = [tuple(x.detach().clone() for x in parts(value)) for value in first]
+    for value in first:
+        for x in parts(value):
+            x.detach().zero_()
+    for name, _, _, *args in calls:
+        second.append(tuple(x.detach().clone() for x in parts(ask(name, args, []))))
+    return list(zip(copies, second, grads, calls_of, strict=True))
+
+
+def sloped(student, rng, calls):
+    """(both results as tuples, gradients, calls of experts) of each call of drive_sloped.
+
+    Tensors of two dimensions are laid in every way, of four in a row each in another.
+    """
+    ways = [way for _ in range(25) for way in torch.randperm(WAYS, generator=rng).tolist()]
+    return student.drive(drive_sloped, calls, ways)
 
 
 def drive_layer(student, x, experts, gates, kept, weights, dy):
@@ -166,7 +267,7 @@ def drive_view(student, logits, k, convention):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="experts and gates are those of float64 for any T, E and k, in both dtypes, of views",
     cause="sums over the tokens, a k that is built in, bfloat16 to the end, or view() of a view",
 )
@@ -334,6 +435,113 @@ def test_what_is_refused(student, rng):
             expect_routing(value, *call, None, f"{convention}, held while others came")
 
 
+SOME_BIASES = ("none", "zeros", "small", "fine", "one of 1e4", "all of 1e4", "lowest")
+
+
+def drawn_logits(rng, tokens, count, kind, low):
+    """Logits [T, E] of a kind, of size up to 1e4, or to 10 (low: for deepseek)."""
+    top = 10.0 if low else 1e4
+    s = torch.randn(tokens, count, generator=rng)
+    if kind == "plain":
+        return s.clamp(-10, 10)
+    if kind == "ties":
+        return s.clamp(-1, 1).round()
+    if kind == "tiny":
+        return s * 2.0**-60
+    if kind == "one far ahead":  # the others differ by less than float32 has steps up there
+        s = s.clamp(-10, 10) if low else 2.0**-12 * s
+        s.scatter_(1, torch.randint(count, (tokens, 1), generator=rng), top)
+        return s
+    steps = torch.rand(tokens, count, generator=rng)
+    if kind == "all low":
+        return 0.1 * steps - top if low else 9.0 * steps - top
+    return top - steps if kind == "all high" else top * (2 * steps - 1)
+
+
+def drawn_bias(rng, count, kind):
+    bias = torch.rand(count, generator=rng)
+    if kind == "none":
+        return None
+    if kind == "fine":  # 16 bits make them equal
+        return 1 + 2.0**-14 * torch.randperm(count, generator=rng)
+    if kind == "one of 1e4":
+        bias[whole(rng, 0, count - 1)] = 1e4
+    sizes = {"zeros": 0.0, "all of 1e4": 1e4 / bias.abs().max()}
+    return bias * sizes.get(kind, 1.0)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="whatever logits, biases and sizes meet, in both dtypes and in any layout",
+    cause="a bias that takes the dtype of the logits, a number added to a sum, a comparison after "
+    "a subtraction, or a result that a later call changes",
+)
+def test_anywhere_in_the_router(student, rng):
+    kinds = ("plain", "ties", "tiny", "one far ahead", "all low", "all high", "wide")
+    ways = ["mixtral", "switch", *(("deepseek", bias) for bias in SOME_BIASES)]
+    dtypes = (torch.float32, torch.bfloat16)
+    shapes = ((1, 8), (1, 300), (2, 65), (5, 9), (70, 64), (300, 8))
+    large = itertools.cycle(every_pair(rng, shapes, (2, 3, -1, 0), dtypes))
+    cases = [(*next(large), *case) for case in itertools.product(kinds, ways[:2] + ways)]
+    small = ((0, 1), (0, 8), (1, 1), (1, 2), (2, 7), (300, 1))
+    cases += every_pair(rng, small, (1, 0), dtypes, kinds, ways[:2] + [ways[2], ways[4], ways[-1]])
+    cases += [((2, 8), 1, dtype, "all low", ("deepseek", "none")) for dtype in dtypes]
+    calls, whats = [], []
+    for (tokens, count), k, dtype, kind, way in cases:
+        convention, of_bias = (way, None) if isinstance(way, str) else way
+        logits = drawn_logits(rng, tokens, count, kind, of_bias is not None).to(dtype)
+        bias = None
+        if of_bias == "lowest":  # those with the least scores of the first token are chosen
+            bias = -3 * logits[:1].float().sigmoid().sum(0)
+        elif of_bias:
+            bias = drawn_bias(rng, count, of_bias)
+        k = k if k > 0 else count + k
+        dy = torch.randn(tokens, k, generator=rng)
+        calls.append(("route", (0,), dy, logits, k, convention, bias))
+        what = f"{convention}, bias {of_bias}, {k} of {count}, {tokens} tokens, {kind}, {dtype}"
+        whats.append(what)
+    for call, what, found in zip(calls, whats, sloped(student, rng, calls), strict=True):
+        first, second, (slope,), _ = found
+        expect_routed(second, *call[3:], what)
+        experts = expect_routed(first, *call[3:], what)
+        expect_slope(slope, experts, call[2], *call[3:6], what)
+    empty = torch.randn(0, 70, generator=rng)
+    wide = [empty, torch.randn(1, 70, generator=rng)]
+    more = [("route", logits, 71, c) for logits in wide for c in CONVENTIONS]
+    refused(student, [*more, ("route", torch.zeros(9, 1), 2, "switch")])
+
+
+def expect_routed(value, logits, k, convention, bias, what):
+    """Experts in falling order of what is compared, any of those that rounding makes equal."""
+    experts, gates = expect_tuple(value, (torch.Tensor,) * 2, what)
+    expect_tensor(experts, f"experts, {what}", I64, (len(logits), k))
+    expect_tensor(gates, f"gates, {what}", torch.float32, (len(logits), k))
+    assert ((experts >= 0) & (experts < logits.shape[1])).all(), f"experts, {what}: out of range"
+    assert (experts.sort(1).values.diff(dim=1) > 0).all(), f"experts, {what}: one twice"
+    compared = logits.double()
+    if convention == "deepseek":
+        compared = compared.sigmoid() + (0 if bias is None else bias.double())
+    right = compared.sort(1, descending=True).values[:, :k]
+    # a sigmoid in float32 is off by two roundings, its sum with a bias by one more, of each of two
+    slack = 8 * FLOAT32 * right.abs().clamp(min=1) * (convention == "deepseek")
+    off = (compared.gather(1, experts) - right).abs()
+    expect_at_most(off, slack, f"how far the chosen are from the largest, {what}")
+    right = gates_of(logits, experts, convention)
+    expect_close(gates, right, what=f"gates, {what}", atol=64 * FLOAT32)
+    return experts
+
+
+def expect_slope(slope, experts, dy, logits, k, convention, what):
+    """The gradient of the logits is that of the gates, in float64."""
+    leaf = logits.double().requires_grad_()
+    gates_of(leaf, experts, convention).backward(dy.double())
+    # a bfloat16 leaf has a bfloat16 gradient
+    rtol = 0.0 if logits.dtype == torch.float32 else 2.0**-8
+    off, most = (slope.double() - leaf.grad).abs(), 1e-5 + rtol * leaf.grad.abs()
+    expect_at_most(off, most, f"the error of the gradient of the logits, {what}")
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -402,7 +610,7 @@ def drive_transposed(student, experts, places, order, real):
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="each expert keeps the first `places` that ask for it, in the order given",
     cause="orders exchanged, one dimension mixed with the other, positions off by one, or places "
     "of an earlier call",
@@ -492,12 +700,89 @@ def test_orders_refused(student, rng):
             expect_same(seen, walked(*call), f"admitted, {order}, held while others came")
 
 
+def drawn_capacities(rng):
+    """(tokens, count, k, factor, places), where no order of float operations counts another number:
+    whole numbers, and such that lie below or above one by little, beside what they are of."""
+    cases, near = [], (0, 2.0**-40, 2.0**-30, 2.0**-16, 0.25)
+    for count, k, size, off, sign in every_pair(
+        rng, (1, 2, 41, 64, 300), (1, 2, 6, 9), (1, 50, 4096, 10**6), near, (1, -1)
+    ):
+        for _ in range(20):
+            tokens = size if off else whole(rng, 1 + size // 2, size)
+            places = whole(rng, 1, 1 + 2 * tokens * k // count)
+            factor = (places + sign * off) * count / (tokens * k)
+            exact = Fraction(factor) * tokens * k / count
+            if off or exact == places:  # a float need not be there
+                break
+        if not near_whole(tokens, count, k, factor):
+            cases.append((tokens, count, k, factor, math.ceil(exact)))
+    return cases
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="places of whole numbers and of those just above or below; queues of any length with "
+    "padding of any kind, places from none to far too many, any ids and layouts",
+    cause="a number taken off before rounding up, a short way for many places that forgets "
+    "padding, or a result that a later call changes",
+)
+def test_anywhere_in_the_queue(student, rng):
+    cases = drawn_capacities(rng)
+    none = every_pair(rng, (0, 1, 10**6), (1, 41, 64), (1, 6), (0.0, 1.25, 2.5))
+    cases += [(tokens, *rest, 0) for tokens, *rest in none if tokens * rest[-1] == 0]
+    found = held_results(student, "capacity", [case[:-1] for case in cases])
+    for (*given, right), seen in zip(cases, found, strict=True):
+        seen = expect_number(seen, "capacity")
+        assert seen == right, f"capacity{tuple(given)} is {seen}, expected {right}"
+    calls, masks = [], ("none", "all", "nobody", "some", "first", "last")
+    for tokens, k, places, order, mask, ids in every_pair(
+        rng,
+        (0, 1, 2, 30, 70, 130),
+        (1, 2, 3, 6),
+        ("0", "1", "even", "T - 1", "T", "T + 1", "10**5"),
+        ("tokens", "choices"),
+        masks,
+        ("few", "many", "large"),
+    ):
+        count = {"few": k + 1, "many": 256, "large": k}[ids]
+        names = torch.randperm(256, generator=rng) if ids != "large" else 255 - torch.arange(256)
+        experts = names[choices(rng, tokens, count, k)]
+        even = math.ceil(tokens * k / count)
+        sizes = {"even": even, "T - 1": max(0, tokens - 1), "T": tokens, "T + 1": tokens + 1}
+        places = sizes[places] if places in sizes else {"0": 0, "1": 1}.get(places, 10**5)
+        calls.append(("admitted", experts, places, order, drawn_mask(rng, tokens, mask)))
+    tokens, order = 1600, ("tokens", "choices")[whole(rng, 0, 1)]
+    experts, mask = choices(rng, tokens, 7, 6), drawn_mask(rng, tokens, "some")
+    long = ("admitted", experts, 700, order, mask)
+    found = [*held(student, rng, calls), (student.admitted(*long[1:]),)]
+    for (_, *given), results in zip([*calls, long], found, strict=True):
+        right, (experts, places, order, real) = walked(*given), given
+        padding = "no" if real is None else int((~real).sum())
+        what = f"admitted, {list(experts.shape)}, {places} places, {order}, {padding} padding"
+        for seen in results:
+            expect_tensor(seen, what, torch.bool, tuple(experts.shape))
+            expect_same(seen, right, what)
+
+
+def drawn_mask(rng, tokens, kind):
+    """Which tokens [T] are real, or None: all, nobody, some, the first or the last alone."""
+    if kind == "none":
+        return None
+    mask = torch.full((tokens,), kind == "all")
+    if kind == "some":
+        mask = torch.rand(tokens, generator=rng) < 0.6
+    if kind in ("first", "last") and tokens:
+        mask[0 if kind == "first" else -1] = True
+    return mask
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="output and gradients equal the loop's for any k, experts and drops; each expert is "
     "called once at most, with its own tokens",
     cause="assignment for addition, gates of the wrong choice, an order that is not undone, calls "
@@ -645,6 +930,83 @@ def test_one_row(student, rng):
             expect_layer(student, x, experts, gates, kept, weights, dy, f"choice {j} of token {t}")
 
 
+@exercise(
+    "ex3",
+    points=1,
+    invariant="output, gradients and calls wherever sizes, drops, dtypes, layouts and magnitudes "
+    "meet: a single token that is dropped, hundreds at one expert, gates of 0",
+    cause="a short way for one token or one expert, calls in pieces, or a result that a later call "
+    "changes",
+)
+def test_anywhere_in_the_layer(student, rng):
+    calls = []
+    crowds = [(0, "few"), (1, "few"), (1, "many"), (2, "large"), (30, "many"), (30, "large")]
+    crowds += [(300, "many"), (520, "few")]
+    for (tokens, ids), share, k, dtype, width, size in every_pair(
+        rng,
+        crowds,
+        ("all", "none", "one", "some", "a choice"),
+        (1, 2, 5),
+        (torch.float32, torch.bfloat16),
+        (1, 2, 7),
+        (2.0**-40, 1.0, 2.0**12),
+    ):
+        count = {"few": k, "many": 64, "large": k + 1}[ids]
+        names = torch.randperm(256, generator=rng) if ids == "many" else torch.arange(256)
+        names = 255 - names if ids == "large" else names
+        experts = names[choices(rng, tokens, count, k)]
+        gates = torch.rand(tokens, k, generator=rng)
+        if ids != "few":
+            gates = (2 * gates - 1) * (torch.rand(tokens, k, generator=rng) < 0.8)
+        kept = torch.rand(tokens, k, generator=rng) < {"all": 1.0, "some": 0.6}.get(share, 0.0)
+        if share == "one" and tokens:
+            kept[whole(rng, 0, tokens - 1), whole(rng, 0, k - 1)] = True
+        if share == "a choice":
+            kept[:, whole(rng, 0, k - 1)] = True
+        x, dy = ((size * torch.randn(tokens, width, generator=rng)).to(dtype) for _ in range(2))
+        sizes = 2.0 ** torch.randint(-3, 4, (256,), generator=rng)
+        given = (x, experts, gates, kept, sizes, size)
+        calls.append(("dispatch_combine", (0, 2, 4), dy, *given))
+    for (_, _, dy, *given), found in zip(calls, sloped(student, rng, calls), strict=True):
+        expect_dispatched(*found, dy, *given)
+
+
+def expect_dispatched(first, second, slopes, heard, dy, x, experts, gates, kept, sizes, limit):
+    """Both outputs, the gradients of x, gates and sizes, and what experts were called with."""
+    (tokens, k), u, width = experts.shape, unit(x.dtype), x.shape[1]
+    what = f"{tokens} tokens of {width}, {k} choices, {int(kept.sum())} kept, {x.dtype}"
+    inner = x.double().clamp(-limit, limit)
+    parts = gates.double() * kept * sizes.double()[experts]  # [T, k]
+    total, most = parts.sum(1, keepdim=True), parts.abs().sum(1, keepdim=True)
+    # each part: gate rounded, product rounded; then k sums, rounded
+    bound = (k + 4) * 2 * u * most
+    for y in (*first, *second):
+        expect_tensor(y, f"y, {what}", x.dtype, tuple(x.shape))
+        off = (y.double() - total * inner).abs()
+        expect_at_most(off, bound * inner.abs(), f"the error of y, {what}")
+    below = (x.double().abs() <= limit) * dy.double()
+    of_x, of_gates, of_sizes = (slope.double() for slope in slopes)
+    off = (of_x - total * below).abs()
+    expect_at_most(off, bound * below.abs(), f"the error of the gradient of x, {what}")
+    each = dy.double() * inner
+    slope, reach = ((e.sum(1, keepdim=True) * kept * sizes[experts]) for e in (each, each.abs()))
+    off = (of_gates - slope).abs()
+    expect_at_most(off, (width + 4) * 2 * u * reach, f"the error of the gradient of gates, {what}")
+    slope, reach = torch.zeros(2, 256, dtype=F64)
+    for j in range(k):
+        weight = (gates.double() * kept)[:, j]
+        slope.index_add_(0, experts[:, j], weight * each.sum(1))
+        reach.index_add_(0, experts[:, j], weight.abs() * each.abs().sum(1))
+    most = (tokens * width + k + 8) * 2 * u * reach
+    expect_at_most((of_sizes - slope).abs(), most, f"the error of experts' gradients, {what}")
+    asked, seen = sorted(set(experts[kept].tolist())), sorted(e for e, _ in heard)
+    assert seen == asked, f"{what}: calls of the experts {seen}, needed are {asked}"
+    for e, rows in heard:
+        own = x[((experts == e) & kept).any(1)]
+        same = sorted(rows.tolist()) == sorted(own.tolist()) and rows.dtype == x.dtype
+        assert same, f"{what}: expert {e} got other rows than its tokens'"
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -714,7 +1076,7 @@ def test_loads(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="loss and gradient are those of float64, for one expert and many, huge logits, and "
     "bfloat16",
     cause="k times too large, exp() without a maximum, a softmax in bfloat16, gradients through f",
@@ -803,15 +1165,142 @@ def test_biases_move(student, rng):
 )
 def test_fooled_routers(student, rng):
     for tokens in (4, 5, 6, 7, 9, 10, 11, 13, 50, 1001, 10**5):
-        logits = expect_tensor(student.fooled(tokens), "fooled", torch.float32, (tokens, 2))
-        s = logits.double()
-        assert torch.isfinite(s).all(), "logits must be finite"
-        expect_at_most(0.99e-6, (s[:, 0] - s[:, 1]).abs().min().item(), "what a row must differ by")
-        experts = s.argmax(1, keepdim=True)
-        most = max((experts == e).double().mean().item() for e in (0, 1))
-        loss = loss_of(s, experts)[0].item()
-        expect_at_most(0.7, most, f"the share, {tokens} tokens: 0.7")
-        assert loss < 0.9, f"{tokens} tokens: the loss is {loss:.4f}"
+        expect_fooled(student.fooled(tokens), tokens)
+
+
+def expect_fooled(logits, tokens):
+    """A loss below 0.9 where at least 70 % of the tokens go to one expert, and no ties."""
+    expect_tensor(logits, "fooled", torch.float32, (tokens, 2))
+    s = logits.double()
+    assert torch.isfinite(s).all(), "logits must be finite"
+    expect_at_most(0.99e-6, (s[:, 0] - s[:, 1]).abs().min().item(), "what a row must differ by")
+    experts = s.argmax(1, keepdim=True)
+    most = max((experts == e).double().mean().item() for e in (0, 1))
+    loss = loss_of(s, experts)[0].item()
+    expect_at_most(0.7, most, f"the share, {tokens} tokens: 0.7")
+    assert loss < 0.9, f"{tokens} tokens: the loss is {loss:.4f}"
+
+
+def drive_moved(student, cases):
+    """Runs beside the student's code: biases of 0, moved by 1 after the load of each case."""
+    import torch
+
+    shares = [student.load(*case) for case in cases]
+    return [student.moved_bias(torch.zeros(len(f)), f, 1.0) for f in shares]
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="biases move as the whole numbers of choices say, next to the even share, too; loads "
+    "and losses wherever sizes, padding, dtypes, layouts and magnitudes meet",
+    cause="a share or a comparison that is off by a rounding for some numbers of experts, a short "
+    "way for one token or no padding, or a result that a later call changes",
+)
+def test_anywhere_in_the_balance(student, rng):
+    expect_loads(student, rng)
+    expect_moves(student, rng)
+    calls = []
+    for tokens, count, k, dtype, kind in every_pair(
+        rng,
+        (1, 2, 70, 300),
+        (1, 2, 8, 41, 100),
+        (1, 2, 0),
+        (torch.float32, torch.bfloat16),
+        ("plain", "ties", "tiny", "one far ahead", "all low", "all high", "wide"),
+    ):
+        logits = drawn_logits(rng, tokens, count, kind, False).to(dtype)
+        experts = choices(rng, tokens, count, min(count, k or count))
+        calls.append(("balancing_loss", (0,), torch.tensor(1.0), logits, experts))
+    for (_, _, _, *given), found in zip(calls, sloped(student, rng, calls), strict=True):
+        (tokens, count), (right, slope) = given[0].shape, loss_of(*given)
+        first, second, (grad,), _ = found
+        what = f"{tokens} tokens, {given[1].shape[1]} of {count}, {given[0].dtype}"
+        for loss in (*first, *second):
+            expect_tensor(loss, f"balancing_loss, {what}", torch.float32, ())
+            # sums over tokens and experts of numbers above 0, each a few roundings; and of d, which
+            # is rounded before exp(-d), d exp(-d) is at most 0.37
+            rtol, atol = (tokens + count + 32) * FLOAT32, count * FLOAT32
+            expect_close(loss, right, what=f"the loss, {what}", rtol=rtol, atol=atol)
+        rtol = 0.0 if given[0].dtype == torch.float32 else 2.0**-8
+        expect_close(grad, slope, what=f"its gradient, {what}", atol=2e-6, rtol=rtol)
+    sizes = [4, 5, 10, 64, 1000, *(whole(rng, 4, 300) for _ in range(5)), whole(rng, 300, 10**4)]
+    found = held(student, rng, [("fooled", tokens) for tokens in sizes])
+    for tokens, results in zip(sizes, found, strict=True):
+        for logits in results:
+            expect_fooled(logits, tokens)
+
+
+def expect_loads(student, rng):
+    """Loads [E] of any sizes and padding: within two roundings of the quotient of whole numbers."""
+    calls = []
+    for tokens, count, k, mask, kind in every_pair(
+        rng,
+        (0, 1, 2, 70, 1100),
+        (1, 2, 8, 65, 300, 1000),
+        (1, 2, 0),
+        ("none", "all", "nobody", "some", "first", "last"),
+        ("any", "first", "last"),
+    ):
+        k = min(count, k or 6)
+        experts = choices(rng, tokens, count if kind == "any" else k, k)
+        experts = count - 1 - experts if kind == "last" else experts
+        calls.append(("load", experts, count, drawn_mask(rng, tokens, mask)))
+    for (_, experts, count, real), results in zip(calls, held(student, rng, calls), strict=True):
+        rows = experts if real is None else experts[real]
+        counts = Counter(rows.flatten().tolist())
+        right = [counts[e] / max(1, rows.numel()) for e in range(count)]
+        what = f"load, {list(experts.shape)} of {count}, {len(rows)} real"
+        for seen in results:
+            expect_tensor(seen, what, torch.float32, (count,))
+            expect_close(seen, torch.tensor(right, dtype=F64), what=what, atol=1e-6)
+
+
+def expect_moves(student, rng):
+    """Biases move down where the share is above 1/E, up where it is below, and else not at all."""
+    calls, aways = [], []
+    for count, kind, speed, of_bias in every_pair(
+        rng,
+        (1, 2, 3, 8, 41, 47, 64, 107, 300, whole(rng, 4, 1000)),
+        ("even", "next to it", "zeros", "one has all"),
+        (1e-6, 0.001, 1.5, 1e3),
+        (0.0, 1e-6, 1.0, 1e4),
+    ):
+        share, away = torch.full((count,), 1.0) / count, torch.zeros(count)
+        if kind == "next to it":  # the float above or below, or it
+            away = torch.randint(-1, 2, (count,), generator=rng).float()
+            share = torch.nextafter(share, share + away)
+        elif kind != "even":
+            away, share = away - 1, 0 * share
+        if kind == "one has all":
+            at = whole(rng, 0, count - 1)
+            share[at], away[at] = 1.0, float(count > 1)
+        calls.append(("moved_bias", of_bias * torch.randn(count, generator=rng), share, speed))
+        aways.append(away)
+    for call, away, results in zip(calls, aways, held(student, rng, calls), strict=True):
+        (_, bias, share, speed), what = call, f"the bias of {len(away)} experts, speed {call[3]}"
+        for seen in results:
+            expect_tensor(seen, "moved_bias", torch.float32, bias.shape)
+            still = away == 0
+            expect_same(seen[still], bias[still], f"{what}, with the even share")
+            right = bias.double() - speed * away.double()
+            atol = 2 * FLOAT32 * (bias.abs().max().item() + speed)
+            expect_close(seen, right, what=what, atol=atol)
+    cases = []
+    for count in (41, 47, 49, *(whole(rng, 1, 130) for _ in range(12))):
+        for more in (0, 1):  # a token more: the experts that it chose have more than the even share
+            k, times = whole(rng, 1, min(count, 4)), whole(rng, 1, 3)
+            rows = torch.arange(count * times * k).view(-1, k) % count
+            rows = torch.cat([rows, choices(rng, more, count, k), choices(rng, 3, count, k)])
+            real = torch.arange(len(rows)) < len(rows) - 3
+            order = torch.randperm(len(rows), generator=rng)
+            cases.append((rows[order], count, real[order]))
+    for (rows, count, real), seen in zip(cases, student.drive(drive_moved, cases), strict=True):
+        own = Counter(rows[real].flatten().tolist())
+        above = [own[e] * count - own.total() for e in range(count)]
+        right = -torch.tensor(above).sign().float()
+        what = f"the way of the biases after {own.total()} choices of {count} experts"
+        expect_same(seen, right, what)
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -819,7 +1308,7 @@ def test_fooled_routers(student, rng):
 
 @exercise(
     "ex5",
-    points=4,
+    points=3,
     invariant="k at one token, E for many, 0 for none, and between them the mean in fractions",
     cause="draws with replacement, min(E, k B), a chance that is rounded; no check of k and batch",
 )
@@ -918,6 +1407,85 @@ def test_traffic(student, rng):
         right = torch.tensor([[0, 0], [8, 0]])  # both to device 0
         right = right if int(call[0][0]) == 0 else right.T
         expect_same(seen, right, "sent, held while others came")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="means for all sizes from one to the largest; bytes and traffic wherever sizes, "
+    "placements, rows and layouts meet",
+    cause="a short way for one token, one device or many of them, ids beyond a limit, a chance in "
+    "float32, or a result that a later call changes",
+)
+def test_anywhere_in_the_bytes(student, rng):
+    cases = []
+    for count, k, batch in every_pair(
+        rng, (1, 2, 3, 41, 300, 10**4), (1, 2, -1, 0, "half"), (0, 1, 2, 64, 257, 10**6)
+    ):
+        k = max(1, count // 2) if k == "half" else max(1, min(count, k) if k > 0 else count + k)
+        cases.append((count, k, batch))
+    for case, seen in zip(cases, held_results(student, "woken", cases), strict=True):
+        count, k, batch = case
+        right = count * float(batch > 0)
+        if k < count:
+            right = -count * math.expm1(batch * math.log1p(-k / count))
+        what = f"woken{case}"
+        expect_close(float(expect_number(seen, what)), right, what=what, rtol=1e-9)
+    calls, asked = [], []
+    sizes = itertools.product((0, 1, 2, 70, 1100), (1, 2, 6))
+    for (tokens, k), ids, each in every_pair(
+        rng, list(sizes), ("few", "many", "large"), (0, 1, 2, 10**9)
+    ):
+        experts = choices(rng, tokens, {"few": k, "many": 64, "large": k + 1}[ids], k)
+        calls.append(("step_bytes", 9999 - experts if ids == "large" else experts, each))
+        asked.append(len(set(experts.flatten().tolist())) * each)
+    for (_, experts, each), right, results in zip(
+        calls, asked, held(student, rng, calls), strict=True
+    ):
+        for seen in results:
+            what = f"step_bytes of {list(experts.shape)}, {each} each"
+            assert expect_number(seen, what) == right, f"{what} is {seen}, expected {right}"
+    calls = []
+    placed = list(itertools.product(("any", "one"), ("any", "one", "as homes")))
+    rows = 0, 1, 999_999_937, 10**9
+    cases = every_pair(
+        rng,
+        (0, 1, 2, 70, 300),
+        (1, 2, 6),
+        ("k", 64, 300),
+        (1, 2, 3, 16),
+        placed,
+        rows,
+        (True, False),
+    )
+    cases.append((70, 2, 300, 70, ("any", "any"), 10**9, True))
+    cases += [(1, 1, "k", 2, ("any", "any"), row, True) for row in rows]
+    for tokens, k, count, devices, (homes, place), row, once in cases:
+        count = k if count == "k" else count
+        home = torch.randint(devices, (tokens,), generator=rng)
+        at = torch.randint(devices, (count,), generator=rng)
+        last = torch.full((max(tokens, count),), devices - 1)
+        home = last[:tokens].clone() if homes == "one" else home
+        if place != "any":
+            at = (last if place == "as homes" else 0 * last)[:count].clone()
+        experts = choices(rng, tokens, count, k)
+        calls.append(("sent", experts, home, at, devices, row, once))
+    for (_, *given), results in zip(calls, held(student, rng, calls), strict=True):
+        right = carried(*given)
+        what = f"sent, {list(given[0].shape)} of {len(given[2])}, {given[3]} devices, {given[5]}"
+        for seen in results:
+            expect_same(seen, right, what)
+
+
+def carried(experts, home, place, devices, row, once):
+    """Bytes [devices, devices] by a walk."""
+    moved = [[0] * devices for _ in range(devices)]
+    place = place.tolist()
+    for own, line in zip(home.tolist(), experts.tolist(), strict=True):
+        to = [place[e] for e in line]
+        for q in set(to) if once else to:
+            moved[own][q] += row * (q != own)
+    return torch.tensor(moved, dtype=I64)
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1063,7 +1631,7 @@ def drive_flops(student, x, gate, up, down, chosen):
 
 @exercise(
     "ex6",
-    points=4,
+    points=3,
     invariant="each token sums over its own chosen neurons; rows and columns that nobody chose may "
     "hold NaN; no token and no neuron are no error",
     cause="the union for all, a product with 0 in place of an index, down's rows for its columns, "
@@ -1116,3 +1684,124 @@ def test_mlps_that_skip(student, rng):
     expect_close(y, right, what="y of a sixteenth", atol=2e-5 * right.abs().max().item())
     whole = 6 * tokens * width * neurons
     expect_at_most(flops, whole / 4, "FLOPs where a sixteenth of the neurons is chosen")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="losses, gradients, recalls, bytes and layers wherever sizes, shares, magnitudes and "
+    "layouts meet: nearly all active, one score of 1e4, one token, nobody chosen",
+    cause="a weight that is cut off at 1, a short way for one token or many, a mean of rounded "
+    "parts, rows that are read for nobody, or a result that a later call changes",
+)
+def test_anywhere_in_the_neurons(student, rng):
+    calls = []
+    kinds = ("plain", "tiny", "one of 1e4", "all of 1e4", "as they are", "opposite")
+    cases = [*every_pair(rng, SIZES[1:], kinds, SHARES), ((2, 300), "plain", "all but one")]
+    for (tokens, neurons), kind, share in cases:
+        active = drawn_active(rng, tokens, neurons, share)
+        scores = torch.randn(tokens, neurons, generator=rng)
+        if kind == "tiny":
+            scores = scores * 2.0**-60
+        elif kind == "one of 1e4":
+            scores[whole(rng, 0, tokens - 1), whole(rng, 0, neurons - 1)] = 1e4
+        elif kind == "all of 1e4":
+            scores = 1e4 * (scores / scores.abs().max())
+        elif kind != "plain":  # sure of it, or of the contrary
+            sign = torch.where(active == (kind == "opposite"), -1.0, 1.0)
+            scores = sign * (10 + 10 * torch.rand(tokens, neurons, generator=rng))
+        calls.append(("predictor_loss", (0,), torch.tensor(1.0), scores, active))
+    for (_, _, _, *given), found in zip(calls, sloped(student, rng, calls), strict=True):
+        (right, slope), (scores, active), (*both, (grad,), _) = entropy(*given), given, found
+        what = f"{list(scores.shape)}, {int(active.sum())} active"
+        rounding = 2.0**-23 * scores.abs().max().item()  # of a difference of two such numbers
+        for (loss,) in both:
+            expect_tensor(loss, f"predictor_loss, {what}", torch.float32, ())
+            expect_close(loss, right, what=f"the loss, {what}", rtol=1e-5, atol=rounding)
+        expect_close(grad, slope, what=f"its gradient, {what}", atol=1e-5 / scores.numel())
+    calls = []
+    for size, a, b, width, number, predictor in every_pair(
+        rng, SIZES, SHARES, SHARES, (1, 2 * 10**4), (1, 2, 4), (0, 1, 10**9)
+    ):
+        chosen, active = (drawn_active(rng, *size, share) for share in (a, b))
+        calls += [("recall", chosen, active), ("bytes_read", chosen, width, number, predictor)]
+    for (name, chosen, *rest), results in zip(calls, held(student, rng, calls), strict=True):
+        for seen in results:
+            what, seen = f"{name} of {list(chosen.shape)}", expect_number(seen, name)
+            if name == "recall":
+                hits, of = int((chosen & rest[0]).sum()), int(rest[0].sum())
+                expect_close(float(seen), hits / of if of else 1.0, what=what, atol=1e-6)
+            else:
+                right = rest[1] * (3 * rest[0] * int(chosen.any(0).sum()) + rest[2])
+                assert seen == right and isinstance(seen, int), f"{what} is {seen}, not {right}"
+    expect_skipped(student, rng)
+
+
+SIZES = ((0, 5), (1, 1), (1, 40), (2, 300), (40, 1), (9, 7), (300, 9), (70, 64))
+SHARES = ("none", "one", "some", "a token's", "a neuron's", "all but one", "all")
+
+
+def drawn_active(rng, tokens, neurons, share):
+    """[T, N] bool: which neurons, by a kind of share."""
+    mask = torch.rand(tokens, neurons, generator=rng) < 0.3
+    if share != "some":
+        mask = torch.full((tokens, neurons), share in ("all", "all but one"))
+    if tokens and share not in ("none", "some", "all"):
+        t, n = whole(rng, 0, tokens - 1), whole(rng, 0, neurons - 1)
+        rows = slice(None) if share == "a neuron's" else t
+        mask[rows, slice(None) if share == "a token's" else n] = share != "all but one"
+    return mask
+
+
+def drive_skipping(student, calls):
+    """Runs beside the student's code: the FLOPs of the matrix products of each call."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    found = []
+    for args in calls:
+        with FlopCounterMode(display=False) as counter:
+            student.skipping_mlp(*args)
+        found.append(counter.get_total_flops())
+    return found
+
+
+def expect_skipped(student, rng):
+    """Layers against float64, each entry to the roundings of what it is a sum of."""
+    calls, rights = [], []
+    for (tokens, neurons), width, share, size, of_gate, idle in every_pair(
+        rng, SIZES, (1, 2, 16), SHARES, (2.0**-20, 1.0, 2.0**10), (2.0**-20, 1.0), IDLE
+    ):
+        chosen = drawn_active(rng, tokens, neurons, share)
+        shapes = ((tokens, width), (neurons, width), (neurons, width), (width, neurons))
+        x, gate, up, down = (torch.randn(s, generator=rng) for s in shapes)
+        x, gate = size * x, of_gate * gate
+        down[whole(rng, 0, width - 1)] *= 2.0**-20
+        g, u = (x.double() @ w.double().T for w in (gate, up))
+        right = (g.clamp(min=0) * u * chosen) @ down.double().T
+        g, u = (x.double().abs() @ w.double().abs().T for w in (gate, up))
+        reach = (g * u * chosen) @ down.double().abs().T
+        for w in (gate, up, down.T):
+            w[~chosen.any(0)] = idle
+        calls.append(("skipping_mlp", x, gate, up, down, chosen))
+        rights.append((right, (2 * width + neurons + 8) * FLOAT32 * reach))
+    found = held(student, rng, calls)
+    for (_, x, *_, chosen), (right, bound), results in zip(calls, rights, found, strict=True):
+        what = f"y, {list(chosen.shape)}, {int(chosen.sum())} chosen, of {x.shape[1]} channels"
+        for y in results:
+            expect_tensor(y, what, torch.float32, tuple(x.shape))
+            expect_at_most((y.double() - right).abs(), bound, f"the error of {what}")
+    few, most = [], []
+    for tokens, neurons, used in ((1, 64, 1), (1, 300, 9), (70, 64, 3), (300, 32, 2)):
+        shapes = ((tokens, 8), (neurons, 8), (neurons, 8), (8, neurons))
+        chosen = torch.zeros(tokens, neurons, dtype=torch.bool)
+        chosen[:, torch.randperm(neurons, generator=rng)[:used]] = True
+        few.append((*(torch.randn(s, generator=rng) for s in shapes), chosen))
+        most.append(6 * tokens * 8 * neurons / 4)
+    for flops, bound, (*_, chosen) in zip(
+        student.drive(drive_skipping, few), most, few, strict=True
+    ):
+        what = f"FLOPs where {int(chosen.any(0).sum())} of {chosen.shape[1]} neurons are chosen"
+        expect_at_most(flops, bound, f"{what}, {len(chosen)} tokens")
+
+
+IDLE = (math.nan, math.inf, 0.0)

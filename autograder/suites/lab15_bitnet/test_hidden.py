@@ -210,6 +210,17 @@ def expect_least(value, w):
         expect_close(s, best[None], what="the scale for these codes", rtol=(k + 8) * FLOAT32)
 
 
+def drive_changed(student, first, second):
+    """Runs beside the student's code: all answers for a matrix, before and after it was written
+    into."""
+    w, found = first.clone(), []
+    for one in (first, second):
+        w.copy_(one)
+        value = student.absmean(w, True), student.absmean(w, False), student.least_error(w)
+        found.append([[part.clone() for part in pair] for pair in value])
+    return [[tuple(pair) for pair in three] for three in found]
+
+
 @exercise(
     "ex1",
     points=1,
@@ -234,9 +245,17 @@ def test_anywhere_in_ternary(student, rng):
             checks.append((expect_absmean, w, rows))
         calls.append(("least_error", w))
         checks.append((expect_least, w))
+    even = 1 + 0.1 * torch.rand(1, 5000, generator=rng)  # of which nearly all are kept
+    calls.append(("least_error", even))
+    checks.append((expect_least, even))
     for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
         for value in results:
             check(value, *args)
+    pair = torch.randn(2, 3, 7, generator=rng)
+    for w, (by_rows, by_all, least) in zip(pair, student.drive(drive_changed, *pair), strict=True):
+        expect_absmean(by_rows, w, True)
+        expect_absmean(by_all, w, False)
+        expect_least(least, w)
 
 
 # ---- exercise 2 --------------------------------------------------------------------------------
@@ -340,6 +359,9 @@ def test_layers(student, rng):
         (5, 9, (4,), torch.bfloat16, True, 1.0),
         (9, 5, (2, 3), torch.bfloat16, False, 1.0),
         (4, 6, (2, 0), torch.bfloat16, True, 1.0),
+        (4, 6, (1,), torch.float32, True, 1.0),
+        (1, 6, (1, 1), torch.float32, False, 1.0),
+        (4, 1, (2, 1), torch.bfloat16, True, 1.0),
     ):
         w, b = torch.randn(n, k, generator=rng).to(dtype), torch.randn(n, generator=rng).to(dtype)
         w[0, 0] = 7.0  # clipped
@@ -601,6 +623,10 @@ def test_products(student, rng):
     y = student.product(x, codes, 2.0)
     right = torch.tensor([[-2.0, -math.inf], [math.nan, 2.0]])
     expect_close(y, right, what="the product beside infinities")
+    codes = torch.tensor([[1, -1, 0], [-1, 0, 1], [-1, -1, -1]], dtype=torch.int8)
+    y = student.product(torch.tensor([[math.inf, 1.0, 2.0]]), codes, 0.5)
+    right = torch.tensor([[math.inf, -math.inf, -math.inf]])
+    expect_close(y, right, what="the product of infinities")
     for lead in ((3,), (2, 3), (2, 1, 3)):  # nothing of a row is read that has no other codes
         codes = torch.tensor([[0, 0, 0], [1, 0, 0], [0, -1, 0]], dtype=torch.int8)
         x = torch.tensor([1.0, -2.0, math.nan], dtype=F64).expand(lead).clone()
@@ -765,6 +791,14 @@ def drive_grads(student, a, b, g):
     return found
 
 
+def drive_quiet(student, a, b):
+    """Runs beside the student's code: the formulas, where autograd is off."""
+    import torch
+
+    with torch.no_grad():
+        return student.gradients(a, b)
+
+
 @exercise(
     "ex4",
     points=3,
@@ -792,7 +826,7 @@ def test_gradients(student, rng):
     a = torch.tensor([1e4, 0.0, -1e4])
     b = torch.tensor([0.0, 1e4, 0.0])
     _, _, forward, reverse = exact_divergences(a, b)
-    there, back = student.gradients(a, b)
+    there, back = student.drive(drive_quiet, a, b)
     expect_close(there, forward, what="the gradient of forward KL", atol=1e-5)
     expect_close(back, reverse, what="the gradient of reverse KL", atol=1e-2)
     for dtype in (torch.float32, F64):  # by autograd, also where chances round to 0
@@ -1009,8 +1043,9 @@ def test_the_gradient(student, rng):
         (4, 6, 9, torch.float32),
         (4, 4, 4, F64),
         (2, 60, 5, F64),  # far from the teacher: returns of thousands
+        (2, 9, 5, F64),  # farther, where chances round to 0
     ):
-        size = 30.0 if t == 60 else 2.0
+        size = {60: 30.0, 9: 1000.0}.get(t, 2.0)
         teacher, pupil = (logits(rng, b, t, v, dtype=dtype, size=size) for _ in (0, 1))
         ids = torch.randint(v, (b, t), generator=rng)
         shape, untouched, grad = student.drive(drive_loss, teacher, pupil, ids)
@@ -1097,6 +1132,13 @@ def test_texts(student, rng):
     expect_at_most((counts - 100).abs(), 7 * 9.75, "how often a token comes first")
     with torch.no_grad():
         chance = model(texts[0][:, :-1]).softmax(-1)[:, 3:].double()
+        bare = model(texts[0][:, 1:-1]).softmax(-1)[:, 2:].double()
+    # draws of the model without the begin token would be likelier there: their log odds
+    odds = chance.log() - bare.log()
+    mean = (chance * odds).sum(-1)
+    spread = ((chance * odds.square()).sum(-1) - mean.square()).sum().sqrt()
+    seen = odds.gather(-1, texts[0][:, 4:, None]).sum()
+    expect_at_most((seen - mean.sum()).abs(), 7 * spread, "draws off the whole text's chances")
     rank = (chance > chance.gather(-1, texts[0][:, 4:, None])).sum(-1)
     for k in (1, 2, 3, 5, 10):  # how many of the drawn are among the k likeliest
         inside = chance.topk(k).values.sum(-1)
@@ -1115,6 +1157,8 @@ def expect_all_drawn(student, rng):
     with torch.no_grad():
         chances = model(ids[:, :-1]).softmax(-1)[:, 1:].double()
     expect_the_rarest(chances, ids[:, 2:], (5, 15))
+    alike = (ids[:1000, 2:] == ids[1000:, 2:]).double().mean()  # 1 in 300; by the same luck: most
+    expect_at_most(alike, 0.1, "share of drawn tokens that a second text repeats")
 
 
 def drive_qat(student, state, sizes, batches, lr, frozen):

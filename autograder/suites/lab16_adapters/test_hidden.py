@@ -20,6 +20,7 @@ from efflib.lab import (
     expect_tuple,
 )
 from efflib.lab.again import again, held_results, refused
+from efflib.lab.cases import every_pair
 from efflib.models.cache import KVCache
 from efflib.models.config import LlamaConfig
 from efflib.models.embedded import logits_of_vectors
@@ -44,6 +45,17 @@ SIZES = {
 def whole(rng, low, high):
     """A whole number from low to high."""
     return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+SHAPE_KEYS = ("layers", "hidden", "mlp", "heads", "kv_heads", "head_dim")
+
+
+def spread(rng, options, count):
+    """`count` of the options, each as often as the others to within one, in an order drawn."""
+    order = []
+    while len(order) < count:
+        order += [options[i] for i in torch.randperm(len(options), generator=rng).tolist()]
+    return order[:count]
 
 
 def a_llama(rng, dtype=F64, **changes):
@@ -185,7 +197,7 @@ def exact_adapter(parts, y, dy):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="y + gelu(y down^T + down_bias) up^T + up_bias and its gradients, for widths and "
     "numbers of all sizes",
     cause="a matrix transposed that fits square ones only, a bias left out, y detached, or "
@@ -483,6 +495,266 @@ def filled_adapter(m, fill):
     return hook
 
 
+def drive_anywhere(student, cases):
+    """Runs beside the student's code: of each adapter output, gradients, and y as it is then."""
+    import torch
+
+    found = []
+    for parts, y, dy, layout, training in cases:
+        adapter = student.Adapter(parts["up"].shape[0], parts["down"].shape[0]).train(training)
+        for name, value in parts.items():
+            getattr(adapter, name).data = value
+        laid = y.clone()
+        if layout == 1 and y.dim() > 1:
+            laid = y.mT.contiguous().mT
+        elif layout:
+            laid = torch.stack([y, -y], -1)[..., 0]
+        leaf = laid.requires_grad_()
+        out = adapter(leaf)
+        out.backward(dy)
+        grads = {n: p.grad for n, p in adapter.named_parameters()}
+        found.append((out.detach(), grads, leaf.grad, leaf.detach()))
+    return found
+
+
+def expect_adapter_anywhere(found, parts, y, dy, what):
+    """Output and gradients of an adapter against float64, as far off as roundings can bring them:
+    float32 in the bottleneck, then one rounding to the dtype of y, of what is added or the sum."""
+    out, grads, dx, left = found
+    expect_same(left, y, f"y of {what}, after the call")
+    expect_tensor(out, f"the output of {what}", y.dtype, tuple(y.shape))
+    expect_tensor(dx, f"the gradient of y, {what}", y.dtype, tuple(y.shape))
+    assert sorted(grads) == sorted(PARTS), f"parameters {sorted(grads)}"
+    (m, size), rounding = parts["down"].shape, BFLOAT16 if y.dtype == torch.bfloat16 else FLOAT32
+    right, exact, exact_dx = exact_adapter(parts, y, dy)
+    a = {n: p.double().abs() for n, p in parts.items()}
+    flat, back = y.double().abs().reshape(-1, size), dy.double().abs().reshape(-1, size)
+    low = flat @ a["down"].T + a["down_bias"]
+    bound = 8 * (size + m + 8) * FLOAT32
+    inner = bound * (low @ a["up"].T + a["up_bias"])  # what the bottleneck may be off by
+    added, whole_ = (right - y.double()).abs().view_as(flat), right.abs().view_as(flat)
+    most = inner + 2 * rounding * inner + 1.02 * rounding * (added + whole_) + bound * flat
+    off = (out.double() - right).abs().view_as(flat)
+    expect_at_most(off, most if y.dtype == torch.bfloat16 else inner + bound * flat,
+                   f"the error of the output of {what}")  # fmt: skip
+    moved = (back @ a["up"]) * (1 + low)  # the slope moves by at most 1 where its argument does
+    bound *= 1 + len(flat) / (size + m + 8)  # sums over all rows
+    sizes = {"up": back.T @ low, "up_bias": back.sum(0), "down": moved.T @ flat}
+    sizes["down_bias"] = moved.sum(0)
+    for name in PARTS:
+        what_of = f"the gradient of {name}, {what}"
+        expect_tensor(grads[name], what_of, torch.float32, tuple(parts[name].shape))
+        off = (grads[name] - exact[name]).abs()
+        expect_at_most(off, 2 * bound * sizes[name], f"the error of {what_of}")
+    most = (2 * bound + 4 * rounding) * (back + moved @ a["down"])
+    off = (dx.double() - exact_dx).abs().view_as(flat)
+    expect_at_most(off, most, f"the error of the gradient of y, {what}")
+
+
+def parts_of_kind(rng, kind, y, m):
+    """Parameters: of one size; where what is added nearly cancels in the first row; where gelu is
+    small and negative, and tells its forms apart; or with one of the four all zeros."""
+    size = y.shape[-1]
+    parts = drawn_parts(rng, size, m)
+    if kind == "tail":
+        parts["down"] *= 0.01 / max(1.0, float(y.float().abs().max()) if y.numel() else 1.0)
+        parts["down_bias"] = -2.5 - torch.rand(m, generator=rng)
+        parts["up"] = parts["up"].abs()
+        parts["up_bias"] *= 0.0
+    elif kind == "cancels" and y.numel():
+        parts["up_bias"] *= 0.0
+        right = exact_adapter(parts, y, torch.zeros_like(y))[0] - y.double()
+        parts["up_bias"] = -right.reshape(-1, size)[0].float()
+    return without(kind, parts) if kind in PARTS else parts
+
+
+def drive_fan(student, kind, cases):
+    """Runs beside the student's code: layers side by side, of which some get adapters or biases."""
+    import torch
+    from torch import nn
+
+    class Fan(nn.Module):
+        def __init__(self, k, widths, biased):
+            super().__init__()
+            made = [nn.Linear(k, n, bias=b) for n, b in zip(widths, biased, strict=True)]
+            self.first, self.last = made[0], made[-1]
+            self.part = nn.ModuleDict({"inner": made[1], "deep": nn.ModuleList(made[2:-1])})
+            self.order = ["first", "part.inner", *(f"part.deep.{i}" for i in (0, 1, 2)), "last"]
+
+        def forward(self, x):
+            return torch.cat([self.get_submodule(n)(x) for n in self.order], -1)
+
+    def fill(name, shape):
+        at = torch.arange(shape[0])[:, None] + torch.arange(shape[-1])[None]
+        rows, last = torch.arange(shape[0]), name.split(".")[-1]
+        if last == "up":
+            return (at % 7 == 0).float()
+        if last == "down":
+            return (torch.arange(shape[1]) == rows[:, None] % shape[1]).float()
+        return 14.0 + rows % 3 if last == "down_bias" else rows % 4 - 1.0
+
+    found = []
+    for k, widths, weights, biases, dtype, modes, free, before, names, m, x in cases:
+        model = Fan(k, widths, [b is not None for b in biases]).to(dtype)
+        own = [model.train(modes[0]).get_submodule(n) for n in model.order]
+        for layer, w, b, mode in zip(own, weights, biases, modes, strict=True):
+            layer.weight.data = w.to(dtype)
+            if b is not None:
+                layer.bias.data = b.to(dtype)
+            layer.train(mode)
+        for i, p in enumerate(model.parameters()):
+            p.requires_grad_(free or i % 3 == 0)
+        kept = [(n, p.detach().clone(), p.requires_grad) for n, p in model.named_parameters()]
+        was = [module.training for module in model.modules()]
+        rest = (m,) if kind == "add_adapters" else ()
+        made = getattr(student, kind)(model, before, *rest) if before else model
+        made = getattr(student, kind)(made, names, *rest)
+        trained = {n: p for n, p in made.named_parameters() if p.requires_grad}
+        start = {n: p.detach().clone() for n, p in trained.items()}
+        first = made(x.to(dtype)).detach()
+        for n, p in trained.items():
+            value = fill(n, p.shape) if kind == "add_adapters" else p.data + 3
+            p.data = value.to(p.dtype)
+        y = made(x.to(dtype))
+        if y.requires_grad:
+            y.sum().backward()
+        now = [(n, p.detach().clone(), p.requires_grad) for n, p in model.named_parameters()]
+        changed = [[n for n, *_ in kept] != [n for n, *_ in now]]
+        changed += [
+            not torch.equal(a, b) or f != g for (_, a, f), (_, b, g) in zip(kept, now, strict=True)
+        ]
+        changed += [was != [module.training for module in model.modules()]]
+        changed += [any(p.grad is not None for p in model.parameters())]
+        modes_now = {}
+        for module in made.modules():
+            for n, p in module.named_parameters(recurse=False):
+                if p.requires_grad and n == "up":
+                    modes_now[p.shape[0]] = module.training
+        moved = all(p.grad is not None for p in trained.values())
+        found.append((first, y.detach(), start, moved, any(changed), modes_now))
+    return found
+
+
+FAN = ("first", "part.inner", "part.deep.0", "part.deep.1", "part.deep.2", "last")
+
+
+def fan_cases(rng, widths_of_adapters):
+    """Whole numbers, so that all is exact in any dtype; every dtype with every number of names,
+    mode and m; biases here and there; some layers were adapted before."""
+    cases = []
+    lists = ("none", "one", "several", "all")
+    for dtype, many, training, m, adapted, free in every_pair(
+        rng, (torch.float32, torch.bfloat16), lists, (True, False, None), widths_of_adapters,
+        (True, False), (True, False),
+    ):  # fmt: skip
+        k, widths = whole(rng, 1, 5), spread(rng, (1, 2, 3, 4, 5, 6), 6)
+        if many == "all" and dtype not in [case[4] for case in cases if case[0] == 70]:  # wide
+            k, widths = 70, [n + 64 for n in widths]
+        weights = [torch.randint(-1, 2, (n, k), generator=rng).float() for n in widths]
+        weights = [w * (torch.arange(k) < 5) for w in weights]
+        some = spread(rng, (True, False), 6)
+        biases = [torch.randint(-1, 2, (n,), generator=rng).float() if b else None
+                  for n, b in zip(widths, some, strict=True)]  # fmt: skip
+        names = spread(rng, FAN, 6)[: {"none": 0, "one": 1, "several": 4, "all": 6}[many]]
+        before = [n for n in FAN if n not in names][:2] if adapted else []
+        modes = spread(rng, (True, False), 6) if training is None else [training] * 6
+        x = torch.randint(-1, 2, (*([2] * whole(rng, 0, 2)), k), generator=rng).float()
+        cases.append((k, widths, weights, biases, dtype, modes, free, before, names, m, x))
+    return cases
+
+
+def expect_fan(found, case, adapters):
+    """Adapters (filled) or biases (3 more than they were) of a Fan: exact."""
+    _, widths, weights, biases, dtype, modes, _, before, names, m, x = case
+    first, y, start, moved, changed, modes_now = found
+    what = f"a model in {dtype} with {len(names)} names"
+    assert not changed, f"{what}: the model that was given is another one"
+    assert moved or not start, f"{what}: a trained parameter has no gradient"
+    plain, right, shapes = [], [], []
+    for name, n, w, b in zip(FAN, widths, weights, biases, strict=True):
+        plain.append(x @ w.T + (0.0 if b is None else b))
+        out = plain[-1]
+        if name in names:
+            rows = torch.arange(n)
+            if adapters:
+                j = torch.arange(m)
+                low = out[..., j % n] + 14.0 + j % 3
+                up = ((rows[:, None] + j) % 7 == 0).float()
+                out = out + low @ up.T + (rows % 4 - 1.0)
+                shapes += [(m, n), (m,), (n, m), (n,)]
+            else:
+                out = out + 3
+                shapes.append((n,))
+        right.append(out)
+    expect_same(first, torch.cat(plain, -1).to(dtype), f"{what}, at the start: what it puts out")
+    expect_same(y, torch.cat(right, -1).to(dtype), f"{what}, filled: what it puts out")
+    seen = sorted(tuple(p.shape) for p in start.values())
+    assert seen == sorted(shapes), f"{what}: trained are {seen}, expected {sorted(shapes)}"
+    if adapters:
+        kinds = {p.dtype for p in start.values()}
+        assert kinds <= {torch.float32}, f"{what}: adapters hold {kinds}"
+        want = {n: mode for name, n, mode in zip(FAN, widths, modes, strict=True) if name in names}
+        assert modes_now == want, f"{what}: adapters in another mode than their layers"
+        return
+    for name, n, b in zip(FAN, widths, biases, strict=True):
+        if name in names:
+            old = torch.zeros(n) if b is None else b
+            expect_same(start[f"{name}.bias"], old.to(dtype), f"{what}: the bias of {name}")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="adapters and models with them, anywhere in what the card admits: every dtype with "
+    "every number of dimensions, layout, size, width and mode, with gradients; adapters of before",
+    cause="a corner where two others meet, such as bfloat16 in a view; gradients in training "
+    "alone; or biases of the model that stay trainable",
+)
+def test_anywhere_behind_a_layer(student, rng):
+    shapes = ((1, 1), (1, 70), (2, 3), (5, 1), (9, 65), (65, 2), (130, 1), (130, 70))
+    types, layouts, modes = (torch.float32, torch.bfloat16), (0, 1, 2), (True, False)
+    kinds = ("plain", "cancels", "tail", spread(rng, PARTS, 1)[0])
+    scales = (2.0**-60, 1.0, 2.0**40)
+    cases = every_pair(rng, (1, 2, 3, 4), scales, layouts, modes, types, kinds, shapes, (False,))
+    cases += every_pair(
+        rng, (2, 3, 4), (1.0,), layouts, modes, types, PARTS[:1], shapes[2:4], (True,)
+    )
+    rows = spread(rng, (1, 2, 5, 17, 70, 150, 300), len(cases))
+    calls, checks = [], []
+    for n, (dims, scale, layout, training, dtype, kind, (size, m), empty) in zip(
+        rows, cases, strict=True
+    ):
+        lead = [[], [n], [n, 1], [1, n // 2 + 1, 2]][dims - 1]
+        lead = [0, *lead[1:]] if empty else lead
+        y = (scale * torch.randn(*lead, size, generator=rng)).to(dtype)
+        dy = torch.randn(y.shape, generator=rng).to(dtype)
+        parts = parts_of_kind(rng, kind, y, m)
+        calls.append((parts, y, dy, layout, training))
+        mode = "training" if training else "eval"
+        what = f"y {list(y.shape)} in {dtype}, layout {layout}, m = {m}, {kind}, {mode}"
+        checks.append((parts, y, dy, what))
+    for found, args in zip(student.drive(drive_anywhere, calls), checks, strict=True):
+        expect_adapter_anywhere(found, *args)
+    cases = fan_cases(rng, (1, 5, 2, 33))
+    for found, case in zip(student.drive(drive_fan, "add_adapters", cases), cases, strict=True):
+        expect_fan(found, case, True)
+    sizes = ((a, b) for a in (0, -1, 1, 130) for b in (0, -1, 1, 70) if min(a, b) < 1)
+    seen = student.drive(drive_sizes_refused, list(sizes))
+    assert seen == ["ValueError"] * len(seen), f"sizes and widths below 1 raised {seen}"
+
+
+def drive_sizes_refused(student, sizes):
+    """Runs beside the student's code: what Adapter(size, m) raises."""
+    raised = []
+    for size, m in sizes:
+        try:
+            student.Adapter(size, m)
+            raised.append("nothing")
+        except Exception as error:
+            raised.append("ValueError" if isinstance(error, ValueError) else type(error).__name__)
+    return raised
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -648,7 +920,7 @@ def drive_row_gradients(student, prompts, texts, weights):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="gradients reach every prompt and every text, each its own; too few or too many "
     "prompts, or no row: ValueError",
     cause="torch.tensor(...) of tensors, .data, detach, or an empty tensor written to in no_grad",
@@ -685,6 +957,142 @@ def test_gradients_of_rows(student, rng):
     ):
         expect_error(ValueError, lambda p=p, t=t: student.joined(p, t), what)
         refused(student, [("joined", p, t)])
+
+
+def drive_batches(student, cases):
+    """Runs beside the student's code: batches of rows that lie in memory in several ways, and the
+    gradients of their x; or what was raised."""
+    import itertools
+
+    import torch
+
+    def lay(x, way):
+        if way == 1:
+            return x.mT.contiguous().mT
+        return torch.stack([x, -x], -1)[..., 0] if way else x
+
+    found = []
+    for prompts, texts, shared, ways, weights in cases:
+        turn = itertools.cycle(ways)
+        if shared:  # one tensor in every row
+            prompts, texts = ([x[0]] * len(x) if one in shared else x
+                              for one, x in (("prompts", prompts), ("texts", texts)))  # fmt: skip
+        leaves = [[x.requires_grad_() for x in part] for part in (prompts, texts)]
+        given = [[lay(x, next(turn)) for x in part] for part in leaves]
+        if shared:
+            given = [part if len({*map(id, of)}) > 1 else part[:1] * len(part)
+                     for part, of in zip(given, leaves, strict=True)]  # fmt: skip
+        try:
+            x, positions, mask = student.joined(*given)
+        except ValueError:
+            found.append("ValueError")
+            continue
+        x.backward(weights)
+        grads = [[leaf.grad for leaf in part] for part in leaves]
+        found.append(((x.detach(), positions, mask), *grads))
+    return found
+
+
+def drive_long(student, positions, mask, steps):
+    """Runs beside the student's code: go_on of its own result, again and again."""
+    for _ in range(steps):
+        positions, mask = student.go_on(positions, mask)
+    return positions, mask
+
+
+def expect_batch(found, prompts, texts, shared, ways, weights, what):
+    """The rows, exactly; and the gradients: whole numbers, so that sums of them are exact."""
+    assert found != "ValueError", f"{what}: refused"
+    value, of_prompts, of_texts = found
+    prompts = prompts[:1] * len(prompts) if "prompts" in shared else prompts
+    texts = texts[:1] * len(texts) if "texts" in shared else texts
+    expect_rows(value, prompts, texts, what)
+    lengths = [(len(p), len(t)) for p, t in zip(prompts, texts, strict=True)]
+    s, of = weights.shape[1], weights.double()
+    parts = [of[i, s - n - t : s - t] for i, (n, t) in enumerate(lengths)]
+    right = {"prompt": parts, "text": [of[i, s - t :] for i, (_, t) in enumerate(lengths)]}
+    for kind, grads in (("prompt", of_prompts), ("text", of_texts)):
+        if f"{kind}s" in shared:
+            right[kind] = [sum(right[kind])] * len(lengths)
+        for i, (grad, own) in enumerate(zip(grads, right[kind], strict=True)):
+            if not len(own):
+                continue
+            assert grad is not None, f"{what}: {kind} {i} has no gradient"
+            expect_tensor(grad, f"{what}: the gradient of {kind} {i}", weights.dtype)
+            expect_close(grad.double(), own, what=f"{what}: the gradient of {kind} {i}")
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every dtype with every number of "
+    "rows, lengths, layouts and sizes, with gradients; one tensor in several rows; long rows",
+    cause="a corner where two others meet, such as bfloat16 with gradients; a limit on rows or "
+    "columns; or what is small taken for filling",
+)
+def test_anywhere_in_a_batch(student, rng):
+    types = torch.float32, F64, torch.bfloat16
+    calls, whats = [], []
+    cases = every_pair(
+        rng, types, (-1, 0, 1, 2), ("", "prompts", "texts"), (1, 2, 5), (0, 1, 2, 3), (1, 2, 7),
+        ("any", "no prompt", "one token"),
+    )  # fmt: skip
+    for dtype, power, shared, b, way, width, kind in cases:
+        large = 900 if dtype == F64 else 120
+        lengths = [(whole(rng, 0, 6), whole(rng, 1, 6)) for _ in range(b)]
+        lengths = [(0, t) for _, t in lengths] if kind == "no prompt" else lengths
+        lengths = [(n, 1) for n, _ in lengths] if kind == "one token" else lengths
+        if "prompts" in shared:
+            lengths = [(max(1, lengths[0][0]), t) for _, t in lengths]
+        if "texts" in shared:
+            lengths = [(n, lengths[0][1]) for n, _ in lengths]
+        power = [power] * b if power < 2 else spread(rng, (-1, 0, 1), b)  # rows of unlike sizes
+        drawn = [draw_rows(rng, [n], width, dtype, 2.0 ** (large * p))
+                 for n, p in zip(lengths, power, strict=True)]  # fmt: skip
+        prompts, texts = [p[0] for p, _ in drawn], [t[0] for _, t in drawn]
+        ways = [way] if way < 3 else spread(rng, (0, 1, 2), 3)
+        calls.append((prompts, texts, shared, ways))
+        whats.append(f"{b} rows in {dtype}, {lengths}, one of all {shared or 'none'}")
+    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 4), 3)
+    for i, (dtype, b) in enumerate(zip(types, spread(rng, (65, 70, 150), 3), strict=True)):
+        long = [(whole(rng, 520, 600), 40)] + [(3, 550)] * further[i]
+        many = [(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(b)]
+        for lengths, power in ((long, powers[i]), (many, powers[i - 1])):
+            scale = 2.0 ** (power * (900 if dtype == F64 else 120))
+            calls.append((*draw_rows(rng, lengths, 1, dtype, scale), "", [0, 1, 2]))
+            whats.append(f"{len(lengths)} rows of up to {max(map(sum, lengths))} in {dtype}")
+    for i, (prompts, texts, shared, ways) in enumerate(calls):
+        ps, ts = ((x[:1] * len(x) if one in shared else x)
+                  for one, x in (("prompts", prompts), ("texts", texts)))  # fmt: skip
+        s = max(len(p) + len(t) for p, t in zip(ps, ts, strict=True))
+        shape = (len(ts), s, ts[0].shape[1])
+        weights = torch.randint(-9, 10, shape, generator=rng).to(ts[0].dtype)
+        calls[i] = (prompts, texts, shared, ways, weights)
+    for found, call, what in zip(student.drive(drive_batches, calls), calls, whats, strict=True):
+        expect_batch(found, *call, what)
+    wrong = []  # not one prompt for each text, of every kind
+    unlike = ((0, 0), (0, 1), (1, 0), (0, 70), (70, 0), (1, 70), (70, 1), (5, 6))
+    for dtype, power, (n, m), way, width in every_pair(
+        rng, types, (-1, 0, 1), unlike, (0, 1, 2), (1, 3)
+    ):
+        prompts, texts = draw_rows(rng, [(2, 3)] * max(n, m, 1), width, dtype, 2.0 ** (60 * power))
+        prompts[-1] = prompts[-1][:0]  # the last of several
+        wrong.append((prompts[-n:][:n], texts[:m], "", [way], texts[0]))
+    seen = student.drive(drive_batches, wrong)
+    for (prompts, texts, *_), found in zip(wrong, seen, strict=True):
+        assert found == "ValueError", f"{len(prompts)} prompts for {len(texts)} texts: no error"
+    # go_on: many rows, many columns, and hundreds of tokens on
+    for b, t, s, steps in ((150, 1, 9, 1), (2, 1, 40_000, 1), (3, 5, 7, 300), (1, 2, 2, 1)):
+        positions, mask = drawn_step(rng, b, t, s)
+        if s > 1000:  # a row without filling stands at its column
+            positions[0], mask[0] = s - 1, True
+        new, seen = expect_tuple(
+            student.drive(drive_long, positions, mask, steps), (torch.Tensor,) * 2, "go_on"
+        )
+        what = f"{b} rows of {s} columns, {steps} on"
+        expect_same(new, positions[:, -1:] + steps, f"positions of go_on, {what}")
+        right = torch.cat([mask[:, :, -1:], torch.ones(b, 1, 1, steps, dtype=torch.bool)], -1)
+        expect_same(seen, right, f"the mask of go_on, {what}")
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -785,7 +1193,7 @@ def test_numbers(student, rng):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="each row behind its own prefix, also when the text goes on; a cache is new each "
     "time, and prefixes stay",
     cause="the first prefix for all rows, a cache that is kept, or text written into the prefixes",
@@ -934,6 +1342,132 @@ def test_prefixes_of_prompts(student, rng):
     refused(student, [("prefix_cache", p) for p in [*calls, *([x, a] for x in others), []]])
 
 
+def drive_caches(student, cases):
+    """Runs beside the student's code: what caches hold when a position more has been added, and
+    the gradients of their prefixes."""
+    import torch
+
+    found = []
+    for prefixes, shared, way, new, weights in cases:
+        b = len(prefixes)
+        leaves = [p.requires_grad_() for p in (prefixes[:1] if shared else prefixes)]
+        given = [
+            p.mT.contiguous().mT if way == 1 else torch.stack([p, -p], -1)[..., 0] if way else p
+            for p in leaves
+        ]
+        cache = student.prefix_cache(given * b if shared else given)
+        length = int(cache.length)
+        held = [cache.append(i, *both) for i, both in enumerate(new)]
+        torch.autograd.backward([x for pair in held for x in pair], list(weights.flatten(0, 1)))
+        held = torch.stack([torch.stack([x.detach() for x in pair]) for pair in held])
+        found.append((length, held, [p.grad for p in leaves]))
+    return found
+
+
+def expect_cache(found, prefixes, shared, way, new, weights, what):
+    """Keys and values [L, 2, B, Hkv, n + 1, d] exactly, and sums of whole numbers as gradients."""
+    length, held, grads = found
+    n = prefixes[0].shape[3]
+    assert length == n, f"{what}: the length of the cache is {length}, expected {n}"
+    rows = torch.stack(prefixes[:1] * len(prefixes) if shared else prefixes, 2)
+    expect_same(held, torch.cat([rows, new], 4), f"{what}: what the cache holds")
+    right = weights[..., :n, :].unbind(2)
+    right = [sum(right)] if shared else right
+    for i, (grad, own) in enumerate(zip(grads, right, strict=True)):
+        assert grad is not None, f"{what}: prefix {i} has no gradient"
+        expect_same(grad, own, f"{what}: the gradient of prefix {i}")
+
+
+def drive_prompts(student, states, cases):
+    """Runs beside the student's code: prefixes of prompts, with gradients."""
+    import torch
+
+    from efflib.models.config import LlamaConfig
+    from efflib.models.llama import Llama
+
+    found = []
+    for which, prompt, way, training, free in cases:
+        config, state = states[which]
+        model = Llama(LlamaConfig(**config)).to(prompt.dtype).train(training)
+        model.load_state_dict(state)
+        model.requires_grad_(free)
+        leaf = prompt.requires_grad_()
+        given = leaf.mT.contiguous().mT if way == 1 else leaf
+        given = torch.stack([leaf, -leaf], -1)[..., 0] if way == 2 else given
+        prefix = student.prefix_of(model, given)
+        if prefix.requires_grad:
+            (prefix.square() * 0.5).sum().backward()
+        found.append((prefix.detach(), leaf.grad))
+    return found
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: every dtype with every "
+    "number of rows, blocks, heads, positions, layouts and sizes; one prefix in several rows; "
+    "frozen models",
+    cause="a corner where two others meet, such as one position in float32; a limit on rows or "
+    "positions; or float32 on the way",
+)
+def test_anywhere_in_a_cache(student, rng):
+    types, calls, whats = (torch.float32, F64), [], []
+    sizes = ((1, 1, 1), (1, 1, 8), (2, 5, 1), (6, 2, 3), (33, 1, 2), (1, 2, 70))
+    cases = every_pair(
+        rng, (-1, 0, 1), (0, 1, 2), (1, 5, 2), types, (False, True), (1, 3, 70), sizes
+    )
+    cases += [(0, 0, 70, types[0], False, 1, sizes[0]), (0, 1, 40, F64, False, 2, sizes[2])]
+    cases.append((0, 2, 40, F64, True, 130, sizes[1]))
+    for power, way, b, dtype, shared, n, (layers, kv, d) in cases:
+        scale = 2.0 ** (power * (900 if dtype == F64 else 120))
+        shape = (layers, 2, b, kv, n, d)
+        prefixes = (scale * torch.randn(shape, generator=rng, dtype=F64)).to(dtype).unbind(2)
+        new = torch.randn(layers, 2, b, kv, 1, d, generator=rng, dtype=F64).to(dtype)
+        weights = torch.randint(-9, 10, (*shape[:4], n + 1, d), generator=rng).to(dtype)
+        calls.append((list(prefixes), shared, way, new, weights))
+        whats.append(f"{b} prefixes {list(prefixes[0].shape)} in {dtype}, one of all: {shared}")
+    for found, call, what in zip(student.drive(drive_caches, calls), calls, whats, strict=True):
+        expect_cache(found, *call, what)
+    shapes = ((81, 8192, 28672, 63, 7, 129), (1, 3, 5, 6, 3, 1), (7, 9, 1, 5, 5, 3))
+    shapes = [dict(zip(SHAPE_KEYS, s, strict=True)) for s in shapes]
+    numbers_ = [(s, n) for s in shapes for n in (0, 1, 65, 101, 10**6 + 1, 2**40 + 1)]
+    seen = held_results(student, "prefix_numbers", numbers_)
+    for (s, n), value in zip(numbers_, seen, strict=True):  # the largest are no float64
+        right = sum(2 * s["kv_heads"] * s["head_dim"] * n for _ in range(s["layers"]))
+        same_number(value, right, f"prefix_numbers of {n} positions, {s}")
+    expect_prompts(student, rng)
+
+
+def expect_prompts(student, rng):
+    """Prompts of one vector and of many, in both dtypes, before models that are frozen or not."""
+    changes = {"num_hidden_layers": 1, "num_key_value_heads": 4}
+    made = [a_llama(rng, F64), a_llama(rng, F64, **changes)]
+    states = [(config, state_of(model)) for config, model in made]
+    cases = [
+        (which, torch.randn(n, 16, generator=rng, dtype=F64).to(dtype) * 2.0**power, *rest)
+        for dtype, n, which, power, *rest in every_pair(
+            rng, (torch.float32, F64), (1, 2, 140), (0, 1), (0, 20), (0, 1, 2), (True, False),
+            (True, False),
+        )
+    ]  # fmt: skip
+    seen = student.drive(drive_prompts, states, cases)
+    for (which, prompt, _, _, free), (prefix, grad) in zip(cases, seen, strict=True):
+        (_, model), dtype = made[which], prompt.dtype
+        what = f"the prefix of a prompt [{len(prompt)}, 16] in {dtype}, model free: {free}"
+        leaf, cache = prompt.double().requires_grad_(), KVCache()
+        logits_of_vectors(model, leaf[None], cache)
+        both = zip(cache.keys, cache.values, strict=True)
+        right = torch.stack([torch.stack([k[0], v[0]]) for k, v in both])
+        (right.square() * 0.5).sum().backward()
+        expect_tensor(prefix, what, dtype, tuple(right.shape))
+        loose = EXACT if dtype == F64 else 1e-4
+        size = right.detach().abs().max().item()
+        expect_close(prefix.double(), right.detach(), what=what, atol=loose * (1 + size))
+        assert grad is not None, f"{what}: the prompt has no gradient"
+        size = leaf.grad.abs().max().item()
+        expect_close(grad.double(), leaf.grad, what=f"{what}: its gradient", atol=loose * size)
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -967,7 +1501,7 @@ def drive_biased(student, state, config, names, ids, fill, free):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1,
     invariant="a model begins as it was; only named layers get a trained bias, in their "
     "weight's dtype",
     cause="biases of layers that were not named, float32 in a bfloat16 model, weights that "
@@ -1269,6 +1803,138 @@ def test_sparse_in_bfloat16(student, rng):
     expect_at_most((value[3] - dy.double() @ full).abs(), most, "the error of the gradient of x")
 
 
+def drive_sparse_anywhere(student, cases):
+    """Runs beside the student's code: sparse layers in both modes, x in memory in several ways."""
+    import torch
+    from torch import nn
+
+    found = []
+    for w, b, places, delta, x, dy, way, training, free in cases:
+        base = nn.Linear(w.shape[1], w.shape[0], bias=b is not None, dtype=w.dtype)
+        base.weight.data = w.clone()
+        if b is not None:
+            base.bias.data = b.clone()
+        layer = student.SparseLinear(base.requires_grad_(free), places).train(training)
+        start = layer.delta.detach().clone()
+        layer.delta.data = delta.clone()
+        leaf = x.requires_grad_()
+        given = leaf.mT.contiguous().mT if way == 1 and x.dim() > 1 else leaf
+        given = torch.stack([leaf, -leaf], -1)[..., 0] if given is leaf and way else given
+        y = layer(given)
+        y.backward(dy)
+        trained = {n: tuple(p.shape) for n, p in layer.named_parameters() if p.requires_grad}
+        found.append((y.detach(), layer.delta.grad, leaf.grad, start, trained))
+    return found
+
+
+def expect_sparse(found, w, b, places, delta, x, dy, *rest):
+    """x (W + S)^T + b and its gradients, W + S summed in float32 and rounded once."""
+    y, d_delta, dx, start, trained = found
+    (n, k), count, dtype = w.shape, len(places), w.dtype
+    what = f"W [{n}, {k}] in {dtype}, {count} places, x {list(x.shape)}, size {rest[-1]}"
+    assert trained == {"delta": (count,)}, f"{what}: trained are {trained}"
+    expect_same(start, torch.zeros(count), f"{what}: delta at the start")
+    s = torch.zeros(n * k)
+    s[places] = delta
+    full = (w.float() + s.view(n, k)).to(dtype).double()
+    flat, back = x.double().reshape(-1, k), dy.double().reshape(-1, n)
+    bias = torch.zeros(n, dtype=F64) if b is None else b.double()
+    half = 2 * BFLOAT16 if dtype == torch.bfloat16 else 0.0  # of the product, and of the sum
+    bound = 4 * (k + n + len(flat) + 8) * FLOAT32
+    expect_tensor(y, f"{what}: the output", dtype, (*x.shape[:-1], n))
+    reach = flat.abs() @ full.abs().T
+    right, plain = flat @ full.T + bias, (flat @ full.T).abs()
+    most = bound * (reach + bias.abs()) + half * (plain + bound * reach + bias.abs())
+    expect_at_most((y.double().reshape(-1, n) - right).abs(), most, f"{what}: the output's error")
+    dw, size = back.T @ flat, back.abs().T @ flat.abs()
+    expect_tensor(d_delta, f"{what}: the gradient of delta", torch.float32, (count,))
+    off = (d_delta.double() - dw.flatten()[places]).abs()
+    # delta's gradient may come through a bfloat16 weight
+    most = (bound + half) * size.flatten()[places]
+    expect_at_most(off, most, f"{what}: the error of delta's gradient")
+    expect_tensor(dx, f"{what}: the gradient of x", dtype, tuple(x.shape))
+    off, most = (dx.double().reshape(-1, k) - back @ full).abs(), back.abs() @ full.abs()
+    expect_at_most(off, (bound + half) * most, f"{what}: the error of the gradient of x")
+
+
+def drive_counts(student, sizes, n, seeds):
+    """Runs beside the student's code: how often each weight is drawn with each [W, W]."""
+    import torch
+
+    counts = torch.zeros(sum(sizes), sum(sizes), dtype=torch.int64)
+    for seed in seeds:
+        begin, drawn = 0, torch.zeros(sum(sizes), dtype=torch.int64)
+        for own, size in zip(student.draw(sizes, n, seed), sizes, strict=True):
+            drawn[begin + own] = 1
+            begin += size
+        counts += drawn[:, None] * drawn
+    return counts
+
+
+def expect_draws(student, rng):
+    """Draws of every n and seed; each weight as likely when few are drawn, too."""
+    one, two, three = spread(rng, ([1, 2, 3], [2, 4], [3, 3], [6]), 3)
+    seeds = list(range(whole(rng, 0, 99), 499))
+    for sizes, n in ((one, 1), (two, 2), ([2, 4], 2), (three, 5)):
+        counts = student.drive(drive_counts, sizes, n, seeds)
+        # 400 draws or more, each weight in n of 6: seven deviations are 1e-9 for n = 1
+        off = (counts.diag() / len(seeds) - n / 6).abs()
+        most = 7 * math.sqrt(n / 6 * (1 - n / 6) / len(seeds))
+        expect_at_most(off, most, f"{n} of {sizes}: distance of a weight's share from {n}/6")
+        if n > 1:  # each two at least once in 400: of 15 pairs one is left out by 2e-11
+            assert (counts > 0).all(), f"{n} of {sizes}: two weights that are never drawn together"
+    base, last = whole(rng, 1, 900), 2**31 - 1
+    seeds = [base, *(base + step for step in (100, 256, 1000, 1024, 10**4, 2**16, 10**6, 2**24))]
+    seeds += [last - 2 * base, 0]
+    for sizes, n in (([200], 5), ([1, 150, 1], 9)):
+        seen = held_results(student, "draw", [(sizes, n, seed) for seed in seeds])
+        seen = {tuple(torch.cat(list(places)).tolist()) for places in seen}
+        assert len(seen) == len(seeds), f"draws of {n} from {sizes}: of unlike seeds the same"
+    large = 10**6 + base
+    calls = [(s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [1500]) for n in (0, 1, 1200)
+             for seed in (0, base, large, last - base) if n <= sum(s)]  # fmt: skip
+    calls += [([1_000_000, 1], n, seed) for n, seed in ((1200, last - base), (0, 0))]
+    for call, value in zip(calls, held_results(student, "draw", calls), strict=True):
+        expect_places(value, call[0], call[1], f"draw{call}")
+    refused(student, [("draw", s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [10**6])
+                      for n in (-1, sum(s) + 1) for seed in (0, large, last - base)])  # fmt: skip
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="biases, draws and sparse layers, anywhere in what the card admits: every dtype with "
+    "every mode, layout, size and number of places; few weights drawn, large seeds, many places",
+    cause="a corner where two others meet, such as bfloat16 and one dimension; seeds or places cut "
+    "to fewer digits; or gradients in training alone",
+)
+def test_anywhere_in_the_weights(student, rng):
+    types = torch.float32, torch.bfloat16
+    shapes, calls = ((1, 1), (1, 9), (7, 1), (5, 6), (12, 40)), []
+    further = (True, False), (0, 1, 0.4, 2), shapes, (-45, 0, 20), (True, False), (True, False)
+    cases = every_pair(rng, (1, 2, 3), (-1, 0, 1), (0, 1, 2), types, *further)
+    cases += every_pair(rng, (0,), (0,), (0, 1), types, *further[:2], shapes[3:4], *further[3:])
+    large, free = (whole(rng, 190, 200), 201), whole(rng, 0, 1) == 1
+    cases += [(1, 0, 0, t, True, 0.4, large, 0, True, free is (t == types[0])) for t in types]
+    for dims, power, way, dtype, training, share, (n, k), of_w, biased, free in cases:
+        w = (2.0**of_w * torch.randn(n, k, generator=rng)).to(dtype)
+        lead = [[0, 2], [], [whole(rng, 1, 90)], [3, whole(rng, 1, 3)]][dims]
+        x = (2.0 ** (40 * power) * torch.randn(*lead, k, generator=rng)).to(dtype)
+        dy = torch.randn(*lead, n, generator=rng).to(dtype)
+        b = 2.0 ** (40 * power + of_w) * torch.randn(n, generator=rng)
+        b = b.to(dtype) if biased else None
+        count = min(1, n * k) if share == 1 else n * k if share == 2 else math.ceil(share * n * k)
+        places = torch.randperm(n * k, generator=rng)[:count]
+        delta = 2.0**of_w * torch.randn(count, generator=rng)
+        calls.append((w, b, places, delta, x, dy, way, training, free))
+    for found, call in zip(student.drive(drive_sparse_anywhere, calls), calls, strict=True):
+        expect_sparse(found, *call)
+    cases = [(*case[:7], [], *case[8:]) for case in fan_cases(rng, (1,))]
+    for found, case in zip(student.drive(drive_fan, "add_biases", cases), cases, strict=True):
+        expect_fan(found, case, False)
+    expect_draws(student, rng)
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 KEYS = ("trained", "optimizer_bytes", "flops", "read_bytes", "context")
@@ -1344,7 +2010,7 @@ def same_number(seen, right, what):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="trained numbers are those of the matrices and vectors, for any shape; states are "
     "8 bytes for each",
     cause="a width where heads * head_dim is meant, one adapter in a block, biases left "
@@ -1437,6 +2103,45 @@ def test_flags(student, rng):
         others += [f"{way}s", f"{way} ", f" {way}", f"{way}_2", f"my{way}", way[:-1], way[1:]]
         others += [way.upper(), way.capitalize(), f"{way}{way}", way[::-1]]
     refused(student, [("bill", way, 1, shape) for way in others])
+
+
+SHAPES = [  # as SHAPE_KEYS says
+    (1, 1, 1, 1, 1, 1), (125, 16383, 53250, 63, 7, 129), (3, 7, 5, 6, 3, 1), (1, 12, 9, 4, 4, 3),
+    (2, 6, 700, 8, 1, 5), (80, 100, 3, 2, 2, 64),
+]  # fmt: skip
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="every column of every way, anywhere in what the card admits: each size with each "
+    "shape, with and without biases, up to numbers that no float64 holds",
+    cause="a corner where two others meet, such as biases and one block; or numbers that are "
+    "floats or of 32 bits on the way",
+)
+def test_anywhere_on_a_bill(student, rng):
+    calls = []
+    sizes = (1, 2, 65, 10**6 + 1, 2**30 + 1)
+    cases = every_pair(rng, WAYS, sizes, SHAPES, (True, False))
+    cases += [(w, 2**30 + 1, SHAPES[1], b) for w in WAYS for b in (True, False)]  # the largest
+    cases += [(w, 9, SHAPES[0], b) for w in WAYS for b in (True, False)]  # and the smallest
+    cases += [("bitfit", size, SHAPES[i], True) for i, size in enumerate((-1, 0, -(2**31)))]
+    for way, size, shape, biases in cases:
+        shape = dict(zip(SHAPE_KEYS, shape, strict=True)) | {"biases": biases}
+        calls.append((way, size, shape))
+    for call, value in zip(calls, held_results(student, "bill", calls), strict=True):
+        (way, size, shape), what = call, f"of bill{call}"
+        assert isinstance(value, dict), f"bill returned {type(value).__name__}, not a dict"
+        assert value.keys() == {*KEYS, *FLAGS}, f"keys {what} are {sorted(value)}"
+        before, trained = size if way in ("prompt", "prefix") else 0, numbers(way, size, shape)
+        right = {"trained": trained, "optimizer_bytes": 8 * trained, "context": before}
+        right |= {"flops": products(way, size, shape), "read_bytes": read(way, size, shape)}
+        for key in KEYS:
+            same_number(value[key], right[key], f"{key} {what}")
+        merge = way in ("lora", "random") or (way == "bitfit" and shape["biases"])
+        flags = (merge, way != "random", way in ("prompt", "prefix"))
+        for key, flag in zip(FLAGS, flags, strict=True):
+            assert isinstance(value[key], bool) and value[key] == flag, f"{key} {what}"
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1583,7 +2288,7 @@ def test_fits(student, rng):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="of what fits, those not apart from the best mean, the fewest trained, the first "
     "of equals; None if nothing fits or nothing is there",
     cause="apart from the neighbour in place of the best, the last of equals, losses of "
@@ -1647,6 +2352,119 @@ def test_choices(student, rng):
         assert student.choose(made, {}) == "b", "chosen of losses of another size"
     equal = {n: a_candidate(rng, 1, losses=[1.0, 1.5], trained=7) for n in ("z", "y", "a")}
     assert student.choose(equal, {}) == "z", "chosen of three that are equal"
+
+
+NEXT = 2.0**-30  # beside a limit; all means and spreads below are exact in Python's floats
+
+
+def runs_of(rng, n, mean, spread_):
+    """n losses with exactly this mean and this spread (0 of one run), in an order drawn."""
+    three = [mean + spread_ * part for part in (5 / 8, -1 / 4, -3 / 8)]  # no mean is the median
+    made = [*three * (n // 3), *([mean] * (n % 3))]
+    if n == 2:
+        made = [mean + spread_ / 2, mean - spread_ / 2]
+    return [made[i] for i in torch.randperm(n, generator=rng).tolist()]
+
+
+def at_the_limit(rng, a, n, m, more):
+    """(losses of n runs, of m runs): means apart by the larger spread and `more`."""
+    spreads = [whole(rng, 1, 16) / 8 if count > 1 else 0.0 for count in (n, m)]
+    gap = max(spreads) + more
+    return runs_of(rng, n, a, spreads[0]), runs_of(rng, m, a + gap, spreads[1])
+
+
+def a_bill(rng, **changes):
+    """A bill, without losses."""
+    made = {key: whole(rng, 0, 5) for key in KEYS} | {key: whole(rng, 0, 1) == 1 for key in FLAGS}
+    return made | changes
+
+
+def fits_cases(rng):
+    """(bill, need, right): each column alone and all together, on both sides of each limit."""
+    cases = []
+    for base in (0, 1, 2, 100, 2**24 + 1, 2**53 + 1, 10**15):
+        for key in KEYS:
+            c = a_bill(rng, **{key: base})
+            cases += [(c, {key: base + more}, more >= 0) for more in (-1, 0, 1) if base + more >= 0]
+            cases += [(c, {key: 0.5}, base == 0), (c, {key: math.inf}, True)]
+    for flag, limit in itertools.product((True, False), repeat=2):
+        for key in FLAGS:
+            cases.append((a_bill(rng, **{key: flag}), {key: limit}, flag or not limit))
+    for count in (0, 1, 2, 4, 8):  # what is asked: all of it met, or all but one
+        keys = spread(rng, (*KEYS, *FLAGS), 8)[:count]
+        need = {key: whole(rng, 0, 1) == 1 if key in FLAGS else whole(rng, 0, 3) for key in keys}
+        good = a_bill(rng, **{k: v if k in KEYS else (v or whole(rng, 0, 1) == 1)
+                              for k, v in need.items()})  # fmt: skip
+        cases.append((good, need, True))
+        for key in keys:
+            if need[key] is not False:
+                broken = False if key in FLAGS else need[key] + 1
+                cases.append((good | {key: broken}, need, False))
+    return cases
+
+
+def a_choice(rng, count, low, near):
+    """{name: candidate}: the best mean is `low`, others lie at the limit and beside it."""
+    names = ["", " ", "0", "None", "a", "A", "a ", "way", *(f"way {i}" for i in range(count))]
+    names = spread(rng, names[: max(8, count)], count)
+    n, large = spread(rng, (1, 2, 3, 5, 8, 16, 70), 1)[0], 2 ** whole(rng, 53, 60)
+    own = whole(rng, 1, 16) / 8 if n > 1 else 0.0
+    made = {}
+    for i, name in enumerate(names):
+        losses = runs_of(rng, n, low, own)
+        if i:
+            m = spread(rng, (1, 2, 3, 5, 8, 16, 70), 1)[0]
+            other = whole(rng, 1, 16) / 8 if m > 1 else 0.0
+            gap = max(own, other) + spread(rng, (-near, 0.0, near, 1.0), 1)[0]
+            losses = runs_of(rng, m, low + max(gap, near), other)
+        numbers_ = {"trained": large + whole(rng, 0, 2), "losses": losses}
+        made[name] = a_bill(rng, **numbers_)
+    if count > 100 or whole(rng, 0, 1):  # the best of all fits
+        made[names[0]] |= dict.fromkeys(FLAGS, True) | dict.fromkeys(KEYS[1:], 0)
+    order = torch.randperm(count, generator=rng).tolist()
+    return {names[i]: made[names[i]] for i in order}
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="differ, fits and choose, anywhere in what the card admits: any number of runs with "
+    "any other, at every limit and next to it, large numbers, many ways, any names",
+    cause="a tolerance, a limit on runs or ways, a name that is empty, or numbers that are rounded",
+)
+def test_anywhere_in_a_choice(student, rng):
+    counts, calls = (1, 2, 3, 4, 5, 7, 8, 9, 20, 100), []
+    for n, m in itertools.product(counts, counts):
+        for more in (-NEXT, 0.0, NEXT):
+            a, b = at_the_limit(rng, whole(rng, 16, 64) / 16, n, m, more)
+            scale = 2.0 ** spread(rng, (-27, 0, 13), 1)[0]
+            pair = [[v * scale for v in a], [v * scale for v in b]]
+            calls.append(pair if whole(rng, 0, 1) else pair[::-1])
+    for (a, b), seen in zip(calls, held_results(student, "differ", calls), strict=True):
+        what = f"differ of {len(a)} and {len(b)} runs, means {sum(a) / len(a)}, {sum(b) / len(b)}"
+        assert a_bool(seen, what) == rule(a, b), f"{what}: {seen}, at the limit or beside it"
+    cases = fits_cases(rng)
+    seen = held_results(student, "fits", [(c, need) for c, need, _ in cases])
+    for (c, need, right), value in zip(cases, seen, strict=True):
+        assert a_bool(value, "fits") == right, f"fits is {value} for {need}, the bill is {c}"
+    calls = [({}, {}), ({}, {"mergeable": True, "flops": 3}), ({}, {"untouched": False})]
+    for i, (count, need) in enumerate(itertools.product(
+        (1, 2, 3, 8, 9, 30, 130), ({}, {"mergeable": True}, {"flops": 3, "untouched": True},
+                                   dict.fromkeys(KEYS[2:], 4) | dict.fromkeys(FLAGS, False)),
+    )):  # fmt: skip
+        scale = 2.0 ** (-27, 0, 13)[i % 3]
+        made = a_choice(rng, count, whole(rng, 64, 99) / 16, NEXT)
+        made = {k: c | {"losses": [v * scale for v in c["losses"]]} for k, c in made.items()}
+        last = walk(made, need) if i % 2 else None  # whoever would be chosen stands last
+        made |= {} if last is None else {last: made.pop(last)}
+        if one_best_mean(made, need):
+            calls.append((made, need))
+    zero = [a_bill(rng, losses=[v], trained=n) for v, n in ((0.0, 2), (NEXT, 1))]
+    calls += [({"": zero[0]}, {}), ({"a": zero[0], "b": zero[1]}, {})]
+    for (made, need), name in zip(calls, held_results(student, "choose", calls), strict=True):
+        right = walk(made, need)
+        what = f"chosen of {len(made)} ways with {need}"
+        assert type(name) is type(right) and name == right, f"{what}: {name!r}, expected {right!r}"
 
 
 def free_candidate(**changes):

@@ -14,8 +14,8 @@ def balancing_loss(logits, experts):
 
 
 def moved_bias(bias, share, speed):
-    step = (share * len(share) < 1).float() - (share * len(share) > 1).float()
-    return bias + step * speed
+    even = torch.ones(len(share)) / len(share)
+    return bias + speed * ((share < even).float() - (share > even).float())
 
 
 def fooled(tokens):
