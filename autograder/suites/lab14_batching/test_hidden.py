@@ -5,6 +5,7 @@ token after another; a server is followed from its first request to its last.
 """
 
 import math
+from fractions import Fraction
 
 import torch
 
@@ -46,10 +47,25 @@ class Shop:
         return True
 
     def tokens(self, cached, wanted):
+        if wanted > 64:
+            return self.many(cached, wanted)
         n = 0
         while n < wanted and self.token(cached + n):
             n += 1
         return n
+
+    def many(self, cached, wanted):
+        """As tokens, by halving what may be given, for numbers that nobody counts by ones."""
+        low, high = 0, min(wanted, self.budget)
+        while low < high:
+            n = (low + high + 1) // 2
+            fits = self.blocks(cached, n) <= self.free
+            low, high = (n, high) if fits else (low, n - 1)
+        self.budget, self.free = self.budget - low, self.free - self.blocks(cached, low)
+        return low
+
+    def blocks(self, cached, n):
+        return needed(cached + n, self.block) - needed(cached, self.block)
 
 
 def needed(tokens, block):
@@ -311,7 +327,148 @@ def check_crowds(student, which):
         check_direct(student, which, state, SLOW[which](*state))
 
 
+# ---- anywhere in what the cards admit --------------------------------------------------------
+
+
+def in_pairs(rng, never=(), **dims):
+    """Cases, one value of each dimension, in which every two values of two dimensions meet.
+
+    never: pairs {(name, value), (name, value)} that cannot meet. Values are drawn for each case
+    among those that meet most that they have not met.
+    """
+    never, names = {frozenset(pair) for pair in never}, list(dims)
+    every = [(name, value) for name in names for value in dims[name]]
+    open_ = {frozenset((a, b)) for a in every for b in every if a[0] != b[0]} - never
+    cases = []
+    while open_:
+        todo = sorted(open_, key=lambda pair: sorted(map(every.index, pair)))
+        case = dict(todo[draw(rng, 0, len(todo) - 1)])
+        rest = [name for name in names if name not in case]
+        for i in torch.randperm(len(rest), generator=rng).tolist():
+            fit = []
+            for value in dims[rest[i]]:
+                met = {frozenset((other, (rest[i], value))) for other in case.items()}
+                if not met & never:
+                    fit.append((len(met & open_), value))
+            best = [value for count, value in fit if count == max(fit)[0]]
+            case[rest[i]] = best[draw(rng, 0, len(best) - 1)]
+        items = list(case.items())
+        open_ -= {frozenset((a, b)) for a in items for b in items if a[0] != b[0]}
+        cases.append(case)
+    return cases
+
+
+COUNTS = (0, 1, 4, 70)
+SMALL, LARGE = (1, 40), (10**8, 10**9)
+NEVER_RUN = [(("running", n), ("most", 0)) for n in (4, 70)]  # no more than `most` run
+NOBODY = [((who, 0), (f"of_{who}", LARGE)) for who in ("running", "waiting")]
+NOBODY += [((who, 0), ("zero", who)) for who in ("running", "waiting")]
+LIMITS = {
+    "running": COUNTS,
+    "waiting": COUNTS,
+    "of_running": (SMALL, LARGE),
+    "of_waiting": (SMALL, LARGE),
+    "zero": ("running", "waiting", "nobody"),
+    "free": (0, 1, -1, 10**9),  # -1: what some of the states use, or one block more or less
+    "budget": (0, 1, -1, 10**9),
+    "most": (0, 1, 2, 10**4),  # 0: one; 1: just those who run; 2: a few more
+    "block": (1, 3, 16, 256, 5000),
+}
+
+
+def drawn_names(rng, first, second, zero):
+    """Names for two lists; some look alike, and 0 is in the one that `zero` says."""
+    special = ["", "0", "00", "-1", 1, "1"]
+    special = [special[i] for i in torch.randperm(6, generator=rng).tolist()]
+    names = [x for i in range(2, first + second + 2) for x in (i, str(i))]
+    names, at = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()], first
+    one, other = (special[:3] + names[:at])[:first], (special[3:] + names[at:])[:second]
+    for where, part in (("running", one), ("waiting", other)):
+        if where == zero and part:
+            part[draw(rng, 0, len(part) - 1)] = 0
+    return one, other
+
+
+def drawn_running(rng, names, sizes, block, one_lacks):
+    """Who runs: last blocks that are full, empty but for one token, or anything."""
+    running, whole = [], draw(rng, 0, 1)
+    for name in names:
+        size = draw(rng, *sizes)
+        kind = draw(rng, 0, 2)
+        cached = (size, size // block * block, size // block * block + 1)[kind]
+        lacks = (1, draw(rng, 1, 2 * block), draw(rng, 1, 12), draw(rng, *sizes))[draw(rng, 0, 3)]
+        running.append((name, cached + (1 if one_lacks or whole else lacks), cached))
+    return [(name, min(tokens, 10**9), min(cached, 10**9 - 1)) for name, tokens, cached in running]
+
+
+def used_by_some(rng, wanted, high):
+    """The sum of the first few, or one less or more."""
+    some = sum(wanted[: draw(rng, 0, len(wanted))])
+    return min(max(0, some + draw(rng, -1, 1)), high)
+
+
+def state_of(rng, which, case):
+    block = case["block"]
+    one, other = drawn_names(rng, case["running"], case["waiting"], case["zero"])
+    running = drawn_running(rng, one, case["of_running"], block, which == "prefill_first")
+    waiting = []
+    for name in other:
+        size = draw(rng, *case["of_waiting"])
+        waiting.append((name, (size, max(1, size // block * block))[draw(rng, 0, 1)]))
+    lacking = [] if which == "prefill_first" else [t - cached for _, t, cached in running]
+    blocks = [needed(t, block) - needed(cached, block) for _, t, cached in running]
+    blocks = [] if which == "prefill_first" and draw(rng, 0, 1) else blocks
+    if draw(rng, 0, 1) and which != "prefill_first":
+        at_line = []
+    else:
+        at_line = [tokens for _, tokens in waiting]
+    free, budget, most = case["free"], case["budget"], case["most"]
+    if free < 0:
+        free = used_by_some(rng, blocks + [needed(n, block) for n in at_line], 10**9)
+    if budget < 0:
+        budget = used_by_some(rng, lacking + at_line, 10**9)
+    if most < 10:
+        most = (1, max(1, len(running)), max(1, len(running)) + draw(rng, 1, 5))[most]
+    return running, waiting, free, budget, most, block
+
+
+def drive_kept(student, which, states):
+    """Runs beside the student's code: whether its arguments are as they were."""
+    import copy
+
+    kept = []
+    for state in states:
+        given = copy.deepcopy(state)
+        getattr(student, which)(*given)
+        kept.append(list(map(list, given[:2])) == list(map(list, state[:2])))
+    return kept
+
+
+def check_anywhere(student, rng, which):
+    cases = in_pairs(rng, NEVER_RUN + NOBODY, **LIMITS)
+    states = []
+    for case in cases:
+        states.append(state_of(rng, which, case))
+        for only in ("free", "budget", "most"):  # the only limit
+            wide = {"free": 10**9, "budget": 10**9, "most": 10**4, "of_waiting": SMALL}
+            wide[only] = {"free": -1, "budget": -1, "most": 2}[only]
+            states.append(state_of(rng, which, case | wide))
+    check_states(student, which, states, "a state anywhere")
+    assert all(student.drive(drive_kept, which, states[::17])), "a list that was given is changed"
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="any two corners together: nobody or many run or wait, limits of 0, 1, just enough "
+    "or none, blocks of 1 to 5000, tokens up to 10^9",
+    cause="a short way for one corner that forgets another, or a number taken for too large",
+)
+def test_states_anywhere(student, rng):
+    check_anywhere(student, rng, "prefill_first")
 
 
 @exercise(
@@ -342,7 +499,7 @@ def test_a_server_to_its_end(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="large numbers, long lists, names that are 0 or empty, nothing to do",
     cause="floats for blocks, a name taken for a truth value, lists changed, something kept",
 )
@@ -388,6 +545,17 @@ def test_large_plans(student, rng):
 
 @exercise(
     "ex2",
+    points=1,
+    invariant="any two corners together: nobody or many run or wait, limits of 0, 1, just enough "
+    "or none, blocks of 1 to 5000, tokens up to 10^9",
+    cause="a short way for one corner that forgets another, or a number taken for too large",
+)
+def test_pieces_anywhere(student, rng):
+    check_anywhere(student, rng, "mixed_chunks")
+
+
+@exercise(
+    "ex2",
     points=3,
     invariant="any state: who runs gets what budget and room allow, then pieces of those whose "
     "tokens all have blocks",
@@ -413,7 +581,7 @@ def test_pieces_to_the_end(student, rng):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="large numbers, long lists, names that are 0 or empty, nothing to do",
     cause="floats for blocks, a name taken for a truth value, lists changed, something kept",
 )
@@ -586,7 +754,7 @@ def crossing(points, goal):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="the first crossing of the goal from the lowest rate on, for curves of any kind",
     cause="the last crossing, points not sorted, a share that is just the goal taken for too low",
 )
@@ -609,7 +777,120 @@ def test_knees_of_any_curve(student, rng):
     expect_at_most(abs(seen - 2.0), 1e-6, what="a share that is a little too low")
 
 
+def long_log(rng, count, unit, late, gaps):
+    """Requests whose TPOT is a whole multiple of `unit`, with `gaps` gaps between tokens."""
+    log = []
+    for i in range(count):
+        arrival, first = draw(rng, 0, 200), draw(rng, 1, 60)
+        n = gaps if i == 0 else (0, 1, 2, 3, 5, 7, gaps)[draw(rng, 0, 6)]
+        total = n * draw(rng, 0, 9)
+        inner = sorted(draw(rng, 0, total) for _ in range(n - 1))
+        ticks = [first] + [first + t for t in [*inner, total][: n if n else 0]]
+        log.append((late + arrival * unit, [late + (arrival + t) * unit for t in ticks]))
+    return log
+
+
+def drive_limits(student, log, limits):
+    """Runs beside the student's code: the share that keeps each pair of limits."""
+    return [student.attained(log, *pair) for pair in limits]
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="any two corners together: one request or hundreds, answers of one token or "
+    "hundreds, tiny and large times, limits just kept and just missed, 0 and infinite",
+    cause="a short way for one corner that forgets another, a tolerance, or a size that is large",
+)
+def test_logs_anywhere(student, rng):
+    dims = {"count": (1, 2, 65, 300), "unit": (2.0**-27, 2.0**-10, 1.0, 2.0**14)}
+    dims |= {"gaps": (0, 1, 3, 41, 300), "ttft": ("tiny", "at", "large", "inf")}
+    dims |= {"tpot": ("zero", "at", "large", "inf")}
+    for case in in_pairs(rng, **dims):
+        log = long_log(rng, case["count"], case["unit"], 0.0, case["gaps"])
+        each = of_each(log)
+        ttft = {"tiny": 2.0**-21, "at": 0.0, "large": 128.0, "inf": math.inf}[case["ttft"]]
+        tpot = {"zero": 0.0, "at": 0.0, "large": 128.0, "inf": math.inf}[case["tpot"]]
+        limits = [(ttft, tpot)]
+        for i in (0, draw(rng, 0, len(each) - 1)):
+            for just in (1 - 2.0**-40, 1, 1 + 2.0**-40):  # further than any rounding
+                a = each[i][0] * just if case["ttft"] == "at" else ttft
+                limits += [(a, (each[i][1] or 0.0) * just if case["tpot"] == "at" else tpot)]
+                limits += [(math.inf, (each[i][1] or 0.0) * just)]
+        for (a, b), seen in zip(limits, student.drive(drive_limits, log, limits), strict=True):
+            kept = sum(x <= a and (y is None or y <= b) for x, y in each)
+            same = math.isclose(float(seen), kept / len(log), rel_tol=1e-12)
+            assert same, "another share keeps the limits"
+        if case["count"] < 300 or case["gaps"] == 41:
+            check_tails(student.tails(log), each)
+            area = math.fsum(t[-1] - at for at, t in log)
+            right = area / (max(t[-1] for _, t in log) - min(at for at, _ in log))
+            seen = float(student.inside(log))
+            assert math.isclose(seen, right, rel_tol=1e-9), "another number inside"
+    for count in (1, 2, 10, 65, 300):
+        rates = (torch.randperm(1000, generator=rng)[:count] + 1).tolist()
+        for goal in (0.0, 0.7, 1.0, draw(rng, 1, 99) / 100):
+            shares = [goal + (1 - goal) * (0, 0, 0.25, 0.5, 1)[draw(rng, 0, 4)] for _ in rates]
+            if draw(rng, 0, 3):
+                shares[draw(rng, 0, count - 1)] = goal * (1 - 2.0 ** -draw(rng, 0, 20))
+            points = list(zip(rates, shares, strict=True))
+            seen, right = float(student.knee(points, goal)), exact_crossing(points, goal)
+            assert math.isclose(seen, right, rel_tol=1e-6), "another knee"
+
+
+def exact_crossing(points, goal):
+    """The knee in whole numbers and fractions."""
+    points = sorted((Fraction(rate), Fraction(share)) for rate, share in points)
+    low = [i for i, (_, share) in enumerate(points) if share < Fraction(goal)]
+    if not low:
+        return float(points[-1][0])
+    if low[0] == 0:
+        return 0.0
+    (a, s), (b, t) = points[low[0] - 1 : low[0] + 1]
+    return float(a + (b - a) * (s - Fraction(goal)) / (s - t))
+
+
+def check_tails(seen, each):
+    for name, column in zip(("ttft", "tpot"), zip(*each, strict=True), strict=True):
+        values = [v for v in column if v is not None]
+        if not values:
+            assert seen[name] is None, f"{name} of requests that have none"
+            continue
+        for value, q in zip(seen[name], (50, 99), strict=True):
+            right = rank(values, q)
+            assert math.isclose(float(value), right, rel_tol=1e-9), f"another p{q} of {name}"
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="any two corners together: nobody or many run, wait or are put back, limits of 0, "
+    "1, just enough or none, blocks of 1 to 5000, tokens up to 10^9",
+    cause="a short way for one corner that forgets another, or a number taken for too large",
+)
+def test_put_back_anywhere(student, rng):
+    check_anywhere(student, rng, "preempting")
+    states = []  # every block of the last one is needed
+    for block in (1, 3, 16, 256, 5000):
+        for size in (block, 40 * block, 10**8 // block * block):
+            for more in (0, 1, block - 1):
+                run = [("", 10**9, size), (0, size + more + 2, size + more)]
+                states += [(run, [], free, 10**9, 9, block) for free in (0, 1)]
+    check_states(student, "preempting", states, "a state in which one is put back")
+    dims = {"running": COUNTS, "waiting": COUNTS, "back": (0, 1, 11, 70), "zero": LIMITS["zero"]}
+    dims |= {"of_running": (SMALL, LARGE), "of_waiting": (SMALL, LARGE)}
+    never = [(("running", n), ("back", b)) for n in COUNTS for b in dims["back"] if b > n]
+    for case in in_pairs(rng, never + NOBODY, **dims):
+        one, other = drawn_names(rng, case["running"], case["waiting"], case["zero"])
+        running = drawn_running(rng, one, case["of_running"], 4, False)
+        waiting = [(name, draw(rng, *case["of_waiting"])) for name in other]
+        stay = len(running) - case["back"]
+        back = [name for name, _, _ in running[stay:]][::-1]
+        right = [(name, tokens) for name, tokens, _ in running[stay:]] + waiting
+        assert pairs(student.line_after(running, waiting, back)) == right, "another line"
 
 
 @exercise(
@@ -663,7 +944,7 @@ def test_little_memory_to_the_end(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="the line: all that was put back, as it ran, with every token, then the others",
     cause="the order of put_back, tokens of the cache or of the prompt, a name that is 0 or empty",
 )
@@ -908,7 +1189,7 @@ def drive_chain(student, depth):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="texts of thousands of tokens, one within another; leaves go in the order of use",
     cause="a node for each token and recursion, the wrong leaf, or more evicted than asked",
 )
@@ -932,6 +1213,47 @@ def test_long_texts(student, rng):
     far = [(7, 5 + (k << bits)) for bits in (4, 8, 12, 16, 20) for k in range(1, 9)]
     walk = [("insert", text) for text in far] + [("match", text) for text in far]
     check_trees(student, [[*walk, *[("evict", 2)] * 9, *walk]])
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="many holders, many children, edges of one token and of many, ids of any size, and "
+    "an eviction of just a leaf, of one token less and of one more",
+    cause="a count or a size with a limit, ids that look alike, one leaf too few or too many",
+)
+def test_trees_anywhere(student, rng):
+    walks = []
+    for apart in (2**8, 2**16, 2**31, 2**32, 2**53):
+        a, c, b = torch.randperm(9, generator=rng)[:3].tolist()
+        b, d = [(b, b + apart), (b - apart, b)][draw(rng, 0, 1)]
+        for long in (1, 2, 17, 65):
+            base, n = (a, b) * 2 + (a,) * long, draw(rng, 65, 140)
+            walk = [("insert", base), ("insert", (*base, c)), ("insert", (c,) * long)]
+            walk += [("hold", base[:5])] * n + [("release", draw(rng, 0, 9)) for _ in range(n - 1)]
+            walk += [
+                ("insert", (*base[:3], d)),
+                ("evict", long + draw(rng, 0, 2)),
+                ("evict", 10**4),
+            ]
+            walk += [
+                ("match", base),
+                ("release", 0),
+                ("insert", base),
+                ("insert", (d,)),
+                ("match", base[:-1]),
+            ]
+            walk += [("evict", 2), ("match", (d,)), ("match", base), ("evict", draw(rng, 2, 9))]
+            walks.append([*walk, ("match", base), ("match", (d,)), ("evict", 10**4), ("match", ())])
+    count = draw(rng, 280, 300)
+    leaves = [(0, k) for k in torch.randperm(count, generator=rng).tolist()]
+    some = [leaves[i] for i in torch.randperm(count, generator=rng)[:9].tolist()]
+    walk = [("insert", leaf) for leaf in leaves] + [("hold", leaf) for leaf in some]
+    walk += [("evict", count - 12), ("evict", 10**4), ("release", 3), ("evict", 3)]
+    walks.append(
+        [*walk, *[("match", leaf) for leaf in some], *[("release", 0)] * 8, ("evict", 999)]
+    )
+    check_trees(student, walks, as_tuples="in turns")
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -1071,7 +1393,7 @@ def slow_decoding(ready, cached, left, most, step):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="every step: who is in it, how much is cached, and when its tokens are there",
     cause="a clock that jumps over somebody or back, the order of joining lost, somebody with "
     "nothing to make, step asked too often",
@@ -1109,3 +1431,52 @@ def test_decoding_step_by_step(student, rng):
             )
             assert list(map(list, seen[1])) == asked, "step was asked for something else"
             assert list(map(list, seen[0])) == times, "tokens at other times"
+
+
+def spread_times(rng, kind, count, unit):
+    """Times of a list: all 0, all equal, or any."""
+    same = draw(rng, 1, 30) * unit
+    return [{"zero": 0.0, "equal": same}.get(kind, draw(rng, 0, 40) * unit) for _ in range(count)]
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="any two corners together: nobody or many, all at once or apart, nothing to read, "
+    "to carry, in the cache or to make, one or many places, tiny and large times",
+    cause="a short way for one corner that forgets another, or a size that is large",
+)
+def test_pools_anywhere(student, rng):
+    dims = {"count": (0, 1, 3, 24, 70), "unit": (2.0**-20, 0.25, 1.0, 2.0**12)}
+    dims |= {
+        "when": ("zero", "equal", "any"),
+        "many": (1, 2, 5, 100),
+        "speed": (1.0, 0.25, 2.0**31),
+    }
+    dims |= {"cached": (0, 30, 10**6), "work": (0, 1, 12), "late": (0, 1)}
+    seen = floats(student.hand_over([3.0 + 2.0**-40, 3.0], [1.0, 1.0], 1.0), 2)
+    assert seen == [5.0, 4.0], "ends 2^-40 s apart"
+    cases = []
+    for case in in_pairs(rng, **dims):
+        count, unit, many, late = (case[key] for key in ("count", "unit", "many", "late"))
+        times = spread_times(rng, case["when"], count, unit)
+        takes = [draw(rng, 0, case["work"]) for _ in times]
+        seconds, begun = [n * unit for n in takes], sorted(times)
+        seen = floats(student.prefill_pool(begun, seconds, many), count)
+        assert seen == ticked_queue(begun, seconds, many, unit), "prompts are read at other times"
+        order = sorted(range(count), key=lambda i, times=times: times[i])
+        right = ticked_queue(begun, [seconds[i] for i in order], 1, unit)
+        sizes = [s * case["speed"] for s in seconds]
+        seen = floats(student.hand_over(times, sizes, case["speed"]), count)
+        assert [seen[i] for i in order] == right, "caches cross at other times"
+        cached = [draw(rng, 0, case["cached"]) for _ in times]
+        left = takes if late else [draw(rng, 0, 1) * n for n in takes]
+        cases.append((times, cached, left, many))
+    just = 1.5 + 5 * 2.0**-10  # the end of the first step, and 2^-40 s later
+    cases += [([0.0, just + gap], [5, 0], [3, 2], 2) for gap in (0.0, 2.0**-40)]
+    runs = student.drive(drive_decoding, cases, 1.0, 0.5, 2.0**-10)
+    for case, seen in zip(cases, runs, strict=True):
+        assert not isinstance(seen, str), f"{seen} was raised"
+        times, asked = slow_decoding(*case, lambda rows: 1 + 0.5 * len(rows) + 2.0**-10 * sum(rows))
+        assert list(map(list, seen[1])) == asked, "step was asked for something else"
+        assert list(map(list, seen[0])) == times, "tokens at other times"
