@@ -688,7 +688,8 @@ lab.predict(
 # - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
 #   which q [g, V] makes it right, so that what comes out is still distributed as p.
 #
-# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab].
+# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab], with some thousands of
+# tokens at most.
 
 
 # %% solution="ex5"

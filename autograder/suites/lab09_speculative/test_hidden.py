@@ -1019,7 +1019,7 @@ def test_rounds_of_certain_proposals(student, rng):
         expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round of certain proposals")
     for proposed, vocab in (
         *(([300], 2048), ([2047, 0, 256, 2047], 2048), ([4499, 256], 4500), ([0, 0], 1)),
-        *(([], 1), ([], 300), (list(range(300)), 300), ([65_543, 7, 129_999], 130_000)),
+        *(([], 1), ([], 300), (list(range(300)), 300)),
     ):
         proposed = torch.tensor(proposed, dtype=torch.int64)
         right = torch.zeros(len(proposed), vocab).scatter(1, proposed[:, None], 1.0)
