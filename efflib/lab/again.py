@@ -63,13 +63,17 @@ def drive_laid(student, calls, ways):
     return first, each(all_of(), lambda x: x.detach().clone())
 
 
+def drawn_ways(rng: torch.Generator) -> list[int]:
+    """A hundred ways for drive_laid: of four in a row each is another one."""
+    return [way for _ in range(25) for way in torch.randperm(WAYS, generator=rng).tolist()]
+
+
 def held(student, rng: torch.Generator, calls: list[tuple]) -> list[tuple]:
     """Of each call (name, *args) both results that drive_laid gives.
 
     How tensors lie is drawn; of four in a row each lies in another way.
     """
-    ways = [way for _ in range(25) for way in torch.randperm(WAYS, generator=rng).tolist()]
-    first, second = student.drive(drive_laid, calls, ways)
+    first, second = student.drive(drive_laid, calls, drawn_ways(rng))
     return list(zip(first, second, strict=True))
 
 

@@ -20,7 +20,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import WAYS, held, held_results, refused
+from efflib.lab.again import drawn_ways, held, held_results, refused
 from efflib.lab.cases import every_pair
 
 F64, I64 = torch.float64, torch.int64
@@ -152,7 +152,7 @@ def sloped(student, rng, calls):
 
     Tensors of two dimensions are laid in every way, of four in a row each in another.
     """
-    ways = [way for _ in range(25) for way in torch.randperm(WAYS, generator=rng).tolist()]
+    ways = drawn_ways(rng)
     return student.drive(drive_sloped, calls, ways)
 
 
