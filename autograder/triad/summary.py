@@ -122,7 +122,7 @@ def of_simple(value, into: Summary) -> None:
 
 
 def of_container(value, into: Summary) -> None:
-    into.say(type(value).__name__)
+    into.say(type(value).__name__, *(["length == 1"] if len(value) == 1 else []))
     into.reach("length", len(value))
     of_items(value.values() if isinstance(value, dict) else value, into)
     if isinstance(value, dict):

@@ -46,6 +46,7 @@ def test_plain_values_containers_and_modules():
     words, ranges = words_of([[3, -1], []])
     assert {"list", "item int", "item == -1"} <= words
     assert ranges["item"] == [-1, 3] and ranges["length"] == [2, 2]
+    assert "length == 1" in words_of((3,))[0] and "length == 1" not in words
     assert words_of({5: 1.5})[1] == {"length": [1, 1], "key": [5, 5], "item": [1.5, 1.5]}
     model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1).eval().bfloat16())
     assert words_of(model)[0] == {"Sequential", "mixed modes", "float32", "bfloat16"}
