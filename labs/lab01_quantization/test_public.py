@@ -862,14 +862,14 @@ def test_centroids_are_means(student, rng):
     values = 0.01 * torch.randn(1500, generator=rng)
     while not 30 <= iterations_needed(values, 4) <= 200:
         values = 0.01 * torch.randn(1500, generator=rng)
-    codebook, codes = cluster(student, values, 4, 400)
+    codebook, codes = cluster(student, values, 4, 250)
     assert levels(codes) >= 12, f"1500 normal values ended in {levels(codes)} of 16 clusters"
     for j in codes.unique().tolist():
         members = values[codes == j]
         what = f"centroid {j}, minus the mean of its {len(members)} values"
         off = (codebook[j] - members.double().mean()).abs()
         expect_at_most(off, mean_error(members), what)
-    expect_nearest(values, codebook, codes, "after 400 iterations")
+    expect_nearest(values, codebook, codes, "after 250 iterations")
 
 
 @exercise(

@@ -198,11 +198,12 @@ lab.predict(
 #      $s = \max(|lo|, |hi|)\,/\,q_{max}$, and $z = 0$.
 #    - *Asymmetric:* 0.0 must have a code of its own, so first stretch the range until it contains
 #      0: $lo \leftarrow \min(lo, 0)$ and $hi \leftarrow \max(hi, 0)$. Then
-#      $s = (hi - lo)\,/\,q_{max}$ and $z = \mathrm{round}(-lo / s)$.
-#    - A group of zeros would get $s = 0$. Give it any positive finite scale instead (and any code
-#      for $z$). Leave the scale of all other groups as it is: a range of $10^{-18}$ is a range.
+#      $s = (hi - lo)\,/\,q_{max}$ and $z = \mathrm{round}(-lo / s)$ (a tie may go either way).
+#    - A group of zeros would get $s = 0$. Give it any positive finite scale instead (and, if
+#      asymmetric, any code for $z$). Leave the scale of all other groups as it is: a range of
+#      $10^{-18}$ is a range.
 #      (Other widths are tested from $10^{-30}$ to $10^{31}$, where nothing over- or underflows.)
-#    - A width that does not exist raises `ValueError`.
+#    - A width that does not exist raises `ValueError` (tested in this function alone).
 # 2. `quantize(x, scale, zero, bits, symmetric) -> codes`, by
 #    $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, which
 #    takes ties to the even number, however far `x` lies outside. (Rounding $x/s + z$ in one step
@@ -210,9 +211,10 @@ lab.predict(
 # 3. `dequantize(codes, scale, zero) -> values`, by $\hat x = s\,(q - z)$.
 #
 # **Shapes** `lo`, `hi`: one common shape, any number of dimensions, float32 or bfloat16, lo ≤ hi.
-# Returned, in the same shape: `scale` float32, `zero` int32. `x`: any shape, float32 or bfloat16,
-# perhaps not contiguous; `scale` and `zero` each broadcast to `x`: for example [N, 1] for `x`
-# [N, K]. Codes: shape of `x`, int8 if symmetric, else uint8. Values: shape of the codes, float32.
+# Returned, in the same shape: `scale` float32, `zero` int32. `x`: any shape, perhaps without
+# elements, float32 or bfloat16, perhaps not contiguous; `scale` and `zero` each broadcast to `x`:
+# for example [N, 1] for `x` [N, K]. Codes: shape of `x`, int8 if symmetric, else uint8. Values:
+# shape of the codes, float32.
 # Compute in float32 throughout.
 
 
@@ -301,8 +303,9 @@ lab.check("ex1")
 #
 # **Shapes** `products` [T, N]; `x_sums` [T]: $\sum_k q_{tk}$; `w_sums` [N]: $\sum_k q_{nk}$; `k`:
 # how many inputs there are, an int; `x_zero` [T]; `w_zero` [N]. All tensors int32; codes and zero
-# points may be signed. `A`: [T, N], int32, exact as long as an int32 holds it and the sums that you
-# are given. (Single terms may be larger. In torch int32 wraps around, which takes itself back.)
+# points have 8 bits, signed or not. `A`: [T, N], int32, exact as long as an int32 holds it and the
+# sums that you are given. (Single terms may be larger. In torch int32 wraps around, which takes
+# itself back.)
 
 
 # %% solution="ex2"
@@ -433,7 +436,8 @@ lab.predict(
 # - `granularity` is `"tensor"`, `"channel"` or an int $G \ge 1$: groups of $G$ neighbours in a row.
 #   If $G$ does not divide $K$, the last group of each row is shorter and has its own grid; if
 #   $G > K$, each row is one group. `quantize_weight` raises `ValueError` for anything else: other
-#   strings, `None`, fractions such as 2.5, numbers below 1. (2.0 and `True` are not tested.)
+#   strings (`"Tensor"`, too), `None`, fractions such as 2.5, numbers below 1. (2.0 and `True` are
+#   not tested, nor is `weight_bits` with any of these.)
 # - The grid of a group spans its smallest to its largest weight (exercise 1).
 # - A scale counts 16 bits, a zero point `bits` bits; a symmetric grid stores no zero point. Only
 #   weights have codes: if you fill up a last group, what you fill in counts nothing.
@@ -441,9 +445,9 @@ lab.predict(
 # - Packed codes take $\lceil \text{count} \cdot b / 8 \rceil$ bytes; the bits behind the last code
 #   are 0.
 #
-# **Shapes** `w` [N, K], float32 or bfloat16, perhaps not contiguous. `w_hat` [N, K], float32. The
-# size is an int. `codes`: any shape, uint8 in $0 \dots 2^b - 1$, read row by row, perhaps not
-# contiguous, at least one; $b$ is 1 to 8. `packed`: [bytes], uint8.
+# **Shapes** `w` [N, K], not empty, float32 or bfloat16, perhaps not contiguous. `w_hat` [N, K],
+# float32. The size is an int. `codes`: any shape, uint8 in $0 \dots 2^b - 1$, read row by row,
+# perhaps not contiguous, at least one; $b$ is 1 to 8. `packed`: [bytes], uint8.
 
 
 # %% solution="ex3"
@@ -527,12 +531,14 @@ lab.check("ex3")
 # 2. `iterations` times: every value goes to its nearest centroid, then every centroid moves to the
 #    mean of its values. A centroid without values stays where it is. You may stop early once
 #    nothing moves.
-# 3. The codes point to the nearest entry of the final codebook; at equal distance either will do.
+# 3. The codes point to the nearest entry of the final codebook. At equal distance either will do,
+#    in step 2 as well.
 #
 # **Shapes** `values`: any shape, float32 or bfloat16, perhaps not contiguous, not empty.
 # `codebook` [$2^b$], float32, ascending (but for the rounding: a float32 mean of equal values may
 # lie a little above them). `codes`: shape of `values`, any integer dtype.
-# `iterations` may be 0; $b$ is 1 to 8. Below it runs on up to 100 000 values with 4 to
+# `iterations` is 0 to 250; $b$ is 1 to 8; squares of differences may be taken to be neither
+# infinite nor rounded to 0. Below it runs on up to 100 000 values with 4 to
 # 32 centroids: a table of all distances will do, but the hints have a faster way.
 
 
@@ -725,6 +731,7 @@ lab.predict(
 # - It may be called several times before one `backward`, also for one `x`; gradients that reach `x`
 #   by other ways are not its business.
 # - An `x` that needs no gradient gives the values alone; then neither needs one afterwards.
+# - Values may be off by a few roundings of the size of `x`, as `x + (x_hat - x).detach()` is.
 #
 # **Shapes** as in exercise 1. `x_hat`: shape of `x`, float32. The gradient has the dtype of `x`,
 # as autograd makes it.
@@ -863,14 +870,16 @@ style.show(*grid.training(paths))
 #   exceptions stay in float: layers named `lm_head` (the last part of the dotted name, no more and
 #   no less), and weights that are the same parameter as the weight of an `nn.Embedding` (*tied*),
 #   whatever the layer is called and wherever it stands.
-# - `model` does not change, nor do its gradients. Parameters that are one in it are one in the
-#   copy. In all else the copy is as the model: biases, buffers, training mode, `requires_grad`.
+# - `model` does not change, nor do its gradients, and the copy shares no memory with it.
+#   Parameters that are one in it are one in the copy. In all else the copy is as the model:
+#   biases, buffers, training mode, `requires_grad`.
 # - `total` is the size of the copy in bits, an int: `weight_bits` for each quantized weight, 16
 #   bits for every element of every other parameter (biases, norms, embeddings, lm_head, ...). A
 #   parameter that is used in several places counts once. Buffers count nothing.
 #
-# All parameters are float32. Not tested: a weight or a layer that is called `lm_head` in one place
-# and not in another, and whether the copy carries gradients.
+# All parameters are float32. Not tested: subclasses of `nn.Embedding`; a weight that an `nn.Linear`
+# shares with a module that is neither; a weight or a layer that is called `lm_head` in one place
+# and not in another; whether the copy carries gradients.
 
 
 # %% solution="ex6"
