@@ -983,9 +983,9 @@ lab.check("ex5")
 # %% [markdown]
 # <details><summary>Help for exercise 5</summary>
 #
-# **Idea.** A layer adds to scores, and only to those of the living. To choose among the living give the
-# others minus infinity, and at the end ask once more who is alive: with fewer alive than `keep` the
-# sort would take some of the dead.
+# **Idea.** A layer adds to scores, and only to those of the living. To choose among the living give
+# the others minus infinity, and at the end ask once more who is alive: with fewer alive than `keep`
+# the sort would take some of the dead.
 #
 # **By hand.** Scores 2, 1, 1, 5, the last one gone, keep 2: tokens 0 and, of the equal ones, 2.
 # Keep 3 or more: 0, 1 and 2. Values: p = (0.5, 0.3, 0.2), v = (1, 10, 100), keep 2: 3.5, not 3.5 /
@@ -1145,8 +1145,8 @@ lab.predict(
 # - `progressive`: `p` [B, H, T, S] of causal attention as in exercise 1, from rough scores where
 #   `worst_shift` of the row is at most `tolerance`, and from all bits (codes times `scale`) where
 #   it is not (`fetched` [B, H, T] bool). A shift within $10^{-9}$ of `tolerance` may count either
-#   way, but a query that sees one key gains exactly 0. The error of a row is the largest of the keys
-#   that its query sees.
+#   way, but a query that sees one key gains exactly 0. The error of a row is the largest of the
+#   keys that its query sees.
 #
 # `q` [B, H, T, d], `k` [B, Hkv, S, d] float32, float64 or bfloat16; `high`, `rest` int64 like k,
 # `scale` [B, Hkv, S, 1]; `scores`, `error` [B, H, T, S]; `top`, `error`, `shift` of one shape, any;
