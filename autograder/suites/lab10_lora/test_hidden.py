@@ -20,6 +20,7 @@ from efflib.lab import (
     expect_tuple,
 )
 from efflib.lab.again import held_results, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8
@@ -32,15 +33,15 @@ def draw(rng, low, high):
 
 def expect_held(student, name, first, second):
     """What a call returned is the same while the next one is made. Returns both results."""
-    held = held_results(student, name, [first, second])
-    for seen, call in zip(held, (first, second), strict=True):
+    results = held_results(student, name, [first, second])
+    for seen, call in zip(results, (first, second), strict=True):
         right = getattr(student, name)(*call)
         parts = (
             [(seen, right)] if isinstance(right, torch.Tensor) else zip(seen, right, strict=True)
         )
         for part, other in parts:
             expect_close(part, other, what=f"{name}, held while it was called again", rtol=1e-5)
-    return held
+    return results
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ def drive_low(student, w, a, b, x):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="beside a bfloat16 base the update is computed in float32 and the output is bfloat16",
     cause="a and b in the dtype of the base, products in bfloat16, an output in float32, or a B A "
     "that is kept from an earlier call",
@@ -349,7 +350,7 @@ def drive_nested(student, names, train, dtype):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="in a nested model gradients reach the updates of the named layers alone, layers of "
     "any kind get one, all modules keep their modes, and the given model keeps its parameters",
     cause="modules in another mode than the model, layers taken by a part of their name or only if "
@@ -369,6 +370,308 @@ def test_nested_models(student, rng):
         names_left = ["0.bias", "0.weight", "1.0.bias", "1.0.weight", "1.2.bias", "1.2.weight"]
         names_left += ["2.bias", "2.weight", "3.a", "3.b"]
         assert left == names_left and same and not touched, "the model that was given has changed"
+
+
+def drive_layers(student, cases, seed):
+    """Runs beside the student's code: of each case two layers, the start of both, and of one its
+    outputs as it starts, with a and b given, and with -b in eval mode; gradients; what stays."""
+    import torch
+    from torch import nn
+
+    class Base(nn.Module):
+        def __init__(self, w, out):
+            super().__init__()
+            self.out_features, self.in_features = w.shape
+            self.b, self.out, self.made = nn.Parameter(w.clone()), out, None
+
+        def forward(self, x):
+            same = self.out is None  # what comes in goes out
+            self.made = x if same else (x.double() @ self.b.double().T).to(self.out)
+            return self.made
+
+    def lay(x, way):
+        if way == 1 and x.dim() > 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        return torch.cat([x.flip(-1), x], -1)[..., x.shape[-1] :] if way == 3 else x.clone()
+
+    def one(w, a, b, x, dy, out, way, train, needs, args, options):
+        layer = student.LoRALinear(Base(w, out), *args, **options).train(train)
+        twin = student.LoRALinear(Base(w, out), *args, **options)
+        start = [layer.a.detach().clone(), layer.b.detach().clone(), twin.a.detach().clone()]
+        trains = sorted(n for n, p in layer.named_parameters() if p.requires_grad)
+        x = lay(x, way).requires_grad_(needs)
+        first = layer(x).detach().clone()
+        made = layer.base.made.detach().clone()
+        layer.a.data, layer.b.data = a.clone(), b.clone()
+        y = layer(x)
+        y.backward(dy)
+        found = [y.detach().clone(), layer.a.grad, layer.b.grad]
+        found += [x.grad] if needs else []
+        y.detach().zero_()
+        reached = sorted(n for n, p in layer.named_parameters() if p.grad is not None)
+        with torch.no_grad():
+            layer.b.neg_()
+            last = layer.eval()(x).detach().clone()
+        kept = [layer.base.made.detach().clone(), x.detach().clone()]
+        return start, first, made, found, last, kept, trains, reached, float(layer.scale)
+
+    torch.manual_seed(seed)
+    return [one(*case) for case in cases]
+
+
+LEADS = ((), (0,), (1,), (9,), (2, 3), (2, 1, 3))  # in front of the last dimension
+TYPES = (torch.float32, torch.bfloat16)
+UNITS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
+
+
+def layer_case(
+    rng, shape, r, alpha, dropout, stabilized, train, lead, types, way, size, needs, how
+):
+    """Arguments of drive_layers' `one`.  All parts of dy B A have one sign in each column, so that
+    the gradient of x tells what dropout left."""
+    (n, k, kind), (of_x, of_w, out) = shape, types
+    scale = alpha / (math.sqrt(r) if stabilized else r)
+    sides, columns = (torch.randint(0, 2, (m,), generator=rng) * 2.0 - 1 for m in (n, k))
+    a = (torch.rand(r, k, generator=rng) + 0.5) * columns
+    b = (torch.rand(n, r, generator=rng) + 0.5) * sides[:, None] / scale
+    dy = (torch.rand(*lead, n, generator=rng) + 0.5) * sides
+    if not (train and dropout):
+        a, b, dy = (t * (torch.randint(0, 2, t.shape, generator=rng) * 2 - 1) for t in (a, b, dy))
+        b = b * 10.0 ** draw(rng, -7, 3)
+    w = torch.eye(n) if kind == "same" else torch.randn(n, k, generator=rng) * (kind != "zeros")
+    x = size * torch.randn(*lead, k, generator=rng)
+    if len(lead) > 1:
+        x[0] *= 1e-3  # rows of unlike sizes
+    args, options = [r, alpha, dropout, stabilized], {}
+    if how == "names":
+        names = ("rank_stabilized", "dropout", "alpha", "r")
+        args, options = [], dict(zip(names, args[::-1], strict=True))
+    elif how == "defaults":
+        args = args[:2]
+        options = ({"dropout": dropout} if dropout else {}) | (
+            {"rank_stabilized": True} if stabilized else {}
+        )
+    out = None if kind == "same" else out
+    dy = dy.to(out or of_x)
+    return w.to(of_w), a, b, x.to(of_x), dy, out, way, train, needs, args, options
+
+
+def expect_started(start, r, k, what):
+    a, b, other = start
+    expect_tensor(a, f"a of {what}", torch.float32, (r, k))
+    bound = (1 + 2 * FLOAT32) / math.sqrt(k)
+    expect_at_most(a.abs(), bound, f"the size of a of {what}")
+    # the mean of the squares of uniform numbers is bound^2 / 3, their deviation 0.3 bound^2
+    off = abs(k * a.double().square().mean().item() - 1 / 3)
+    expect_at_most(off, 8 * 0.3 / math.sqrt(r * k), f"the spread of a of {what}")
+    if r * k > 4:
+        assert not torch.equal(a, other), "two layers start alike"
+    expect_same(b, torch.zeros_like(b), f"b of {what}")
+
+
+def left_by_dropout(dx, flow, direct, dropout, what):
+    """What x was multiplied with, from its gradient: 0 or 1 / (1 - dropout) for each number."""
+    kept = (dx.double() - direct) / flow > 0.5 / (1 - dropout)
+    pairs = kept[..., : kept.shape[-1] // 2 * 2].unflatten(-1, (-1, 2))
+    rows = kept.reshape(-1, kept.shape[-1])
+    rows = rows[: len(rows) // 2 * 2].unflatten(0, (-1, 2))
+    if dropout == 0.5:  # 2^-40 at most
+        for two, dim, name in ((pairs, -1, "in a row"), (rows, 1, "in a column")):
+            alike = two.all(dim) == two.any(dim)
+            assert alike.numel() < 40 or not alike.all(), f"{what}: {name} numbers go together"
+    return kept.double() / (1 - dropout)
+
+
+def expect_layer(case, result, what):
+    w, a, b, x, dy, out, _, train, needs, args, options = case
+    r, alpha, dropout, stabilized = (
+        args[i] if i < len(args) else options.get(name, (None, None, 0.0, False)[i])
+        for i, name in enumerate(("r", "alpha", "dropout", "rank_stabilized"))
+    )
+    start, first, made, found, last, kept, trains, reached, seen = result
+    n, k = w.shape
+    out, scale = out or x.dtype, alpha / (math.sqrt(r) if stabilized else r)
+    expect_started(start, r, k, what)
+    assert trains == reached == ["a", "b"], f"{what}: {trains} train, gradients reach {reached}"
+    expect_close(seen, scale, what=f"scale of {what}", rtol=1e-6)
+    expect_tensor(first, f"the first output of {what}", out, (*x.shape[:-1], n))
+    expect_same(first, made, f"the first output of {what}")
+    expect_same(kept[0], made, f"what the base of {what} puts out, after all")
+    expect_same(kept[1], x, f"x of {what} after all")
+    w, a, b, x, dy, unit = *(t.double() for t in (w, a, b, x, dy)), UNITS[out]
+    direct, flow = dy @ w, scale * (dy @ b @ a)
+    mask, known = torch.ones_like(x), True
+    if train and dropout:
+        known = needs
+        mask = left_by_dropout(found[3], flow, direct, dropout, what) if needs else mask
+    for y, left, sign in ((found[0], mask, 1), (last, torch.ones_like(x), -1)):
+        expect_tensor(y, f"the output of {what}", out, (*x.shape[:-1], n))
+        update, base = sign * scale * (x * left @ a.T @ b.T), x @ w.T
+        parts = scale * ((x * left).abs() @ a.abs().T @ b.abs().T)
+        # base, update and sum are rounded in the dtype of the output, the update's parts in float32
+        bound = 2.1 * unit * (base.abs() + update.abs()) + (k + r + 12) * FLOAT32 * parts
+        if known or sign < 0:
+            expect_at_most((y.double() - base - update).abs(), bound, f"the error of {what}")
+    rows, x, dy = math.prod(x.shape[:-1]), (x * mask).reshape(-1, k), dy.reshape(-1, n)
+
+    def gradients(x, a, b, dy):
+        return scale * ((dy @ b).T @ x), scale * (dy.T @ (x @ a.T))
+
+    exact, sizes = gradients(x, a, b, dy), gradients(x.abs(), a.abs(), b.abs(), dy.abs())
+    for grad, right, parts, name in zip(found[1:3], exact, sizes, ("a", "b"), strict=True):
+        bound = (rows + n + k + r + 12) * FLOAT32 * parts
+        if known:
+            expect_at_most((grad.double() - right).abs(), bound, f"the gradient of {name}, {what}")
+    if needs:
+        unit, parts = UNITS[found[3].dtype], scale * (dy.abs() @ b.abs() @ a.abs())
+        parts = parts.reshape(flow.shape) * mask
+        bound = 2.1 * unit * (direct.abs() + parts) + (n + r + 12) * FLOAT32 * parts
+        bound = bound + (n + 2) * FLOAT32 * (dy.abs() @ w.abs()).reshape(flow.shape)
+        off = (found[3].double() - direct - flow * mask).abs()
+        expect_at_most(off, bound, f"the gradient of x, {what}")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="layers, anywhere in what the card admits: any sizes, ranks, factors and dropout, in "
+    "either mode, x and the base each in a dtype of its own, views, with and without a gradient",
+    cause="a corner where two others meet, such as dropout beside bfloat16, or a view beside one "
+    "row; something kept from the first call",
+)
+def test_anywhere_in_a_layer(student, rng):
+    shapes = ((1, 1, "zeros"), (1, 6, "any"), (5, 1, "any"), (4, 7, "zeros"), (6, 6, "same"))
+    shapes += ((33, 70, "any"),)
+    types = [(x, w, y) for x in TYPES for w in TYPES for y in TYPES]
+    cases = [
+        layer_case(rng, *case)
+        for case in every_pair(
+            rng,
+            shapes,
+            (1, 2, 7, 40),
+            (1, 0.5, 16.0, 3e-3),
+            (0.0, 0.5, 0.1, 0.9),
+            (True, False),
+            (True, False),
+            LEADS,
+            types,
+            range(4),
+            (1e-8, 1.0, 1e4),
+            (True, False),
+            ("places", "names", "defaults"),
+        )
+    ]
+    results = student.drive(drive_layers, cases, draw(rng, 0, 2**31))
+    for case, result in zip(cases, results, strict=True):
+        what = f"a layer {list(case[0].shape)}, r = {len(case[1])}, x {list(case[3].shape)}"
+        expect_layer(case, result, f"{what} in {case[3].dtype}")
+
+
+def drive_models(student, cases, seed):
+    """Runs beside the student's code: models with updates, and the ones that were given."""
+    from collections import OrderedDict
+
+    import torch
+    from torch import nn
+
+    class Own(nn.Linear):
+        pass
+
+    def lay(weights, kind):
+        layer = kind(weights.shape[1], weights.shape[0], bias=False)
+        layer.weight.data = weights.clone()
+        return layer
+
+    def one(weights, names, r, alpha, train, dtype, frozen, a, b, x):
+        parts = [lay(w, (nn.Linear, Own)[i % 2]) for i, w in enumerate(weights)]
+        inner = nn.Sequential(OrderedDict([("1", parts[2]), ("a", parts[3])]))
+        outer = [("1", parts[0]), ("11", parts[1]), ("base", inner), ("b", parts[4])]
+        model = nn.Sequential(OrderedDict([*outer, ("norm", nn.LayerNorm(len(weights[4])))]))
+        model = model.to(dtype).train(train).requires_grad_(not frozen)
+        x = x.to(dtype)
+        made = student.add_lora(model, names, r, alpha)
+        other = student.add_lora(model, names, r, alpha)
+        modes = [[m.training for m in each.modules()] for each in (made, model)]
+        trains = [
+            [n for n, p in each.named_parameters() if p.requires_grad] for each in (made, model)
+        ]
+        starts = [[m.get_submodule(n).a.detach().clone() for n in names] for m in (made, other)]
+        scales = [float(made.get_submodule(n).scale) for n in names]
+        kinds = [type(m).__name__ for m in model.modules()]
+        outputs = [made(x).detach(), model(x).detach()]
+        given = [p.detach().clone() for p in model.parameters()]
+        for p in other.parameters():
+            p.data.zero_()
+        left = [p.detach().clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.data.zero_()
+        for name, one_a, one_b in zip(names, a, b, strict=True):
+            made.get_submodule(name).a.data, made.get_submodule(name).b.data = one_a, one_b
+        made.norm = nn.Identity()
+        changed = made(x).detach()
+        return modes, trains, starts, scales, kinds, outputs, given, left, changed
+
+    torch.manual_seed(seed)
+    return [one(*case) for case in cases]
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="models, anywhere in what the card admits: names that look alike, in any order, none "
+    "to all, any rank and factor, either mode and dtype, a model that is frozen already",
+    cause="names matched by a part, a mode or a dtype that one case has, weights shared with the "
+    "model that was given, or equal starts",
+)
+def test_anywhere_in_a_model(student, rng):
+    every, widths, cases = ["1", "11", "base.1", "base.a", "b"], (3, 4, 1, 6, 2, 5), []
+    chosen = ([], ["1"], ["11", "1"], ["base.a"], ["b", "base.1"], every, every[::-1])
+    ranks, factors = (1, 2, 40), (1, 0.75, 32.0)
+    both = (True, False)
+    for names, *rest in every_pair(rng, chosen, ranks, factors, both, TYPES, both):
+        shapes = list(zip(widths[1:], widths, strict=False))
+        weights = [torch.randn(*shape, generator=rng) for shape in shapes]
+        own = [shapes[every.index(name)] for name in names]
+        a = [torch.randn(rest[0], k, generator=rng) for _, k in own]
+        b = [torch.randn(n, rest[0], generator=rng) for n, _ in own]
+        cases.append((weights, names, *rest, a, b, torch.randn(2, 3, generator=rng)))
+    results = student.drive(drive_models, cases, draw(rng, 0, 2**31))
+    for case, result in zip(cases, results, strict=True):
+        expect_model(every, case, result)
+
+
+def expect_model(every, case, result):
+    weights, names, r, alpha, train, dtype, frozen, a, b, x = case
+    modes, trains, starts, scales, kinds, outputs, given, left, changed = result
+    what = f"a model with updates of rank {r} beside {names} in {dtype}"
+    assert {mode for each in modes for mode in each} == {train}, f"{what}: another mode"
+    assert sorted(trains[0]) == sorted(f"{n}.{p}" for n in names for p in "ab"), f"{what} trains"
+    assert len(trains[1]) == (0 if frozen else len(every) + 2), f"{what}: given, and frozen"
+    assert "LoRALinear" not in kinds, f"{what}: the given one has updates"
+    for scale in scales:
+        expect_close(scale, alpha / r, what=f"scale of {what}", rtol=1e-6)
+    for one, other, old in zip(*starts, a, strict=True):
+        expect_tensor(one, f"a of {what}", torch.float32, tuple(old.shape))
+        assert old.numel() < 5 or not torch.equal(one, other), f"{what}: equal starts"
+    expect_tensor(outputs[0], f"the first output of {what}", dtype, (2, len(weights[-1])))
+    expect_same(*outputs, f"the first output of {what}")
+    for old, new in zip(given, left, strict=True):
+        expect_same(new, old, f"the given model behind {what}")
+    right, parts, unit = x.to(dtype).double(), x.abs().double(), UNITS[dtype]
+    for name, w in zip(every, weights, strict=True):
+        whole = w.to(dtype).double()
+        size = whole.abs()
+        if name in names:
+            i = names.index(name)
+            whole = whole + alpha / r * (b[i].double() @ a[i].double())
+            size = size + alpha / r * (b[i].double().abs() @ a[i].double().abs())
+        right, parts = right @ whole.T, parts @ size.T
+    expect_tensor(changed, f"the output of {what}", dtype, tuple(right.shape))
+    # five layers, each of which rounds inputs, two outputs and their sum, in float32 r + 6 terms
+    bound = 5 * (4 * unit + (r + 8) * FLOAT32) * 1.1 * parts
+    expect_at_most((changed.double() - right).abs(), bound, f"the error of {what}")
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -501,8 +804,8 @@ def test_the_nearest_matrix(student, rng):
     a, b = student.factor(torch.zeros(3, 4), 2)
     expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
     rows = torch.randn(2, 3, 4, generator=rng)
-    held = held_results(student, "factor", [(delta, 3) for delta in rows])
-    for (a, b), delta in zip(held, rows, strict=True):
+    results = held_results(student, "factor", [(delta, 3) for delta in rows])
+    for (a, b), delta in zip(results, rows, strict=True):
         off = (delta.double() - b.double() @ a.double()).norm().item()
         expect_at_most(off, 1e-4, "the distance, held while factor was called again")
     for r in (0, -1, 4):
@@ -1055,8 +1358,8 @@ def test_mixed_batches(student, rng):
     negative = [(-a, 2 * b, scale) for a, b, scale in adapters]
     calls = [(x, y, adapters), (x.flip(0), y.flip(0), negative)]
     given = [(*call, torch.tensor(index)) for call in calls]
-    held = held_results(student, "batched_update", given)
-    for seen, call in zip(held, calls, strict=True):
+    results = held_results(student, "batched_update", given)
+    for seen, call in zip(results, calls, strict=True):
         what = "y, held while another was asked for"
         expect_close(seen, added(*call, index), what=what, atol=1e-4)
     for wrong in ([*index[:-1], 3], [-2, *index[1:]], [0] * 7 + [10**6]):
