@@ -19,7 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import held, held_results, refused
 from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -684,7 +684,7 @@ def drive_views(student, w, a, b):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="the merged weight is the exact sum, rounded once to the dtype of w",
     cause="products or sums in bfloat16, a scale that is forgotten, squared, or in the dtype of w, "
     "a transpose that fits squares, or small updates left out",
@@ -810,6 +810,103 @@ def test_the_nearest_matrix(student, rng):
         expect_at_most(off, 1e-4, "the distance, held while factor was called again")
     for r in (0, -1, 4):
         refused(student, [("factor", rows[0], r)])
+
+
+def expect_merged(result, w, a, b, scale, what):
+    expect_tensor(result, what, w.dtype, tuple(w.shape))
+    update = scale * (b.double() @ a.double())
+    parts = w.double().abs() + abs(scale) * (b.double().abs() @ a.double().abs())
+    exact, slack = w.double() + update, (len(a) + 4) * FLOAT32 * parts
+    # a sum in float32 is off by `slack`, and then rounded: rounding keeps the order
+    low, high = (exact - slack).to(w.dtype), (exact + slack).to(w.dtype)
+    off = torch.maximum(low.double() - result.double(), result.double() - high.double())
+    expect_at_most(off, 0.0, f"beyond what one rounding of the sum gives: {what}")
+
+
+def expect_stacked(result, updates, what):
+    (n, k), rank = (len(updates[0][1]), updates[0][0].shape[1]), sum(len(u[0]) for u in updates)
+    a, b = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    expect_tensor(a, f"a, {what}", torch.float32, (rank, k))
+    expect_tensor(b, f"b, {what}", torch.float32, (n, rank))
+    right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+    parts = sum(abs(s) * (b.double().abs() @ a.double().abs()) for a, b, s in updates)
+    error = (b.double() @ a.double() - right).abs()
+    expect_at_most(error, 8 * FLOAT32 * parts, f"the error of B A, {what}")
+
+
+def expect_nearest(result, delta, r, what):
+    n, k = delta.shape
+    a, b = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    expect_tensor(a, f"a, {what}", torch.float32, (r, k))
+    expect_tensor(b, f"b, {what}", torch.float32, (n, r))
+    sizes = torch.linalg.svdvals(delta.double())
+    off = (delta.double() - b.double() @ a.double()).norm().item()
+    # float32: each of n + k reflections rounds every number a few times
+    least = sizes[r:].norm().item() + 8 * (n + k) * FLOAT32 * delta.double().norm().item()
+    expect_at_most(off, least, f"the distance, {what}")
+
+
+def any_delta(rng, n, k, kind):
+    """[n, k] of one of many kinds, of numbers near 1."""
+    delta = torch.randn(n, k, generator=rng)
+    if kind == "one column":
+        return delta[:, :1].expand(n, k).clone()
+    if kind == "steep":  # sizes fall by a half each
+        return delta * 0.5 ** torch.arange(k)
+    if kind == "one large":
+        delta[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e3
+    if kind == "equal sizes":
+        return torch.eye(n, k)[torch.randperm(n, generator=rng)]
+    return torch.zeros(n, k) if kind == "zeros" else delta
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any sizes, ranks, factors "
+    "and numbers of updates, each in a view, and results stay when others are asked for",
+    cause="a corner where two others meet, such as a factor of 0 beside bfloat16, a rank above "
+    "both sizes, or a wide matrix of low rank; memory that is used again",
+)
+def test_anywhere_in_updates(student, rng):
+    calls, checks = [], []
+    shapes = ((1, 1), (1, 9), (7, 1), (5, 5), (6, 80))
+    scales = (0.0, 1, -3.5, 7e-9, 2e4)
+    sizes = (1e-8, 1.0, 1e4)
+    cases = every_pair(rng, shapes, (1, 2, 7, 100), scales, TYPES, (0.0, *sizes), sizes, sizes)
+    for (n, k), r, scale, dtype, *powers in cases:
+        w, a, b = (torch.randn(*s, generator=rng) for s in ((n, k), (r, k), (n, r)))
+        w, a, b = (t * power for t, power in zip((w, a, b), powers, strict=True))
+        call = (w.to(dtype), a, b, scale)
+        calls.append(("merge", *call))
+        checks.append((expect_merged, *call, f"merge of [{n}, {k}] in {dtype}, r = {r}"))
+    for (n, k), count, largest, scale, *powers in every_pair(
+        rng, shapes, (1, 2, 13, 40), (1, 3, 20), scales, sizes, sizes
+    ):
+        updates = []
+        for i in range(count):
+            r = draw(rng, 1, largest)
+            own = scale if i == count // 2 else scales[draw(rng, 0, len(scales) - 1)]
+            a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+            updates.append((powers[0] * a, powers[1] * b, own))
+        calls.append(("stack", updates))
+        checks.append((expect_stacked, updates, f"{count} updates of [{n}, {k}]"))
+    kinds = ("any", "one column", "steep", "one large", "equal sizes", "zeros")
+    shapes = ((1, 1), (1, 9), (7, 1), (5, 8), (8, 5), (66, 65))
+    for (n, k), kind, rank, size in every_pair(rng, shapes, kinds, (0.0, 0.5, 1.0), sizes):
+        r = max(1, round(rank * min(n, k)))
+        delta = size * any_delta(rng, n, k, kind)
+        calls.append(("factor", delta, r))
+        checks.append((expect_nearest, delta, r, f"[{n}, {k}], {kind}, r = {r}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for n, k in (*shapes, (0, 4)):
+        delta = torch.randn(n, k, generator=rng)
+        others = {0, -1, min(n, k) + 1, max(n, k) + 1, -min(n, k)}
+        calls += [("factor", delta, r) for r in sorted(others)]
+    refused(student, calls)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
