@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.
 """
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import torch
@@ -948,7 +949,7 @@ def walked(layers, boundary, block, every):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="the bytes of checkpoints are those of a walk through both passes",
     cause="rounding the number of groups down, the size of the largest group up, fractions cut, or "
     "a sum in float32",
@@ -990,6 +991,113 @@ def test_no_better_distance(student, rng):
     assert student.best_every(80, 41, 1) == 80, "far from the root"
     assert student.best_every(80, 1000, 1) == 80, "one group of many blocks"
     assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
+
+
+def true_bytes(layers, boundary, block, every):
+    """Exact, from the list of groups."""
+    groups = [min(every, layers - i) for i in range(0, layers, every)]
+    return len(groups) * Fraction(boundary) + max(groups) * Fraction(block)
+
+
+def expect_exactly(value, right, what, terms=8):
+    """What float64 holds exactly is right to the last bit, all else within `terms` roundings."""
+    off = abs(Fraction(expect_number(value, what)) - right)
+    whole = (8 * right).denominator == 1 and 8 * right < 2**53
+    slack = 0 if whole else right * Fraction(terms, 2**53)
+    assert off <= slack, f"{what} is {value}, expected {float(right)}"
+
+
+def two_best(rng, layers):
+    """(every, later one) such that no other takes fewer bytes where these two take as many."""
+    n, edges = 1, []
+    while n < layers:
+        groups = -(-layers // n)
+        gains = {m: Fraction(groups + layers // -m, m - n) for m in range(n + 1, layers + 1)}
+        best = max(gains.values())
+        later = max(m for m, gain in gains.items() if gain == best)
+        edges.append((n, later))
+        n = later
+    return edges[draw(rng, 0, len(edges) - 1)]
+
+
+def even_cases(rng):
+    """(layers, boundary, block): two distances that take as many bytes, and almost as many."""
+    cases = []
+    for _ in range(8):
+        layers = draw(rng, 2, 130)
+        n, m = two_best(rng, layers)
+        size = (1, 0.125, 2**34, 2.0**-30)[draw(rng, 0, 3)]
+        boundary, block = (m - n) * size, (layers // -m - layers // -n) * size
+        little = min(size, 0.125)
+        cases += [(layers, boundary + d, block) for d in (0, little, -little)]
+    return cases
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all four functions, anywhere in what the card admits: none to thousands of layers, "
+    "bytes of 0, fractions and hundreds of billions beside one another; two distances that take as "
+    "many bytes, and a little more or less",
+    cause="a corner where two others meet, such as fractions beside large numbers, or one block; a "
+    "default; float32; rounding before the comparison",
+)
+def test_anywhere_in_bytes(student, rng):
+    bytes_of = (0, 0.0, 1, 0.125, 2.625, 3 * 2.0**-30, 10**11 + 1, 2.0**36 + 0.5, 0.3)
+    shares = (0.0, 0.3, 0.49, 0.51, 0.9, 1.0)
+    calls = []
+    for n, share, *two in every_pair(rng, (1, 2, 7, 36, 80, 126, 999), shares, bytes_of, bytes_of):
+        calls.append((n, *two, max(1, min(n, round(share * n) + draw(rng, 0, 1)))))
+    values = student.many("checkpointed", [(call, {}) for call in calls])
+    for call, value in zip(calls, values, strict=True):
+        terms = -(-call[0] // call[3]) + 8  # inputs may be added one by one
+        expect_exactly(value, true_bytes(*call), f"checkpointed{call}", terms)
+    some = bytes_of[:-1]  # in sums of these no rounding decides
+    calls = every_pair(rng, (1, 2, 3, 12, 36, 80, 126), some, some) + even_cases(rng)
+    values = student.many("best_every", [(tuple(call), {}) for call in calls])
+    for call, value in zip(calls, values, strict=True):
+        sums = [true_bytes(*call, n) for n in range(1, call[0] + 1)]
+        what = f"best_every{tuple(call)}"
+        right = sums.index(min(sums)) + 1
+        assert type(value) is int and value == right, f"{what} is {value}, expected {right}"
+    check_numbers(student, rng)
+
+
+DEFAULTS = {"bits": 16, "copy": False}
+
+
+def check_numbers(student, rng):
+    ways = ("places", "names", "defaults", "defaults")
+    calls, cases, numbers = [], [], (0, 1, 63, 10**6 + 1, 65 * 10**9 + 1, 2**40 + 3)
+    for frozen, trained, bits, copy, how in every_pair(
+        rng, numbers, numbers, (16, 8, 4, 1, 2, 32, 4.5, 0.5, 4.127, 3.0), (False, True), ways
+    ):
+        options = {"bits": bits, "copy": copy}
+        if how == "defaults":
+            options = {k: v for k, v in options.items() if v != DEFAULTS[k]}
+        args = (frozen, trained, bits, copy) if how == "places" else (frozen, trained)
+        calls.append((args, {} if how == "places" else options))
+        cases.append((frozen, trained, bits, copy))
+    values = student.many("bytes_held", calls)
+    for (frozen, trained, bits, copy), value in zip(cases, values, strict=True):
+        what = f"bytes_held({frozen}, {trained}, {bits}, {copy})"
+        assert isinstance(value, tuple) and len(value) == 3, f"{what}: no tuple of three"
+        right = (
+            Fraction(bits) * frozen / 8 + 2 * trained,
+            2 * trained,
+            (12 if copy else 8) * trained,
+        )
+        for seen, exact in zip(value, right, strict=True):
+            expect_exactly(seen, Fraction(exact), what)
+    calls = []
+    for count, largest, r in every_pair(rng, (0, 1, 2, 65, 600), (1, 100, 10**6), (1, 2, 64, 4097)):
+        shapes = [(draw(rng, 1, largest), draw(rng, 1, largest)) for _ in range(count)]
+        shapes[1:2] = shapes[:1] if count > 1 else []  # equal ones
+        calls.append((shapes, r))
+    values = student.many("trained_numbers", [(call, {}) for call in calls])
+    for (shapes, r), value in zip(calls, values, strict=True):
+        right = Fraction(sum(r * (n + k) for n, k in shapes))
+        expect_exactly(value, right, f"trained_numbers of {len(shapes)} layers, r = {r}")
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
