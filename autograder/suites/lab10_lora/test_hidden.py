@@ -1132,7 +1132,7 @@ def test_the_levels_again(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="each code is that of the nearest level, for blocks of any size and sign",
     cause="one absmax for all, a sign lost, or levels compared with the weight itself",
 )
@@ -1251,6 +1251,109 @@ def test_there_and_back(student, rng):
             w[draw(rng, 64, 129)] = bad
             refused(student, [("quantize_nf4", w)])
     expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
+
+
+def any_block(rng, kind, levels):
+    """64 weights of a kind, of which the largest is near 1."""
+    x = torch.randn(64, generator=rng, dtype=torch.float64)
+    x = x / x.abs().max()
+    if kind == "one sign":
+        return x.abs() * (2 * draw(rng, 0, 1) - 1)
+    if kind == "levels":  # both ends among them
+        x = levels[torch.randint(0, 16, (64,), generator=rng)]
+        x[draw(rng, 0, 31)], x[draw(rng, 32, 63)] = 1.0, -1.0
+    if kind == "beside middles":
+        beside, sides = (levels[1:] + levels[:-1]) / 2, torch.tensor([-1e-5, 1e-5]).double()
+        beside = (beside[:, None] + sides).flatten()
+        places = torch.randperm(64, generator=rng)
+        x[places[:30]], x[places[30]] = beside, float(2 * draw(rng, 0, 1) - 1)
+    if kind == "one":
+        x = torch.zeros(64).double()
+        x[draw(rng, 0, 63)] = -1.0
+    if kind == "equal":
+        x = torch.full((64,), 2.0 * draw(rng, 0, 1) - 1).double()
+    return 0 * x if kind == "zeros" else x
+
+
+def any_weights(rng, shape, dtype, kinds, sizes):
+    """Blocks of every kind and size, those that are given first and last of all."""
+    n, levels = math.prod(shape), true_levels()
+    count = -(-n // 64)
+    blocks = [any_block(rng, kinds[0], levels), any_block(rng, kinds[1], levels)]
+    blocks = [t * s for t, s in zip(blocks, sizes, strict=True)]
+    if count > 2:
+        more = torch.randn(count - 2, 64, generator=rng).double()
+        powers = 10.0 ** torch.randint(-8, 5, (count - 2, 1), generator=rng)
+        blocks[1:1] = list(more * powers)
+    return torch.cat(blocks)[:n].reshape(shape).to(dtype)
+
+
+def expect_coded(result, w, what):
+    codes, absmax = expect_tuple(result, (torch.Tensor,) * 2, what)
+    n = w.numel()
+    expect_tensor(codes, f"codes, {what}", torch.uint8, (n,))
+    expect_tensor(absmax, f"absmax, {what}", torch.float32, (-(-n // 64),))
+    blocks = F.pad(w.double().flatten(), (0, -n % 64)).reshape(-1, 64)
+    right = blocks.abs().amax(1)
+    expect_same(absmax, right.float(), f"absmax, {what}")
+    expect_at_most(codes, 15, f"codes, {what}")
+    x = (blocks / torch.where(right > 0, right, 1.0)[:, None]).flatten()[:n]
+    levels = true_levels()
+    nearest = torch.bucketize(x, (levels[1:] + levels[:-1]) / 2)
+    seen, least = ((x - levels[c]).abs() for c in (codes.long(), nearest))
+    # levels are known to 2e-6, a quotient to 2^-24
+    expect_at_most(seen - least, 5e-6, f"a nearer level was left out, {what}")
+    assert (codes[x == 0] == 7).all(), f"zeros have other codes than that of 0, {what}"
+
+
+def expect_decoded(result, codes, absmax, shape, what):
+    expect_tensor(result, what, torch.float32, shape)
+    of_block = absmax.double()[torch.arange(len(codes)) // 64]
+    right = true_levels()[codes.long()] * of_block
+    off = (result.double().flatten() - right).abs()
+    expect_at_most(off, 3e-6 * right.abs(), f"the error of {what}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: 1 to some 70,000 weights, "
+    "of any number of dimensions, in both dtypes, blocks of every kind and size beside one "
+    "another, views; one NaN or infinity anywhere is refused, and results stay",
+    cause="a corner where two others meet, such as a short block beside bfloat16, or a large one "
+    "beside a small one; one number for all blocks; memory that is used again",
+)
+def test_anywhere_in_blocks(student, rng):
+    shapes = [(1,), (64,), (65,), (1, 1), (3, 43), (64, 3), (2, 3, 32), (1, 5, 77), (2, 1, 3, 11)]
+    shapes += [(draw(rng, 4, 60), draw(rng, 4, 60))]
+    kinds = ("any", "one sign", "levels", "beside middles", "one", "equal", "zeros")
+    sizes, calls, checks = (1e-30, 3e-8, 1.0, 1e4, 1e30), [], []
+    kinds = [(kinds[i], kinds[j]) for i, j in enumerate(torch.randperm(7, generator=rng))]
+    for shape, dtype, kind, *two in every_pair(rng, shapes, TYPES, kinds, sizes, sizes):
+        w = any_weights(rng, shape, dtype, kind, two)
+        calls.append(("quantize_nf4", w))
+        checks.append((expect_coded, w, f"{list(shape)} in {dtype}"))
+        n = w.numel()
+        codes = torch.randint(0, 16, (n,), generator=rng).to(torch.uint8)
+        absmax = 10.0 ** torch.randint(-8, 5, (-(-n // 64),), generator=rng)
+        absmax[0], absmax[-1] = two[0], two[1] * (kind[1] != "zeros")
+        calls.append(("dequantize_nf4", codes, absmax, shape))
+        checks.append((expect_decoded, codes, absmax, shape, f"what comes back of {list(shape)}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    n = 64 * draw(rng, 1025, 1100) + draw(rng, 1, 63)
+    w = any_weights(rng, (n,), TYPES[draw(rng, 0, 1)], ("any", "levels"), (1.0, 1e-8))
+    codes, absmax = student.quantize_nf4(w)
+    expect_coded((codes, absmax), w, f"{n} weights")
+    expect_decoded(student.dequantize_nf4(codes, absmax, (n,)), codes, absmax, (n,), f"{n} weights")
+    calls, bad = [], (math.nan, math.inf, -math.inf)
+    for shape, dtype, value, place in every_pair(rng, shapes, TYPES, bad, (0.0, 0.5, 1.0)):
+        w = 1e30 * torch.randn(shape, generator=rng).to(dtype)
+        w.view(-1)[round(place * (w.numel() - 1))] = value
+        calls.append(("quantize_nf4", w))
+    empty = [torch.zeros(s, dtype=d) for s in ((0,), (0, 64), (2, 0, 3)) for d in TYPES]
+    refused(student, [*calls, *(("quantize_nf4", w) for w in empty)])
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
