@@ -1434,7 +1434,7 @@ def test_scales_of_all_sizes(student, rng):
 
 @exercise(
     "ex5",
-    points=2,
+    points=1,
     invariant="scales come back as level times second of their block plus the mean",
     cause="second of another block, the mean inside the product, or a dtype of bytes",
 )
@@ -1495,6 +1495,120 @@ def test_every_bit(student, rng):
             seen = student.nf4_bits(n, double)
             right = 4 * n + (8 * blocks + 32 * -(-blocks // 256) + 32 if double else 32 * blocks)
             assert type(seen) is int and seen == right, "another number of bits"
+
+
+def any_scales(rng, n, kind):
+    """n scales of a kind, near 1.  Means of "even" and "equal" ones are exact in any order."""
+    x = torch.rand(n, generator=rng)
+    if kind == "alike":
+        return 1 + 1e-5 * x
+    if kind == "one large":
+        x[draw(rng, 0, n - 1)] = 3e4
+    if kind == "with zeros":  # those of blocks of zeros
+        x[torch.randperm(n, generator=rng)[: n // 2]] = 0.0
+    if kind in ("even", "one block at the mean"):
+        half = 8.0 * torch.randint(-31, 32, (n // 2,), generator=rng)
+        half[-1:] = 255.0
+        left = torch.cat([half, -half, torch.zeros(n % 2)])
+        if kind == "even":
+            left = left[torch.randperm(n, generator=rng)]
+        elif n > 512:
+            left[:256], left[len(left) - 256 :] = 0.0, 0.0
+            left[256], left[257] = 255.0, -255.0
+            left[258 : len(left) - 256] = 0.0
+        return (300 + left) / 256
+    return {"equal": torch.full((n,), 0.75), "zeros": torch.zeros(n)}.get(kind, x)
+
+
+def any_rising(rng, kind, absmax):
+    """256 rising levels."""
+    steps = torch.rand(256, generator=rng) + 0.01
+    rising = (steps.cumsum(0) - steps[0]) / (steps.sum() - steps[0])
+    if kind == "beside":  # middles lie next to what is looked up
+        left = absmax.double() - absmax.double().mean()
+        x = (left[:256] / left[:256].abs().max().clamp(min=1e-300)).unique()
+        x = x[torch.cat([torch.ones(1) > 0, x.diff() > 0.025])][:40]
+        return levels_beside(x.tolist(), (2e-6, -2e-6)[draw(rng, 0, 1)])
+    low, high = {"above": (0, 1), "below": (-1, 0), "wide": (-300, 4e4), "narrow": (-0.2, 0.1)}.get(
+        kind, (-1, 1)
+    )
+    return (low + (high - low) * rising.square()).float()
+
+
+def expect_scaled(result, absmax, levels, exactly, what):
+    """exactly: the mean, and what is left, are exact in float32."""
+    codes, second, mean = expect_tuple(result, (torch.Tensor,) * 3, what)
+    n, exact, levels = len(absmax), absmax.double(), levels.double()
+    expect_tensor(codes, f"codes, {what}", torch.uint8, (n,))
+    expect_tensor(second, f"second, {what}", torch.float32, (-(-n // 256),))
+    expect_tensor(mean, f"the mean, {what}", torch.float32, ())
+    right = exact.mean().item()
+    expect_at_most(abs(mean.item() - right), (n + 8) * FLOAT32 * right, f"error of mean, {what}")
+    left, rounded = exact - mean.double(), 2 * FLOAT32 * mean.item()
+    largest = torch.stack([part.abs().max() for part in left.split(256)])
+    off = (second.double() - largest).abs()
+    expect_at_most(off, rounded + 2 * FLOAT32 * largest, f"the error of second, {what}")
+    if exactly:
+        expect_same(mean, exact.mean().float(), f"the mean, {what}")
+        expect_same(second, largest.float(), f"second, {what}")
+    of_block = second.double()[torch.arange(n) // 256]
+    some = of_block > 0
+    x = left[some] / of_block[some]
+    nearest = torch.bucketize(x, (levels[1:] + levels[:-1]) / 2)
+    seen, least = ((x - levels[c]).abs() for c in (codes[some].long(), nearest))
+    # the mean may be off by half a place, what is divided, the quotient and distances as well
+    slack = 2 * (2 * rounded / of_block[some] + 4 * FLOAT32 * (x.abs() + least))
+    expect_at_most(seen - least, slack, f"a nearer level was left out, {what}")
+
+
+def expect_unscaled(result, codes, second, mean, levels, what):
+    expect_tensor(result, what, torch.float32, (len(codes),))
+    of_block = second.double()[torch.arange(len(codes)) // 256]
+    parts = levels.double()[codes.long()] * of_block
+    off = (result.double() - parts - mean.double()).abs()
+    expect_at_most(off, 3 * FLOAT32 * (parts.abs() + mean.abs()), f"the error of {what}")
+    expect_same(result[of_block == 0], mean.expand(len(codes))[of_block == 0], f"the mean, {what}")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any number of scales of any "
+    "size, equal, alike, 0, a block at the mean, any levels, views, and results stay; bits on both "
+    "sides of every block",
+    cause="a corner where two others meet, such as levels on one side of 0 beside a short block, "
+    "or a mean far from second; memory that is used again",
+)
+def test_anywhere_in_scales(student, rng):
+    calls, checks = [], []
+    counts = (1, 2, 256, 257, 513, 768, draw(rng, 3, 1100))
+    exact = ("even", "one block at the mean", "equal", "zeros")
+    kinds = ("any", "alike", "one large", "with zeros", *exact)
+    rising = ("any", "above", "below", "wide", "narrow", "beside")
+    sizes = (2.0**-90, 2.0**-27, 1.0, 2.0**14, 2.0**90)
+    for n, kind, of_levels, size, other in every_pair(
+        rng, counts, kinds, rising, sizes, (0.0, *sizes)
+    ):
+        absmax = any_scales(rng, n, kind)
+        levels = any_rising(rng, of_levels, absmax)
+        absmax, what = size * absmax, f"{n} scales, {kind}, levels {of_levels}"
+        calls.append(("quantize_scales", absmax, levels))
+        checks.append((expect_scaled, absmax, levels, kind in exact, what))
+        codes = torch.randint(0, 256, (n,), generator=rng).to(torch.uint8)
+        second = other * torch.rand(-(-n // 256), generator=rng)
+        mean = size * (torch.rand((), generator=rng) + (kind != "zeros"))
+        calls.append(("dequantize_scales", codes, second, mean, levels))
+        checks.append((expect_unscaled, codes, second, mean, levels, f"what comes back, {what}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    numbers = {64 * b * m + d for b in (1, 256) for m in (1, 2, 99, 10**8 + 7) for d in (-1, 0, 1)}
+    numbers = sorted(numbers | {1, 2, 2**31, 2**32 + 1, 65 * 10**9 + 1, 10**13 + 1})
+    calls = [((n, double), {}) for n in numbers for double in (False, True)]
+    for ((n, double), _), seen in zip(calls, student.many("nf4_bits", calls), strict=True):
+        blocks = -(-n // 64)
+        right = 4 * n + (8 * blocks + 32 * -(-blocks // 256) + 32 if double else 32 * blocks)
+        assert type(seen) is int and seen == right, f"nf4_bits({n}, {double})"
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
