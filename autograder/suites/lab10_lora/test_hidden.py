@@ -20,7 +20,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held, held_results, refused
+from efflib.lab.again import drawn_ways, held, held_results, refused
 from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -1634,7 +1634,7 @@ def drive_chain(student, first, second, x, dy):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="outputs and gradients are those of dense layers, for x of any number of dimensions",
     cause="flattened shapes, a transpose that fits squares only, or a cache of the last W",
 )
@@ -1753,7 +1753,7 @@ def drive_rows(student, size):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="every row gets the update of its own adapter, whatever the ranks and the order",
     cause="ranks taken as equal, rows sorted and not put back, the last adapter for -1, zeros "
     "added to rows without one, or numbers of adapters in 8 bits",
@@ -1829,3 +1829,233 @@ def test_what_must_not_spread(student, rng):
         new = student.batched_update(inputs, y, [adapter], torch.tensor([-1, 0, -1]))
         assert new[1].isnan().all(), "an update of NaN became a number"
         expect_same(new[[0, 2]], y[[0, 2]], "rows without an adapter beside one of NaN")
+
+
+def drive_products(student, cases, weigh):
+    """Runs beside the student's code: all forward passes, then all backward passes in another
+    order.  Of each case y, the gradient of x, what was decoded, and W and x afterwards.
+
+    weigh: also the bytes of what is alive between the passes and was not before.
+    """
+    import gc
+
+    import torch
+
+    def storage(t):
+        return t.untyped_storage()
+
+    def lay(x, way):
+        if way == 1 and x.dim() > 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        return torch.cat([x.flip(-1), x], -1)[..., x.shape[-1] :] if way == 3 else x.clone()
+
+    def decoder(w, way, fresh):
+        calls, kept = [], lay(w, way)
+
+        def decode():
+            calls.append(1)
+            return kept.clone() if fresh else kept
+
+        return decode, calls, kept
+
+    made = []
+    for w, x, dy, ways, needs, fresh, _ in cases:
+        x = lay(x, ways[0]).requires_grad_(needs)
+        made.append((x, lay(dy, ways[1]), *decoder(w, ways[2], fresh)))
+    outputs, counts = [], []
+    if weigh:
+        gc.freeze()  # what is there is not among get_objects() until unfreeze
+    for (x, _, decode, calls, _), (*_, how) in zip(made, cases, strict=True):
+        outputs.append(student.frozen_product(x * 1 if how == "behind another" else x, decode))
+        counts.append(len(calls))
+    new = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)] if weigh else []
+    gc.unfreeze()
+    own = {
+        storage(t).data_ptr() for t in [*outputs, *(t for x, dy, *_, w in made for t in (x, dy, w))]
+    }
+    new = {storage(t).data_ptr(): storage(t).nbytes() for t in new if t.layout == torch.strided}
+    new = [size for place, size in new.items() if place not in own]
+    results = [y.detach().clone() for y in outputs]
+    for i in [*range(1, len(cases), 2), *range(0, len(cases), 2)]:
+        (x, dy, *_), y, (*_, needs, _, how) = made[i], outputs[i], cases[i]
+        if needs and how == "sum":
+            y.sum().backward()  # arrives expanded
+        elif needs and how == "asked for":
+            x.grad = torch.autograd.grad(y, x, dy)[0]
+        elif needs:
+            y.backward(dy)
+    found = []
+    for (x, _, _, calls, w), y, count in zip(made, results, counts, strict=True):
+        grads = [] if x.grad is None else [x.grad]
+        found.append((y, grads, [count, len(calls)], w.clone(), x.detach().clone()))
+    return found, new
+
+
+def product_cases(rng, shapes, leads, sizes):
+    ways = [torch.randperm(4, generator=rng)[:3].tolist() for _ in range(4)]
+    ways[0] = [0, 0, 0]
+    kinds = ("plain", "sum", "asked for", "behind another")
+    cases = []
+    for (n, k), lead, dtype, way, needs, fresh, how, size, other in every_pair(
+        rng, shapes, leads, TYPES, ways, (True, False), (True, False), kinds, sizes, sizes
+    ):
+        w, x = other * torch.randn(n, k, generator=rng), size * torch.randn(*lead, k, generator=rng)
+        dy = torch.randn(*lead, n, generator=rng)
+        dy = torch.ones_like(dy) if how == "sum" else dy
+        cases.append((w, x.to(dtype), dy.to(dtype), way, needs, fresh, how))
+    return cases
+
+
+def expect_product(case, result, what):
+    w, x, dy, _, needs, *_ = case
+    y, grads, counts, w_after, x_after = result
+    (n, k), dtype = w.shape, x.dtype
+    assert counts == [1, 1 + needs], f"{what}: decoded {counts} times after forward and backward"
+    assert len(grads) == needs, f"{what}: a gradient that nobody asked for, or none"
+    expect_same(w_after, w, f"W behind {what}")
+    expect_same(x_after, x, f"x behind {what}")
+    pairs = [(y, x.double(), w.double().T, k, "y")]
+    pairs += [(grad, dy.double(), w.double(), n, "dx") for grad in grads]
+    for seen, left, right, terms, name in pairs:
+        expect_tensor(seen, f"{name}, {what}", dtype, (*left.shape[:-1], right.shape[1]))
+        # W, each product and each sum may be rounded in the dtype of x
+        bound = (terms + 4) * UNITS[dtype] * (left.abs() @ right.abs())
+        expect_at_most((seen.double() - left @ right).abs(), bound, f"the error of {name}, {what}")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="products, anywhere in what the card admits: any sizes and dimensions, both dtypes, "
+    "x, dy and W in views, with a gradient and without, decode that gives the same W again; many "
+    "forward passes before the first backward pass, and nothing as large as W between them",
+    cause="a corner where two others meet, such as one dimension beside bfloat16; W changed, or "
+    "kept in one case; decode called for a gradient that nobody asks for",
+)
+def test_anywhere_through_frozen_weights(student, rng):
+    shapes, leads = ((1, 1), (1, 5), (6, 1), (4, 4), (7, 3)), (*LEADS[:3], *LEADS[4:])
+    cases = product_cases(rng, shapes, leads, (1e-8, 1.0, 1e4))
+    large = product_cases(rng, ((400, 300),), ((), (2, 1)), (1.0,))
+    found, _ = student.drive(drive_products, cases, False)
+    weighed, new = student.drive(drive_products, large, True)
+    for case, result in zip([*cases, *large], [*found, *weighed], strict=True):
+        what = f"x {list(case[1].shape)} in {case[1].dtype}, W {list(case[0].shape)}"
+        expect_product(case, result, what)
+    # half of one W in bfloat16, for all of them
+    expect_at_most(sum(new), 400 * 300 - 1, "bytes that are new between the passes")
+
+
+def drive_batches(student, cases, ways):
+    """Runs beside the student's code: batched updates whose adapters are made here, of a stack."""
+    found = []
+    for (x, y, (a, b, ranks, scales), index), way in zip(cases, ways, strict=False):
+        adapters = [
+            (one_a[:r], one_b[:, :r], scale)
+            for one_a, one_b, r, scale in zip(a, b, ranks, scales, strict=True)
+        ]
+        given = [x, y, index]
+        if way == 1:
+            given = [t.mT.contiguous().mT if t.dim() > 1 else t for t in given]
+        if way == 2:
+            given = [t.repeat_interleave(2, -1)[..., ::2] for t in given]
+        new = student.batched_update(given[0], given[1], adapters, given[2])
+        found.append((new, given[1]))
+    return found
+
+
+def batch_case(rng, rows, tokens, shape, count, rank, kind, special, scale, size):
+    """(x, y, adapters, index), adapters as drive_batches takes them."""
+    n, k = shape
+    x, y = (
+        size * torch.randn(rows, tokens, k, generator=rng),
+        torch.randn(rows, tokens, n, generator=rng),
+    )
+    a, b = torch.randn(count, rank, k, generator=rng), torch.randn(count, n, rank, generator=rng)
+    ranks = [draw(rng, 1, rank) for _ in range(count)]
+    scales = [(scale, 1, -0.75)[draw(rng, 0, 2)] for _ in range(count)]
+    index = torch.randint(-1, max(count, 1), (rows,), generator=rng)
+    if kind in ("none", "all the last") or not count:
+        index[:] = -1 if kind == "none" or not count else count - 1
+    if kind == "all but one":
+        index[:], index[draw(rng, 0, rows - 1)] = draw(rng, 0, count - 1), -1
+    if count:
+        scales[int(index.max())] = scale
+    unused = [j for j in range(count) if j not in index]
+    none, used = ((index < 0).nonzero().flatten(), (index >= 0).nonzero().flatten())
+    y[none] = -0.0 if special == "-0.0" else y[none]
+    if special in ("nan", "inf"):
+        for j in unused:
+            (a, b)[j % 2][j] = math.nan if special == "nan" else -math.inf
+            scales[j] = scales[j] if draw(rng, 0, 1) else math.inf
+    if special == "nan in x" and tokens:
+        x[none] = math.nan
+        x[used[:1], 0] = math.nan
+    if special == "nan in y" and tokens:
+        y[draw(rng, 0, rows - 1), 0, 0] = math.nan
+    return x, y, (a, b, ranks, scales), index
+
+
+def expect_batch(result, case, what):
+    (new, y_after), (x, y, (a, b, ranks, scales), index) = result, case
+    expect_tensor(new, what, torch.float32, tuple(y.shape))
+    bits = [t.contiguous().view(torch.int32) for t in (y_after, y, new[index < 0], y[index < 0])]
+    assert bits[0].equal(bits[1]), f"{what}: y has changed"
+    assert bits[2].equal(bits[3]), f"{what}: a row without an adapter has changed"
+    for i, j in enumerate(index.tolist()):
+        if j < 0:
+            continue
+        r, scale = ranks[j], scales[j]
+        left, right, row = x[i].double(), (a[j][:r].double(), b[j][:, :r].double()), y[i].double()
+        exact = row + scale * (left @ right[0].T @ right[1].T)
+        parts = row.abs() + abs(scale) * (left.abs() @ right[0].abs().T @ right[1].abs().T)
+        lost = exact.isnan()
+        assert new[i].isnan().equal(lost), f"{what}: another NaN"
+        bound = (x.shape[-1] + r + 5) * FLOAT32 * parts
+        off = (new[i].double() - exact).abs()
+        expect_at_most(off[~lost], bound[~lost], f"the error of {what}")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="batches, anywhere in what the card admits: any rows and tokens, none to hundreds of "
+    "adapters of unlike ranks, factors of any size, NaN in unused ones, in x and in y, views; an "
+    "index that names none is refused in any place",
+    cause="a corner where two others meet, such as no token beside NaN, one row and hundreds of "
+    "adapters, or a factor of 0; a row without an adapter that is computed again",
+)
+def test_anywhere_in_batches(student, rng):
+    shapes, kinds = ((1, 1), (1, 6), (5, 1), (4, 3)), ("any", "none", "all the last", "all but one")
+    special, scales = ("", "-0.0", "nan", "inf", "nan in x", "nan in y"), (0.0, 1, -2.5, 3e4, 1e-8)
+    dimensions = ((1, 2, 9), (0, 1, 3), shapes, (0, 1, 3, 300), (1, 2, 20), kinds, special, scales)
+    cases = [
+        batch_case(rng, *case)
+        for case in every_pair(rng, *dimensions, (1e-8, 1.0, 1e4))
+        if case[3] or case[5] == "none"
+    ]
+    results = student.drive(drive_batches, cases, drawn_ways(rng))
+    for case, result in zip(cases, results, strict=True):
+        x, y, (a, *_), _ = case
+        expect_batch(result, case, f"x {list(x.shape)}, y {list(y.shape)}, {len(a)} adapters")
+    calls = []
+    for rows, tokens, count, place, bad in every_pair(
+        rng, (1, 2, 9), (0, 1, 3), (0, 1, 3), (0.0, 0.5, 1.0), (-2, 0, 1, 256, 2**40, -(2**40))
+    ):
+        index = (
+            torch.randint(-1, max(count, 1), (rows,), generator=rng) if count else -torch.ones(rows)
+        )
+        index = index.long()
+        index[round(place * (rows - 1))] = bad if bad < 0 else count + bad
+        adapters = [(torch.ones(2, 3), torch.ones(4, 2), 1.0)] * count
+        calls.append(
+            (
+                "batched_update",
+                torch.ones(rows, tokens, 3),
+                torch.ones(rows, tokens, 4),
+                adapters,
+                index,
+            )
+        )
+    refused(student, calls)
