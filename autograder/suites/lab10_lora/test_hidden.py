@@ -20,7 +20,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import drawn_ways, held, held_results, refused
+from efflib.lab.again import held, held_results, refused
 from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -903,8 +903,9 @@ def test_anywhere_in_updates(student, rng):
         for result in results:
             check(result, *args)
     calls = []
-    for n, k in (*shapes, (0, 4)):
-        delta = torch.randn(n, k, generator=rng)
+    for n, k in (*shapes, *shapes, (0, 4)):
+        delta = any_delta(rng, n, k, kinds[draw(rng, 0, 5)] if n else "any")
+        delta = delta * sizes[draw(rng, 0, 2)]
         others = {0, -1, min(n, k) + 1, max(n, k) + 1, -min(n, k)}
         calls += [("factor", delta, r) for r in sorted(others)]
     refused(student, calls)
@@ -1324,7 +1325,17 @@ def expect_decoded(result, codes, absmax, shape, what):
     "beside a small one; one number for all blocks; memory that is used again",
 )
 def test_anywhere_in_blocks(student, rng):
-    shapes = [(1,), (64,), (65,), (1, 1), (3, 43), (64, 3), (2, 3, 32), (1, 5, 77), (2, 1, 3, 11)]
+    shapes = [
+        (1,),
+        (64,),
+        (65,),
+        (1, 1, 1, 1),
+        (3, 43),
+        (64, 3),
+        (2, 3, 32),
+        (1, 5, 77),
+        (2, 1, 3, 11),
+    ]
     shapes += [(draw(rng, 4, 60), draw(rng, 4, 60))]
     kinds = ("any", "one sign", "levels", "beside middles", "one", "equal", "zeros")
     sizes, calls, checks = (1e-30, 3e-8, 1.0, 1e4, 1e30), [], []
@@ -1352,6 +1363,10 @@ def test_anywhere_in_blocks(student, rng):
         w = 1e30 * torch.randn(shape, generator=rng).to(dtype)
         w.view(-1)[round(place * (w.numel() - 1))] = value
         calls.append(("quantize_nf4", w))
+    for dtype, value in every_pair(rng, TYPES, bad):
+        w = torch.ones(65, 3, dtype=dtype)
+        w[draw(rng, 0, 64), draw(rng, 0, 2)] = value
+        expect_error(ValueError, lambda w=w: student.drive(drive_view, w), f"a view with {value}")
     empty = [torch.zeros(s, dtype=d) for s in ((0,), (0, 64), (2, 0, 3)) for d in TYPES]
     refused(student, [*calls, *(("quantize_nf4", w) for w in empty)])
 
@@ -1947,10 +1962,10 @@ def test_anywhere_through_frozen_weights(student, rng):
     expect_at_most(sum(new), 400 * 300 - 1, "bytes that are new between the passes")
 
 
-def drive_batches(student, cases, ways):
+def drive_batches(student, cases):
     """Runs beside the student's code: batched updates whose adapters are made here, of a stack."""
     found = []
-    for (x, y, (a, b, ranks, scales), index), way in zip(cases, ways, strict=False):
+    for x, y, (a, b, ranks, scales), index, way in cases:
         adapters = [
             (one_a[:r], one_b[:, :r], scale)
             for one_a, one_b, r, scale in zip(a, b, ranks, scales, strict=True)
@@ -1965,13 +1980,11 @@ def drive_batches(student, cases, ways):
     return found
 
 
-def batch_case(rng, rows, tokens, shape, count, rank, kind, special, scale, size):
-    """(x, y, adapters, index), adapters as drive_batches takes them."""
+def batch_case(rng, rows, tokens, shape, count, rank, kind, unused, of_x, of_y, scale, size, way):
+    """(x, y, adapters, index, way) as drive_batches takes them."""
     n, k = shape
-    x, y = (
-        size * torch.randn(rows, tokens, k, generator=rng),
-        torch.randn(rows, tokens, n, generator=rng),
-    )
+    x = size * torch.randn(rows, tokens, k, generator=rng)
+    y = torch.randn(rows, tokens, n, generator=rng)
     a, b = torch.randn(count, rank, k, generator=rng), torch.randn(count, n, rank, generator=rng)
     ranks = [draw(rng, 1, rank) for _ in range(count)]
     scales = [(scale, 1, -0.75)[draw(rng, 0, 2)] for _ in range(count)]
@@ -1980,25 +1993,21 @@ def batch_case(rng, rows, tokens, shape, count, rank, kind, special, scale, size
         index[:] = -1 if kind == "none" or not count else count - 1
     if kind == "all but one":
         index[:], index[draw(rng, 0, rows - 1)] = draw(rng, 0, count - 1), -1
-    if count:
+    if (index >= 0).any():
         scales[int(index.max())] = scale
-    unused = [j for j in range(count) if j not in index]
-    none, used = ((index < 0).nonzero().flatten(), (index >= 0).nonzero().flatten())
-    y[none] = -0.0 if special == "-0.0" else y[none]
-    if special in ("nan", "inf"):
-        for j in unused:
-            (a, b)[j % 2][j] = math.nan if special == "nan" else -math.inf
-            scales[j] = scales[j] if draw(rng, 0, 1) else math.inf
-    if special == "nan in x" and tokens:
-        x[none] = math.nan
-        x[used[:1], 0] = math.nan
-    if special == "nan in y" and tokens:
-        y[draw(rng, 0, rows - 1), 0, 0] = math.nan
-    return x, y, (a, b, ranks, scales), index
+    for j in set(range(count)) - set(index.tolist()):  # NaN or infinity in what nobody uses
+        (a, b)[j % 2][j] = unused
+        scales[j] = unused if draw(rng, 0, 1) else scales[j]
+    if of_x == "nan" and tokens:
+        x[index < 0] = math.nan
+        x[(index >= 0).nonzero().flatten()[:1], 0] = math.nan
+    if tokens:
+        y[:, -1, 0] = {"-0.0": -0.0, "nan": math.nan}.get(of_y, 1.0)
+    return x, y, (a, b, ranks, scales), index, way
 
 
 def expect_batch(result, case, what):
-    (new, y_after), (x, y, (a, b, ranks, scales), index) = result, case
+    (new, y_after), (x, y, (a, b, ranks, scales), index, _) = result, case
     expect_tensor(new, what, torch.float32, tuple(y.shape))
     bits = [t.contiguous().view(torch.int32) for t in (y_after, y, new[index < 0], y[index < 0])]
     assert bits[0].equal(bits[1]), f"{what}: y has changed"
@@ -2028,16 +2037,27 @@ def expect_batch(result, case, what):
 )
 def test_anywhere_in_batches(student, rng):
     shapes, kinds = ((1, 1), (1, 6), (5, 1), (4, 3)), ("any", "none", "all the last", "all but one")
-    special, scales = ("", "-0.0", "nan", "inf", "nan in x", "nan in y"), (0.0, 1, -2.5, 3e4, 1e-8)
-    dimensions = ((1, 2, 9), (0, 1, 3), shapes, (0, 1, 3, 300), (1, 2, 20), kinds, special, scales)
-    cases = [
-        batch_case(rng, *case)
-        for case in every_pair(rng, *dimensions, (1e-8, 1.0, 1e4))
-        if case[3] or case[5] == "none"
-    ]
-    results = student.drive(drive_batches, cases, drawn_ways(rng))
+    numbers, scales = (1.0, math.nan, -math.inf), (0.0, 1, -2.5, 3e4, 1e-8)
+    dimensions = ((1, 2, 9), (0, 1, 3), shapes, (0, 1, 3, 300), (1, 2, 20), kinds, numbers)
+    dimensions += (("any", "nan"), ("any", "-0.0", "nan"), scales, (1e-8, 1.0, 1e4), range(3))
+    cases = every_pair(rng, *dimensions)
+    cases = [batch_case(rng, *case) for case in cases if case[3] or case[5] == "none"]
+    more = every_pair(
+        rng,
+        *dimensions[:3],
+        (0,),
+        (1,),
+        ("none",),
+        (1.0,),
+        *dimensions[7:9],
+        (1,),
+        (1.0,),
+        range(3),
+    )
+    cases += [batch_case(rng, *case) for case in more]
+    results = student.drive(drive_batches, cases)
     for case, result in zip(cases, results, strict=True):
-        x, y, (a, *_), _ = case
+        x, y, (a, *_), *_ = case
         expect_batch(result, case, f"x {list(x.shape)}, y {list(y.shape)}, {len(a)} adapters")
     calls = []
     for rows, tokens, count, place, bad in every_pair(
