@@ -3,6 +3,7 @@
 Inputs are drawn anew for each submission.
 """
 
+import functools
 import math
 from fractions import Fraction
 from statistics import NormalDist
@@ -551,8 +552,8 @@ def test_anywhere_in_a_layer(student, rng):
         for case in every_pair(
             rng,
             shapes,
-            (1, 2, 7, 40),
-            (1, 0.5, 16.0, 3e-3),
+            (1, 2, 7, 200),
+            (1, 9, 0.5, 3e-3),
             (0.0, 0.5, 0.1, 0.9),
             (True, False),
             (True, False),
@@ -629,7 +630,7 @@ def drive_models(student, cases, seed):
 def test_anywhere_in_a_model(student, rng):
     every, widths, cases = ["1", "11", "base.1", "base.a", "b"], (3, 4, 1, 6, 2, 5), []
     chosen = ([], ["1"], ["11", "1"], ["base.a"], ["b", "base.1"], every, every[::-1])
-    ranks, factors = (1, 2, 40), (1, 0.75, 32.0)
+    ranks, factors = (1, 2, 40), (5, 0.75, 32.0)
     both = (True, False)
     for names, *rest in every_pair(rng, chosen, ranks, factors, both, TYPES, both):
         shapes = list(zip(widths[1:], widths, strict=False))
@@ -852,8 +853,8 @@ def any_delta(rng, n, k, kind):
     delta = torch.randn(n, k, generator=rng)
     if kind == "one column":
         return delta[:, :1].expand(n, k).clone()
-    if kind == "steep":  # sizes fall by a half each
-        return delta * 0.5 ** torch.arange(k)
+    if kind == "steep":  # squared in float32 the third size is not told from rounding
+        return delta * 0.02 ** torch.arange(k).clamp(max=4)
     if kind == "one large":
         delta[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e3
     if kind == "equal sizes":
@@ -894,8 +895,10 @@ def test_anywhere_in_updates(student, rng):
         checks.append((expect_stacked, updates, f"{count} updates of [{n}, {k}]"))
     kinds = ("any", "one column", "steep", "one large", "equal sizes", "zeros")
     shapes = ((1, 1), (1, 9), (7, 1), (5, 8), (8, 5), (66, 65))
-    for (n, k), kind, rank, size in every_pair(rng, shapes, kinds, (0.0, 0.5, 1.0), sizes):
-        r = max(1, round(rank * min(n, k)))
+    cases = every_pair(rng, shapes, kinds, (0.0, 0.5, 1.0), sizes)
+    cases += [(shape, "steep", 0.5, 1.0) for shape in ((5, 8), (8, 5)) for _ in range(3)]
+    for (n, k), kind, rank, size in cases:
+        r = max(1, round(rank * min(n, k))) if kind != "steep" else min(n, k, 3)
         delta = size * any_delta(rng, n, k, kind)
         calls.append(("factor", delta, r))
         checks.append((expect_nearest, delta, r, f"[{n}, {k}], {kind}, r = {r}"))
@@ -1031,6 +1034,8 @@ def even_cases(rng):
         boundary, block = (m - n) * size, (layers // -m - layers // -n) * size
         little = min(size, 0.125)
         cases += [(layers, boundary + d, block) for d in (0, little, -little)]
+    layers = draw(rng, 201, 400)  # one group or two
+    cases += [(layers, layers // 2 + d, 1) for d in (0, 0.125, -0.125)]
     return cases
 
 
@@ -1049,6 +1054,9 @@ def test_anywhere_in_bytes(student, rng):
     calls = []
     for n, share, *two in every_pair(rng, (1, 2, 7, 36, 80, 126, 999), shares, bytes_of, bytes_of):
         calls.append((n, *two, max(1, min(n, round(share * n) + draw(rng, 0, 1)))))
+    for every in (2, draw(rng, 3, 99), draw(rng, 1001, 9999), 10**6):
+        layers = every * draw(rng, 1, 5)
+        calls += [(layers + d, 3, 0.5, every) for d in (0, 1, -1) if layers + d >= every]
     values = student.many("checkpointed", [(call, {}) for call in calls])
     for call, value in zip(calls, values, strict=True):
         terms = -(-call[0] // call[3]) + 8  # inputs may be added one by one
@@ -1254,6 +1262,20 @@ def test_there_and_back(student, rng):
     expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
+@functools.cache
+def beside_in_bfloat16():
+    """For some largest numbers from 1 to 2 others numbers of bfloat16, itself the first, whose
+    quotients have another nearest level once they are rounded to bfloat16."""
+    levels, found = true_levels(), []
+    middles = (levels[1:] + levels[:-1]) / 2
+    for m in torch.arange(128, 256).double() / 128:
+        w = (middles[:, None] * m * (1 + torch.tensor([-(2.0**-8), 0, 2.0**-8]))).flatten()
+        w = w.bfloat16().double()
+        near, rounded = (torch.bucketize(q, middles) for q in (w / m, (w / m).bfloat16().double()))
+        found.append(torch.cat([m[None], w[near != rounded]]))
+    return [numbers for numbers in found if len(numbers) > 5]
+
+
 def any_block(rng, kind, levels):
     """64 weights of a kind, of which the largest is near 1."""
     x = torch.randn(64, generator=rng, dtype=torch.float64)
@@ -1268,6 +1290,9 @@ def any_block(rng, kind, levels):
         beside = (beside[:, None] + sides).flatten()
         places = torch.randperm(64, generator=rng)
         x[places[:30]], x[places[30]] = beside, float(2 * draw(rng, 0, 1) - 1)
+    if kind == "bfloat16":
+        some = beside_in_bfloat16()
+        x = F.pad(some[draw(rng, 0, len(some) - 1)], (0, 64))[:64]
     if kind == "one":
         x = torch.zeros(64).double()
         x[draw(rng, 0, 63)] = -1.0
@@ -1330,17 +1355,18 @@ def test_anywhere_in_blocks(student, rng):
         (64,),
         (65,),
         (1, 1, 1, 1),
-        (3, 43),
+        (3, 49),
         (64, 3),
-        (2, 3, 32),
-        (1, 5, 77),
+        (1, 5, 79),
         (2, 1, 3, 11),
     ]
     shapes += [(draw(rng, 4, 60), draw(rng, 4, 60))]
-    kinds = ("any", "one sign", "levels", "beside middles", "one", "equal", "zeros")
-    sizes, calls, checks = (1e-30, 3e-8, 1.0, 1e4, 1e30), [], []
-    kinds = [(kinds[i], kinds[j]) for i, j in enumerate(torch.randperm(7, generator=rng))]
+    kinds = ("any", "one sign", "levels", "beside middles", "bfloat16", "one", "equal", "zeros")
+    sizes, calls, checks = (2.0**-100, 2.0**-28, 1.0, 2.0**14, 2.0**100), [], []
+    kinds = [(kinds[i], kinds[j]) for i, j in enumerate(torch.randperm(8, generator=rng))]
     for shape, dtype, kind, *two in every_pair(rng, shapes, TYPES, kinds, sizes, sizes):
+        if dtype is torch.bfloat16 and draw(rng, 0, 1):
+            kind = (kind[0], "bfloat16")
         w = any_weights(rng, shape, dtype, kind, two)
         calls.append(("quantize_nf4", w))
         checks.append((expect_coded, w, f"{list(shape)} in {dtype}"))
@@ -1515,8 +1541,8 @@ def test_every_bit(student, rng):
 def any_scales(rng, n, kind):
     """n scales of a kind, near 1.  Means of "even" and "equal" ones are exact in any order."""
     x = torch.rand(n, generator=rng)
-    if kind == "alike":
-        return 1 + 1e-5 * x
+    if kind == "alike":  # 16 places of float32 apart
+        return 1 + 2.0**-23 * (16 * x).round().index_fill(0, torch.tensor([0]), 16.0)
     if kind == "one large":
         x[draw(rng, 0, n - 1)] = 3e4
     if kind == "with zeros":  # those of blocks of zeros
