@@ -17,7 +17,8 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, held, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 
@@ -62,7 +63,7 @@ def close_and_far(rng, *shape):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="those that go are the lowest int(n * sparsity) of the row or of the layer, however "
     "close, small or large the scores are",
     cause="a share that is rounded otherwise, columns, an order that fits one shape only, or "
@@ -228,12 +229,115 @@ def test_what_a_mask_keeps(student, rng):
         expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
 
 
+TYPES = (torch.float32, torch.bfloat16)
+KINDS = ("any", "few", "one float32 apart", "far apart", "equal", "zeros and signs")
+
+
+def any_scores(rng, shape, kind, dtype, size):
+    """Scores [N, K], of which neighbours may be equal, close or far apart."""
+    ranks = torch.rand(math.prod(shape), generator=rng).argsort().reshape(shape)
+    s = torch.randn(shape, generator=rng)
+    if kind == "few":
+        s = (2 * s).round()
+    if kind == "one float32 apart":
+        s = (1 + ranks % 4000 * 2.0**-23) * (2 * draw(rng, 0, 1) - 1)
+    if kind == "far apart":
+        s = s.sign() * 10.0 ** (6 * torch.rand(shape, generator=rng) - 3)
+    if kind == "equal":
+        s = torch.full(shape, 2.0 * draw(rng, 0, 1) - 1)
+    if kind == "zeros and signs":
+        s = s * (torch.rand(shape, generator=rng) < 0.4)
+        s = torch.where(s == 0, torch.where(ranks % 2 == 0, 0.0, -0.0), s)
+    return (size * s).to(dtype)
+
+
+def any_share(rng, n):
+    """A share of n: of whole numbers of them, or of a little more or less, or all, or none."""
+    share = draw(rng, 0, n) / n
+    beside = [math.nextafter(share, to) for to in (0.0, 1.0)]
+    return [share, *beside, min((draw(rng, 0, n) + 0.5) / n, 1.0)][draw(rng, 0, 3)]
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def expect_lowest(mask, s, gone, n, what):
+    """The mask leaves out `gone` of every n, none of them higher than one that stays."""
+    rows = expect_tensor(mask, what, torch.bool, tuple(s.shape)).reshape(-1, n)
+    s = s.double().reshape(-1, n)
+    counts = (~rows).sum(1)
+    assert (counts == gone).all(), f"{what}: {counts.unique().tolist()} went, expected {gone}"
+    lost = s.masked_fill(rows, -math.inf).amax(1)
+    kept = s.masked_fill(~rows, math.inf).amin(1)
+    assert (lost <= kept).all(), f"{what}: a higher score went"
+
+
+def bits_of(x):
+    return x.contiguous().view({2: torch.int16, 4: torch.int32}[x.element_size()])
+
+
+def expect_masked(new, w, mask, what):
+    expect_tensor(new, what, w.dtype, tuple(w.shape))
+    assert bits_of(new)[mask].equal(bits_of(w)[mask]), f"{what}: what is kept has other bits"
+    assert (new[~mask] == 0).all(), f"{what}: what goes is not 0"
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any shape, size and dtype, "
+    "equal and close scores, shares at and beside every whole number, inf, NaN and -0.0, views, "
+    "and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside equal scores, or one column by "
+    "layer; a share that is rounded; memory that is used again",
+)
+def test_anywhere_in_masks(student, rng):
+    shapes = ((1, 1), (1, 9), (7, 1), (6, 11), (3, 300), (70, 33))
+    scopes, sizes, calls, checks = ("row", "layer"), (2.0**-27, 1.0, 2.0**13), [], []
+    shares = (0, 1, 0.0, 1.0, None, None, None, None)
+    for shape, kind, dtype, scope, size, share in every_pair(
+        rng, shapes, KINDS, TYPES, scopes, sizes, shares
+    ):
+        s, n = any_scores(rng, shape, kind, dtype, size), math.prod(shape)
+        n = n if scope == "layer" else shape[1]
+        share = any_share(rng, n) if share is None else share
+        what = f"{list(shape)}, {kind}, in {dtype}, {share!r} by {scope}"
+        calls += [("keep_share", s, share, scope), ("magnitude_mask", s, share, scope)]
+        checks += [(expect_lowest, t, int(n * share), n, what) for t in (s, s.abs())]
+        w = s.clone()
+        special = torch.tensor([math.nan, -math.nan, math.inf, -math.inf, -0.0, 3e38, 1e-45])
+        places = torch.rand(shape, generator=rng) < 0.5
+        w[places] = special[torch.randint(0, 7, (int(places.sum()),), generator=rng)].to(dtype)
+        mask = torch.rand(shape, generator=rng) < (0.0, 0.5, 1.0)[draw(rng, 0, 2)]
+        calls.append(("apply_mask", w, mask))
+        checks.append((expect_masked, w, mask, f"apply_mask of {list(shape)} in {dtype}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    off = (-1e-12, 1 + 1e-12, -1, 2, math.nan, math.inf)
+    calls = []
+    for name, shape, dtype, (share, scope) in every_pair(
+        rng,
+        ("keep_share", "magnitude_mask"),
+        shapes[:4],
+        TYPES,
+        [
+            *((share, scope) for share in off for scope in scopes),
+            *((share, scope) for share in (0, 0.5, 1) for scope in ("", "Row", "rows", "layer ")),
+        ],
+    ):
+        calls.append((name, torch.randn(shape, generator=rng).to(dtype), share, scope))
+    refused(student, calls)
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="a score is what zeroing one weight changes in the output",
     cause="another power of the norm or of the weight, or a factor that depends on the row",
 )
@@ -369,12 +473,95 @@ def test_rows_compared_alone(student, rng):
         )
 
 
+def any_tokens(rng, lead, k, kind, dtype, size):
+    """x [*lead, k], with channels of sizes of their own."""
+    x = torch.randn(*lead, k, generator=rng)
+    if kind == "channels":
+        x = x * 10.0 ** torch.randint(-4, 4, (k,), generator=rng)
+    if kind == "silent":
+        x[..., torch.randperm(k, generator=rng)[: (k + 1) // 2]] = -0.0
+    if kind == "one large":
+        x.view(-1, k)[draw(rng, 0, math.prod(lead) - 1)] = 300.0
+    if kind == "equal":
+        x = torch.full((*lead, k), -1.0546875)
+    return (size * (0 * x if kind == "zeros" else x)).to(dtype)
+
+
+def expect_norms(norms, x, what):
+    expect_tensor(norms, what, torch.float32, x.shape[-1:])
+    rows = x.double().reshape(-1, x.shape[-1])
+    # squares are rounded, and each sum of them, and a root halves what is off
+    expect_close(norms, rows.norm(dim=0), what=what, rtol=(len(rows) + 8) / 2 * FLOAT32)
+
+
+def expect_scores(s, w, norms, what):
+    expect_tensor(s, what, torch.float32, tuple(w.shape))
+    expect_close(s, w.double().abs() * norms.double(), what=what, rtol=3 * FLOAT32)
+
+
+def exact_case(rng, shape, decides, dtype, size):
+    """(w, norms) whose products are exact in float32, also where they are close."""
+    n, k = shape
+    ranks = 1 + torch.rand(n, k, generator=rng).argsort(1) % 2000 * 2.0**-23
+    sign = 1 - 2 * torch.randint(2, (n, k), generator=rng)
+    if decides == "norms" or dtype is torch.bfloat16 and decides == "w":
+        return (sign * 2.0 ** torch.arange(n)[:, None] * 2.0**-3).to(dtype), size * ranks[0]
+    if decides == "w":
+        return sign * ranks, size * 2.0 ** torch.full((k,), draw(rng, -3, 3))
+    w, norms = (torch.randint(0, top, (m, k), generator=rng) for top, m in ((127, n), (255, 1)))
+    norms[0, torch.rand(k, generator=rng) < 0.2] = 0  # silent channels
+    return (sign * w).to(dtype), size * (norms[0] * (decides != "nothing")).float()
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: tokens in any arrangement, "
+    "each argument in its dtype, size and view, silent channels, scores that are equal and close, "
+    "shares at and beside every whole number, and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside a view of large numbers, or one "
+    "row and silence; memory that is used again",
+)
+def test_anywhere_in_scores(student, rng):
+    leads, widths = ((1,), (9,), (700,), (2, 3), (1, 1), (2, 1, 4)), (1, 5, 40)
+    kinds = ("any", "channels", "silent", "one large", "equal", "zeros")
+    sizes, calls, checks = (2.0**-27, 1.0, 2.0**13), [], []
+    for lead, k, kind, dtype, size in every_pair(rng, leads, widths, kinds, TYPES, sizes):
+        x = any_tokens(rng, lead, k, kind, dtype, size)
+        calls.append(("input_norms", x))
+        checks.append((expect_norms, x, f"norms of {list(x.shape)} in {dtype}, {kind}"))
+    shapes, shares = ((1, 1), (1, 7), (6, 1), (5, 12), (9, 130)), (0, 1, 0.0, 1.0, None, None, None)
+    decide = ("w", "norms", "both", "nothing")
+    for shape, decides, kind, dtype, size, other, share in every_pair(
+        rng, shapes, decide, kinds, TYPES, sizes, sizes, shares
+    ):
+        w = any_tokens(rng, shape[:1], shape[1], kind, dtype, size)
+        norms = any_tokens(rng, (1,), shape[1], kind, torch.float32, other)[0].abs()
+        calls.append(("scores", w, norms))
+        checks.append((expect_scores, w, norms, f"scores of {list(shape)} in {dtype}, {kind}"))
+        w, norms = exact_case(rng, shape, decides, dtype, other)
+        share = any_share(rng, shape[1]) if share is None else share
+        calls.append(("wanda_mask", w, norms, share))
+        s, what = w.double().abs() * norms.double(), f"{list(shape)} in {dtype}, {decides} decides"
+        checks.append((expect_lowest, s, int(shape[1] * share), shape[1], f"{what}, {share!r}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for shape, dtype, share in every_pair(
+        rng, shapes, TYPES, (-1e-12, 1 + 1e-12, -1, 2, math.nan, -math.inf)
+    ):
+        w = torch.randn(shape, generator=rng).to(dtype)
+        calls.append(("wanda_mask", w, torch.rand(shape[1], generator=rng), share))
+    refused(student, calls)
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="the n highest of every m neighbours stay, however close, small or large they are",
     cause="zeros counted, groups across rows, scores taken by their size, or rounded, shifted or "
     "scaled before they are compared",
@@ -484,6 +671,58 @@ def test_fits_just_or_not(student, rng):
         more[row, group * m + place] = 1e-20
         assert student.fits(more, n, m) is False, f"{n + 1} of {m} fit {n}:{m}"
         assert student.fits(more, n + 1, m) is True, f"{n + 1} of {m} do not fit {n + 1}:{m}"
+
+
+def fitting(rng, groups, n, m, more, place, dtype, size):
+    """w of [groups, m] values, at most n in each that are not 0; `more` in the one at `place`."""
+    counts = torch.randint(0, n + 1, (groups, 1), generator=rng)
+    counts[round(place * (groups - 1))] = min(max(n + more, 0), m)
+    order = torch.rand(groups, m, generator=rng).argsort(1)
+    w = torch.randn(groups, m, generator=rng).to(dtype)
+    w = torch.where(w == 0, torch.ones_like(w), w) * size
+    w[:, ::2] = w[:, ::2].sign() * 1e-38 if draw(rng, 0, 1) else w[:, ::2]
+    zeros = torch.where(order % 2 == 0, 0.0, -0.0).to(dtype)
+    return torch.where(order < counts, w, zeros), bool((counts <= n).all())
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: any n and m, number of groups, "
+    "dtype and size, equal and close scores, one value too many in any group, views, and results "
+    "stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside equal scores, or m = 1 in a "
+    "view; memory that is used again",
+)
+def test_anywhere_in_groups(student, rng):
+    patterns = [(0, 1), (1, 1), (1, 2), (2, 4), (1, 4), (3, 4), (4, 8), (0, 5), (5, 5), (2, 3)]
+    patterns += [(12, 24), (24, 24), (0, 24), (draw(rng, 1, 299), 300)]
+    sizes, calls, checks = (2.0**-27, 1.0, 2.0**13), [], []
+    rows, across = (1, 2, 40), (1, 3)
+    cases = every_pair(
+        rng, patterns, rows, across, KINDS, TYPES, sizes, (-1, 0, 1), (0.0, 0.5, 1.0)
+    )
+    for (n, m), row, groups, kind, dtype, size, more, place in cases:
+        s = any_scores(rng, (row, groups * m), kind, dtype, size)
+        calls.append(("nm_mask", s, n, m))
+        checks.append((expect_lowest, s, m - n, m, f"{n}:{m} of {list(s.shape)} in {dtype}"))
+        w, right = fitting(rng, row * groups, n, m, more, place, dtype, size)
+        calls.append(("fits", w.reshape(row, -1), n, m))
+        checks.append((expect_fit, right, f"{list(s.shape)} in {dtype} and {n}:{m}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    wrong = ((5, 4), (-1, 4), (1, 0), (0, 0), (0, -4), (-4, -4), (1, 5), (0, 16), (8, 9), (9, 8))
+    for name, (n, m), row, dtype in every_pair(rng, ("nm_mask", "fits"), wrong, (1, 3), TYPES):
+        calls.append((name, torch.randn(row, 8, generator=rng).to(dtype), n, m))
+    refused(
+        student, [*calls, ("fits", torch.ones(1, 1), 1, 2), ("nm_mask", torch.ones(1, 1), 2, 1)]
+    )
+
+
+def expect_fit(value, right, what):
+    assert value is right, f"{what}: {value}, expected {right}"
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
