@@ -765,7 +765,7 @@ def drive_multiply_view(student, values, places, x):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="all pairs of places, and groups with one value or none, come back as they were",
     cause="places out of order, zeros dropped, bytes that overflow, or view on a transposed weight",
 )
@@ -909,6 +909,117 @@ def test_limits_and_bits(student, rng):
     for kept in range(78):  # a share of 77 is no number of a computer, and N K no number of bytes
         seen = student.bitmap_bits((7, 11), kept, 4)
         assert seen == kept * 4 + 77, f"(7, 11), {kept} not zero, with 4 bits"
+
+
+def any_sparse(rng, n, k, counts, dtype, size):
+    """[n, k] of groups of four with `counts` values that are not 0, or any number up to 2."""
+    groups = n * k // 4
+    of_group = torch.randint(0, 3, (groups, 1), generator=rng) if counts is None else counts
+    order = torch.rand(groups, 4, generator=rng).argsort(1)
+    values = (torch.randn(groups, 4, generator=rng) * size).to(dtype)
+    values = torch.where(values == 0, torch.ones_like(values), values)
+    few = torch.rand(groups, 4, generator=rng) < 0.1
+    values = torch.where(few, torch.tensor(1e-40).to(dtype), values)
+    zeros = torch.where(order % 2 == 0, 0.0, -0.0).to(dtype)
+    return torch.where(order < of_group, values, zeros).reshape(n, k)
+
+
+def expect_stored(result, w, what):
+    values, places = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    n, k = w.shape
+    expect_tensor(values, f"values, {what}", w.dtype, (n, k // 2))
+    expect_tensor(places, f"places, {what}", torch.uint8, (n, k // 8))
+    at = unpacked(places).reshape(n, -1, 2)
+    two = (values.reshape(n, -1, 2) != 0).all(-1)  # a zero may stand on either side of its value
+    in_order = (at[..., 0] < at[..., 1]) | ~two
+    assert in_order.all(), f"{what}: values are not in the order of the row"
+    expect_same(rebuilt(values, places), w.double(), what)
+
+
+def any_product(rng, n, k, lead, kind, dtype, size, other):
+    """(values, places, x): values in any order, some equal to 0 but where x is not finite."""
+    at = torch.rand(n, k // 4, 4, generator=rng).argsort(-1)[..., :2].flatten(1)
+    values = size * (torch.rand(n, k // 2, generator=rng) + 0.5)
+    values *= 1 - 2 * torch.randint(2, values.shape, generator=rng)
+    x = other * torch.randn(*lead, k, generator=rng)
+    if kind == "zeros":
+        values *= torch.rand(values.shape, generator=rng) < 0.5
+    if kind in ("nan", "inf"):  # in one place that few rows read, and in all that nobody does
+        read = torch.zeros(k).scatter_(0, (at + torch.arange(k // 2) // 2 * 4).flatten(), 1.0) > 0
+        x[..., ~read] = math.nan if kind == "nan" else -math.inf
+        x[..., draw(rng, 0, k - 1)] = math.nan if kind == "nan" else math.inf
+    return values.to(dtype), packed(at), x
+
+
+def expect_multiplied(y, values, places, x, what):
+    n, half = values.shape
+    expect_tensor(y, what, torch.float32, (*x.shape[:-1], n))
+    inputs = x.double()[..., unpacked(places) + torch.arange(half) // 2 * 4]  # [..., n, K/2]
+    products = inputs * values.double()
+    right, parts = products.sum(-1), products.abs().sum(-1)
+    good = right.isfinite()
+    assert y[~good].isnan().equal(right[~good].isnan()), f"{what}: NaN is elsewhere"
+    assert (y == right)[right.isinf()].all(), f"{what}: infinity is elsewhere"
+    off = (y.double() - right).abs()[good]
+    expect_at_most(off, (half + 2) * FLOAT32 * parts[good], f"the error of {what}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="all four functions, anywhere in what the card admits: any shape, groups of two, one "
+    "and no values, any order of values, each argument in its dtype, size and view, NaN and inf "
+    "beside what is read, three values in any group; bits of any shape",
+    cause="a corner where two others meet, such as a group of zeros in a bfloat16 view, or one "
+    "token beside NaN; memory that is used again",
+)
+def test_anywhere_in_storage(student, rng):
+    shapes, sizes = ((1, 8), (1, 24), (5, 8), (3, 16), (9, 520)), (2.0**-27, 1.0, 2.0**13)
+    counts, calls, checks = (0, 1, 2, None), [], []
+    for (n, k), count, dtype, size in every_pair(rng, shapes, counts, TYPES, sizes):
+        w = any_sparse(rng, n, k, count, dtype, size)
+        calls.append(("compress", w))
+        checks.append((expect_stored, w, f"[{n}, {k}] in {dtype} with {count} of four"))
+    leads, kinds = ((), (1,), (4,), (2, 3), (1, 1), (2, 1, 2)), ("any", "zeros", "nan", "inf")
+    for (n, k), lead, kind, dtype, size, other in every_pair(
+        rng, shapes, leads, kinds, TYPES, sizes, sizes
+    ):
+        case = any_product(rng, n, k, lead, kind, dtype, size, other)
+        calls.append(("multiply", *case))
+        checks.append((expect_multiplied, *case, f"[{n}, {k}] in {dtype}, x {[*lead, k]}, {kind}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for (n, k), dtype, more, place, size in every_pair(
+        rng, shapes, TYPES, (3, 4), (0.0, 0.5, 1.0), (1e-40, 1.0, 2.0**13)
+    ):
+        groups = any_sparse(rng, n, k, None, dtype, 1.0).reshape(-1, 4)
+        at = round(place * (len(groups) - 1))
+        groups[at] = torch.where(torch.rand(4, generator=rng).argsort() < more, size, 0.0)
+        calls.append(("compress", groups.reshape(n, k)))
+    calls += [
+        ("compress", torch.zeros(n, k)) for n, k in ((1, 1), (2, 4), (1, 12), (8, 10), (2, 7))
+    ]
+    refused(student, calls)
+    check_bits(student, rng)
+
+
+def check_bits(student, rng):
+    rows, widths, bits = (1, 7, 80_001, 65 * 10**9), (8, 24, 2**15, 80_000), (1, 3, 4, 8, 16, 32)
+    for n, k, value_bits, share in every_pair(rng, rows, widths, bits, (0.0, 0.3, 0.5, 1.0)):
+        seen = student.stored_bits((n, k), value_bits)
+        assert type(seen) is int, f"stored_bits returned {seen!r}"
+        assert seen == n * k // 2 * (value_bits + 2), f"stored_bits(({n}, {k}), {value_bits})"
+        k = max(1, k - draw(rng, 0, 7))
+        kept = min(n * k, int(share * n) * k + draw(rng, 0, 1))
+        seen = student.bitmap_bits((n, k), kept, value_bits)
+        assert type(seen) is int, f"bitmap_bits returned {seen!r}"
+        right = kept * value_bits + n * k
+        assert seen == right, f"bitmap_bits(({n}, {k}), {kept}, {value_bits})"
+    for shape, kept, value_bits in (((1, 1), 1, 4), ((1, 1), 0, 32), ((1, 70), 3, 1)):
+        right = kept * value_bits + math.prod(shape)
+        assert student.bitmap_bits(shape, kept, value_bits) == right, f"{shape}, {kept}"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1294,7 +1405,7 @@ def drive_twice(student, weight, texts, sparsity):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="all inputs of a linear count, also of a second call in one pass, and of subclasses",
     cause="a dictionary that keeps the last call, names looked up at the top only, or type() used",
 )
@@ -1317,12 +1428,127 @@ def test_a_linear_that_is_called_twice(student, rng):
         assert training, "a block in train mode came back in eval mode"
 
 
+def drive_mixed_blocks(student, cases):
+    """Runs beside the student's code: of each case the weights of all linears of the new blocks,
+    in the order of their names, biases, modes, what trains, and all parameters that came in."""
+    from torch import nn
+
+    class Special(nn.Linear):
+        pass
+
+    class Mixing(nn.Module):  # the tokens of a text are added up, and one linear is called twice
+        def __init__(self, weights):
+            super().__init__()
+            up, down, bias = weights
+            self.up = nn.ModuleList([Special(up.shape[1], len(up))])
+            self.down = nn.Sequential(
+                nn.Linear(down.shape[1], len(down), bias=False), nn.Dropout(0)
+            )
+            self.up[0].weight.data, self.up[0].bias.data = up.clone(), bias.clone()
+            self.down[0].weight.data = down.clone()
+
+        def forward(self, x):
+            once = self.up[0](x.cumsum(0))
+            return x + self.down((once + self.up[0](x[None])[0])[:, None]).squeeze(1)
+
+    def plain(weights):
+        block = nn.Linear(weights[0].shape[1], len(weights[0]))
+        block.weight.data, block.bias.data = weights[0].clone(), weights[1].clone()
+        return block
+
+    found = []
+    for states, texts, pattern, mode, frozen in cases:
+        blocks = [Mixing(state) if len(state) == 3 else plain(state) for state in states]
+        for block in blocks:
+            block.train(mode == "train").requires_grad_(not frozen)
+            if mode == "mixed" and len(list(block.children())):
+                block.down.train()
+        new = student.prune_blocks(blocks, texts, pattern)
+        found.append(
+            [
+                [[p.detach().clone() for p in b.parameters()] for b in each]
+                + [[m.training for b in each for m in b.modules()]]
+                + [[p.requires_grad for b in each for p in b.parameters()]]
+                for each in (blocks, new)
+            ]
+        )
+    return found
+
+
+def mixed_case(rng, kinds, lengths, pattern, size, width):
+    """(states, texts, right parameters of each block), drawn until no rounding decides."""
+    while True:
+        states, least = [], math.inf
+        for kind in kinds:
+            shapes = (
+                ((width, width), (width, width), (width,)) if kind == "mixing" else ((width, width), (width,))
+            )
+            states.append([torch.randn(shape, generator=rng) for shape in shapes])
+            states[-1][-1] = size * states[-1][-1]  # the bias
+        texts = [size * torch.randn(n, width, generator=rng) for n in lengths]
+        xs, right = [x.double() for x in texts], []
+        for state in states:
+            one = (state[0].double(), state[-1].double())
+            read = [[x.cumsum(0), x] if len(state) == 3 else [x] for x in xs]
+            inputs, new = [torch.cat([x for both in read for x in both])], []
+            if len(state) == 3:
+                inputs.append(
+                    torch.cat([sum(x @ one[0].T + one[1] for x in both) for both in read])
+                )
+            for w, x in zip(state, inputs, strict=False):
+                mask, clear = true_mask(w.double().abs() * x.norm(dim=0), pattern)
+                new.append(w.masked_fill(~mask, 0.0))
+                least = min(least, clear)
+            first = new[0].double()
+            outputs = [sum(x @ first.T + one[1] for x in both) for both in read]
+            if len(state) == 3:
+                outputs = [x + y @ new[1].double().T for x, y in zip(xs, outputs, strict=True)]
+            xs = outputs
+            order = (0, 2, 1) if len(state) == 3 else (0, 1)  # weight, bias, weight
+            parts = [*new, state[-1]]
+            right.append([parts[i] for i in order])
+        if least > 1 + 1e-4:
+            return states, texts, right
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="blocks, anywhere in what the card admits: one to three, of two kinds, one text and several, "
+    "of one token and many, any share and pair, texts of any size, any mode, frozen or not",
+    "pair beside frozen weights; what is kept from another call",
+)
+def test_anywhere_in_blocks(student, rng):
+    kinds = (("mixing",), ("linear",), ("linear", "mixing", "linear"), ("mixing",) * 2)
+    lengths = ((1,), (5,), (1, 1), (70, 1, 4), (3, 3, 3, 3))
+    patterns = (0, 1, 0.0, 1.0, 0.5, 0.67, (2, 4), (0, 2), (4, 4), (3, 8))
+    modes, cases, rights = ("train", "eval", "mixed"), [], []
+    for kind, many, pattern, size, mode, frozen in every_pair(
+        rng, kinds, lengths, patterns, (2.0**-24, 1.0, 2.0**14), modes, (True, False)
+    ):
+        states, texts, right = mixed_case(rng, kind, many, pattern, size, 8)
+        cases.append((states, texts, pattern, mode, frozen))
+        rights.append(right)
+    found = student.drive(drive_mixed_blocks, cases)
+    for (states, texts, pattern, *_), right, (old, new) in zip(cases, rights, found, strict=True):
+        what = f"{len(states)} blocks, {len(texts)} texts, pattern {pattern}"
+        assert len(new) == len(right) + 2, f"{what}: another number of blocks"
+        assert old[-2:] == new[-2:], f"{what}: modes, or what trains, have changed"
+        for state, before in zip(states, old, strict=False):
+            order = (0, 2, 1) if len(state) == 3 else (0, 1)
+            for i, part in zip(order, before, strict=True):
+                expect_same(part, state[i], f"what came in, {what}")
+        for expected, seen in zip(right, new, strict=False):
+            for one, part in zip(expected, seen, strict=True):
+                expect_same(part, one, f"parameters of a new block, {what}")
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="scores are the norms of what units add, for inputs that go together",
     cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
 )
@@ -1461,3 +1687,99 @@ def test_any_order_of_units(student, rng):
         expect_close(s, right, what="the scores of a view", rtol=1e-5)
         expect_same(rows, square.T[k - size :], "a writer that is a view")
         expect_same(columns, square.T[:, k - size :], "a reader that is a view")
+
+
+def any_units(rng, n, size, units, kind, dtype, small, large):
+    """(w, gram): inputs that are as they come, go together, cancel one another, or are silent."""
+    k = size * units
+    x = torch.randn(9, k, generator=rng, dtype=torch.float64)
+    x = x * 10.0 ** torch.randint(-3, 3, (units, 1), generator=rng).repeat_interleave(size)[:k]
+    if kind == "alike":
+        x = x[:, :1] * (1 + 1e-4 * torch.randn(k, generator=rng))
+    if kind == "silent":
+        x[:, torch.rand(units, generator=rng).repeat_interleave(size) < 0.5] = 0.0
+    w = torch.randn(n, k, generator=rng)
+    if kind == "cancel":  # what is left of a unit is rounding, of either sign
+        x = x[:, :1].expand(-1, k).contiguous()
+        w = w[:, :1] * (-1.0) ** torch.arange(k)
+    x = large * x
+    return small * w, (x.T @ x).to(dtype)
+
+
+def expect_units(s, w, gram, size, what):
+    units = w.shape[1] // size
+    expect_tensor(s, what, torch.float32, (units,))
+    right, parts = [], []
+    for u in range(units):
+        place = slice(u * size, u * size + size)
+        part, block = w[:, place].double(), gram[place, place].double()
+        right.append((part @ block @ part.T).trace().clamp(min=0))
+        parts.append((part.abs() @ block.abs() @ part.abs().T).trace())
+    right, parts = torch.stack(right), torch.stack(parts)
+    # G, products and sums in float32; then a root, which halves, and its square, which doubles
+    bound = (len(w) + size * size + 8) * FLOAT32 * parts + 4 * FLOAT32 * right
+    expect_at_most((s.double().square() - right).abs(), bound, f"the square's error, {what}")
+
+
+def expect_best(keep, s, n, what):
+    expect_tensor(keep, what, torch.int64, (n,))
+    assert (keep.diff() > 0).all(), f"{what}: not in ascending order"
+    assert keep.min() >= 0 and keep.max() < len(s), f"{what}: {keep.tolist()}"
+    left = torch.ones(len(s), dtype=torch.bool)
+    left[keep] = False
+    assert n == len(s) or s[left].max() <= s[keep].min(), f"{what}: a higher score was left out"
+
+
+def expect_removed(result, writers, reader, keep, size, what):
+    new, columns = expect_tuple(result, (list, torch.Tensor), what)
+    places = torch.tensor([u * size + i for u in keep.tolist() for i in range(size)])
+    assert len(new) == len(writers), f"{what}: {len(new)} writers came back"
+    for seen, w in zip(new, writers, strict=True):
+        expect_tensor(seen, f"a writer, {what}", w.dtype, (len(places), *w.shape[1:]))
+        assert bits_of(seen).equal(bits_of(w[places])), f"{what}: a writer"
+    expect_tensor(columns, f"the reader, {what}", reader.dtype, (len(reader), len(places)))
+    assert bits_of(columns).equal(bits_of(reader[:, places])), f"{what}: the reader"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any sizes and numbers of "
+    "units and of writers, each argument in a dtype, size and view of its own, inputs that go "
+    "together or cancel, equal and close scores, any order, and results stay",
+    cause="a corner where two others meet, such as one unit beside a gram in float32, or a "
+    "bfloat16 bias in a view; memory that is used again",
+)
+def test_anywhere_in_units(student, rng):
+    ways, sizes, calls, checks = (1, 2, 13), (2.0**-27, 1.0, 2.0**13), [], []
+    kinds, grams = ("any", "alike", "silent", "cancel"), (torch.float32, torch.float64)
+    for n, size, units, kind, dtype, small, large in every_pair(
+        rng, (1, 2, 30), ways, (1, 2, 9), kinds, grams, sizes, (2.0**-13, 1.0, 2.0**6)
+    ):
+        w, gram = any_units(rng, n, size, units, kind, dtype, small, large)
+        calls.append(("unit_scores", w, gram, size))
+        checks.append((expect_units, w, gram, size, f"{units} units of {size}, {kind}, {dtype}"))
+    for total, share, kind, size in every_pair(
+        rng, (1, 2, 9, 64, 700), (0.0, 0.3, 0.5, 1.0), KINDS, sizes
+    ):
+        s = any_scores(rng, (total,), kind, torch.float32, size)
+        n = min(total, max(1, round(share * total) - draw(rng, 0, 1)))
+        calls.append(("best_units", s, n))
+        checks.append((expect_best, s, n, f"{n} of {total}, {kind}"))
+    for size, units, share, count, n, dtype, other in every_pair(
+        rng, (*ways, 5), (1, 2, 40), (0.0, 0.5, 1.0), (1, 2, 5), (1, 4), TYPES, TYPES
+    ):
+        k, keep = size * units, torch.randperm(units, generator=rng)[: max(1, round(share * units))]
+        widths = [((k, 3), (k,), (k, k), (k, 1))[draw(rng, 0, 3)] for _ in range(count)]
+        both = [(dtype, other)[draw(rng, 0, 1)] for _ in range(count - 1)]
+        writers = [
+            torch.randn(shape, generator=rng).to(one)
+            for shape, one in zip(widths, [dtype, *both], strict=True)
+        ]
+        reader = torch.randn(n, k, generator=rng).to(other)
+        calls.append(("remove_units", writers, reader, keep, size))
+        what = f"{len(keep)} of {units} units of {size}, {count} writers"
+        checks.append((expect_removed, writers, reader, keep, size, what))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
