@@ -1480,9 +1480,7 @@ def mixed_case(rng, kinds, lengths, pattern, size, width):
     while True:
         states, least = [], math.inf
         for kind in kinds:
-            shapes = (
-                ((width, width), (width, width), (width,)) if kind == "mixing" else ((width, width), (width,))
-            )
+            shapes = [(width, width)] * (1 + (kind == "mixing")) + [(width,)]
             states.append([torch.randn(shape, generator=rng) for shape in shapes])
             states[-1][-1] = size * states[-1][-1]  # the bias
         texts = [size * torch.randn(n, width, generator=rng) for n in lengths]
@@ -1514,8 +1512,9 @@ def mixed_case(rng, kinds, lengths, pattern, size, width):
 @exercise(
     "ex5",
     points=1,
-    invariant="blocks, anywhere in what the card admits: one to three, of two kinds, one text and several, "
-    "of one token and many, any share and pair, texts of any size, any mode, frozen or not",
+    invariant="blocks, anywhere in what the card admits: one to three of two kinds, one text and "
+    "several, of one token and many, any share and pair, texts of any size, any mode, frozen or not",
+    cause="a corner where two others meet, such as one token beside a block that is a linear, or a "
     "pair beside frozen weights; what is kept from another call",
 )
 def test_anywhere_in_blocks(student, rng):
