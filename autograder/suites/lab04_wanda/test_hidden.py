@@ -230,7 +230,7 @@ def test_what_a_mask_keeps(student, rng):
 
 
 TYPES = (torch.float32, torch.bfloat16)
-KINDS = ("any", "few", "one float32 apart", "far apart", "equal", "zeros and signs")
+KINDS = ("any", "few", "one float32 apart", "far apart", "equal", "all zeros", "zeros and signs")
 
 
 def any_scores(rng, shape, kind, dtype, size):
@@ -245,6 +245,8 @@ def any_scores(rng, shape, kind, dtype, size):
         s = s.sign() * 10.0 ** (6 * torch.rand(shape, generator=rng) - 3)
     if kind == "equal":
         s = torch.full(shape, 2.0 * draw(rng, 0, 1) - 1)
+    if kind == "all zeros":
+        s = 0 * s
     if kind == "zeros and signs":
         s = s * (torch.rand(shape, generator=rng) < 0.4)
         s = torch.where(s == 0, torch.where(ranks % 2 == 0, 0.0, -0.0), s)
@@ -532,11 +534,11 @@ def test_anywhere_in_scores(student, rng):
         checks.append((expect_norms, x, f"norms of {list(x.shape)} in {dtype}, {kind}"))
     shapes, shares = ((1, 1), (1, 7), (6, 1), (5, 12), (9, 130)), (0, 1, 0.0, 1.0, None, None, None)
     decide = ("w", "norms", "both", "nothing")
-    for shape, decides, kind, dtype, size, other, share in every_pair(
-        rng, shapes, decide, kinds, TYPES, sizes, sizes, shares
+    for shape, decides, kind, of_norms, dtype, size, other, share in every_pair(
+        rng, shapes, decide, kinds, kinds, TYPES, sizes, sizes, shares
     ):
         w = any_tokens(rng, shape[:1], shape[1], kind, dtype, size)
-        norms = any_tokens(rng, (1,), shape[1], kind, torch.float32, other)[0].abs()
+        norms = any_tokens(rng, (1,), shape[1], of_norms, torch.float32, other)[0].abs()
         calls.append(("scores", w, norms))
         checks.append((expect_scores, w, norms, f"scores of {list(shape)} in {dtype}, {kind}"))
         w, norms = exact_case(rng, shape, decides, dtype, other)
@@ -1513,7 +1515,7 @@ def mixed_case(rng, kinds, lengths, pattern, size, width):
     "ex5",
     points=1,
     invariant="blocks, anywhere in what the card admits: one to three of two kinds, one text and "
-    "several, of one token and many, any share and pair, texts of any size, any mode, frozen or not",
+    "several, of one token and many, any share and pair, texts of any size, any mode, frozen",
     cause="a corner where two others meet, such as one token beside a block that is a linear, or a "
     "pair beside frozen weights; what is kept from another call",
 )
