@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.  Where a rounding could decide about 
 drawn until it does not.
 """
 
+import itertools
 import math
 
 import torch
@@ -297,11 +298,13 @@ def expect_masked(new, w, mask, what):
 )
 def test_anywhere_in_masks(student, rng):
     shapes = ((1, 1), (1, 9), (7, 1), (6, 11), (3, 300), (70, 33))
-    scopes, sizes, calls, checks = ("row", "layer"), (2.0**-27, 1.0, 2.0**13), [], []
-    shares = (0, 1, 0.0, 1.0, None, None, None, None)
-    for shape, kind, dtype, scope, size, share in every_pair(
-        rng, shapes, KINDS, TYPES, scopes, sizes, shares
+    sizes, scopes, calls, checks = (2.0**-27, 1.0, 2.0**13), ("row", "layer"), [], []
+    three = list(itertools.product(TYPES, scopes, sizes))
+    shares = (0, 1, 0.0, 1.0)
+    for shape, kind, (dtype, scope, size), share in every_pair(
+        rng, shapes, KINDS, three, ("ends", None, None)
     ):
+        share = shares[draw(rng, 0, 3)] if share == "ends" else share
         s, n = any_scores(rng, shape, kind, dtype, size), math.prod(shape)
         n = n if scope == "layer" else shape[1]
         share = any_share(rng, n) if share is None else share
@@ -700,11 +703,9 @@ def test_anywhere_in_groups(student, rng):
     patterns = [(0, 1), (1, 1), (1, 2), (2, 4), (1, 4), (3, 4), (4, 8), (0, 5), (5, 5), (2, 3)]
     patterns += [(12, 24), (24, 24), (0, 24), (draw(rng, 1, 299), 300)]
     sizes, calls, checks = (2.0**-27, 1.0, 2.0**13), [], []
-    rows, across = (1, 2, 40), (1, 3)
-    cases = every_pair(
-        rng, patterns, rows, across, KINDS, TYPES, sizes, (-1, 0, 1), (0.0, 0.5, 1.0)
-    )
-    for (n, m), row, groups, kind, dtype, size, more, place in cases:
+    rows = ((1, 1), (1, 3), (2, 1), (40, 3))
+    cases = every_pair(rng, patterns, rows, KINDS, TYPES, sizes, (-1, 0, 1), (0.0, 0.5, 1.0))
+    for (n, m), (row, groups), kind, dtype, size, more, place in cases:
         s = any_scores(rng, (row, groups * m), kind, dtype, size)
         calls.append(("nm_mask", s, n, m))
         checks.append((expect_lowest, s, m - n, m, f"{n}:{m} of {list(s.shape)} in {dtype}"))
@@ -714,6 +715,9 @@ def test_anywhere_in_groups(student, rng):
     for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
         for result in results:
             check(result, *args)
+    for place in range(9):  # one value too many in each of 3 x 3 groups
+        w, _ = fitting(rng, 9, 2, 4, 1, place / 8, TYPES[draw(rng, 0, 1)], 1.0)
+        expect_fit(student.fits(w.reshape(3, 12), 2, 4), False, f"group {place} of 9 and 2:4")
     calls = []
     wrong = ((5, 4), (-1, 4), (1, 0), (0, 0), (0, -4), (-4, -4), (1, 5), (0, 16), (8, 9), (9, 8))
     for name, (n, m), row, dtype in every_pair(rng, ("nm_mask", "fits"), wrong, (1, 3), TYPES):
@@ -1008,7 +1012,11 @@ def test_anywhere_in_storage(student, rng):
 
 
 def check_bits(student, rng):
-    rows, widths, bits = (1, 7, 80_001, 65 * 10**9), (8, 24, 2**15, 80_000), (1, 3, 4, 8, 16, 32)
+    rows, widths, bits = (
+        (1, 7, 80_001, 65 * 10**9 + 7),
+        (8, 24, 2**15, 80_000),
+        (1, 3, 4, 8, 16, 32),
+    )
     for n, k, value_bits, share in every_pair(rng, rows, widths, bits, (0.0, 0.3, 0.5, 1.0)):
         seen = student.stored_bits((n, k), value_bits)
         assert type(seen) is int, f"stored_bits returned {seen!r}"
@@ -1019,7 +1027,8 @@ def check_bits(student, rng):
         assert type(seen) is int, f"bitmap_bits returned {seen!r}"
         right = kept * value_bits + n * k
         assert seen == right, f"bitmap_bits(({n}, {k}), {kept}, {value_bits})"
-    for shape, kept, value_bits in (((1, 1), 1, 4), ((1, 1), 0, 32), ((1, 70), 3, 1)):
+    odd = ((65 * 10**9 + 7, 80_001), 10**15, 32)  # no float64
+    for shape, kept, value_bits in (((1, 1), 1, 4), ((1, 1), 0, 32), ((1, 70), 3, 1), odd):
         right = kept * value_bits + math.prod(shape)
         assert student.bitmap_bits(shape, kept, value_bits) == right, f"{shape}, {kept}"
 
@@ -1760,9 +1769,8 @@ def test_anywhere_in_units(student, rng):
         w, gram = any_units(rng, n, size, units, kind, dtype, small, large)
         calls.append(("unit_scores", w, gram, size))
         checks.append((expect_units, w, gram, size, f"{units} units of {size}, {kind}, {dtype}"))
-    for total, share, kind, size in every_pair(
-        rng, (1, 2, 9, 64, 700), (0.0, 0.3, 0.5, 1.0), KINDS, sizes
-    ):
+    counts = list(itertools.product((1, 2, 9, 64, 700), (0.0, 0.3, 0.5, 1.0)))
+    for (total, share), kind, size in every_pair(rng, counts, KINDS, sizes):
         s = any_scores(rng, (total,), kind, torch.float32, size)
         n = min(total, max(1, round(share * total) - draw(rng, 0, 1)))
         calls.append(("best_units", s, n))
