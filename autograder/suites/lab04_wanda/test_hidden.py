@@ -950,6 +950,8 @@ def any_product(rng, n, k, lead, kind, dtype, size, other):
     x = other * torch.randn(*lead, k, generator=rng)
     if kind == "zeros":
         values *= torch.rand(values.shape, generator=rng) < 0.5
+    if kind == "nothing":
+        values *= 0
     if kind in ("nan", "inf"):  # in one place that few rows read, and in all that nobody does
         read = torch.zeros(k).scatter_(0, (at + torch.arange(k // 2) // 2 * 4).flatten(), 1.0) > 0
         x[..., ~read] = math.nan if kind == "nan" else -math.inf
@@ -986,7 +988,10 @@ def test_anywhere_in_storage(student, rng):
         w = any_sparse(rng, n, k, count, dtype, size)
         calls.append(("compress", w))
         checks.append((expect_stored, w, f"[{n}, {k}] in {dtype} with {count} of four"))
-    leads, kinds = ((), (1,), (4,), (2, 3), (1, 1), (2, 1, 2)), ("any", "zeros", "nan", "inf")
+    leads, kinds = (
+        ((), (1,), (4,), (2, 3), (1, 1), (2, 1, 2)),
+        ("any", "zeros", "nothing", "nan", "inf"),
+    )
     for (n, k), lead, kind, dtype, size, other in every_pair(
         rng, shapes, leads, kinds, TYPES, sizes, sizes
     ):
