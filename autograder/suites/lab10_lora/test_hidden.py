@@ -2080,6 +2080,7 @@ def test_anywhere_in_batches(student, rng):
         range(3),
     )
     cases += [batch_case(rng, *case) for case in more]
+    cases.append(batch_case(rng, 2, 1, (4, 3), 3, 2, "any", 1.0, "any", "any", 1, 1e-8, 1))
     results = student.drive(drive_batches, cases)
     for case, result in zip(cases, results, strict=True):
         x, y, (a, *_), *_ = case
