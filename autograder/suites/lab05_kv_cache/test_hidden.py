@@ -1,6 +1,7 @@
 """Hidden tests of lab05.  Random configs, walks and states, all drawn from the test's own seed."""
 
 import math
+from collections import Counter
 from fractions import Fraction
 
 import torch
@@ -15,12 +16,14 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, drawn_ways, drive_laid, held, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24
 FLOAT16 = 2.0**-11
 BFLOAT16 = 2.0**-8
 SLIDING, FULL = "sliding_attention", "full_attention"
+MISSING = "missing"
 LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
 PARAMETERS = 6_738_415_616  # of LLAMA_7B
 
@@ -77,7 +80,7 @@ def kept_values(config, values, length):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="layers x values x bits / 8, whatever fields the config has or lacks, or has as None",
     cause="a field that is there with the value None, a size of a head from the wrong number of "
     "heads",
@@ -99,7 +102,7 @@ def test_any_config(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2.5,
     invariant="each value has 32 / G bits more; a window cuts each length in the layers that have "
     "it, not their sum",
     cause="whole groups in place of 32 / G, metadata of 16 bits, a window on the total or on all "
@@ -187,6 +190,130 @@ def test_what_is_refused_and_what_is_not(student, rng):
     odd = slides | {"head_dim": None, "layer_types": [FULL, SLIDING, "none"]}
     calls = [("bytes_per_token", odd, 0), ("bytes_per_token", odd, 4, 0)]
     calls += [("cache_bytes", odd, [5, 3]), ("cache_bytes", slides, [5, -1, 3], 4, 32)]
+    refused(student, calls)
+
+
+def some_config(layers, heads, size, kv, head_dim, latent, window, kinds):
+    """(a config with these fields, the values of all layers). MISSING: the field is not there."""
+    config = {"num_attention_heads": heads, "hidden_size": heads * size}
+    config["num_hidden_layers"] = layers
+    config["num_key_value_heads"] = heads if kv == "heads" else kv
+    config["head_dim"], config["sliding_window"] = head_dim, window
+    config["kv_lora_rank"], config["qk_rope_head_dim"] = latent
+    names = {"full": [FULL] * layers, "sliding": [SLIDING] * layers}
+    names["mixed"] = [(SLIDING, FULL)[i % 2] for i in range(layers)]
+    names["one full"] = [SLIDING] * (layers - 1) + [FULL]
+    config["layer_types"] = names.get(kinds, kinds)
+    if head_dim not in (MISSING, None) or latent[0] not in (MISSING, None):
+        config["hidden_size"] += heads // 2  # nobody divides it
+    config = {name: value for name, value in config.items() if value != MISSING}
+    values = 2 * (config.get("num_key_value_heads") or heads) * (config.get("head_dim") or size)
+    if config.get("kv_lora_rank") is not None:
+        values = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+    return config, layers * values
+
+
+def worded(rng, names, values, required):
+    """(args, kwargs): each value by its place or by its name; defaults are left out at times."""
+    defaults = {"bits": 16, "group_size": None, "weight_bits": 16}
+    count = required + draw(rng, 0, len(names) - required)  # by their place
+    args, kwargs = values[:count], dict(zip(names[count:], values[count:], strict=True))
+    for name in names[required:]:
+        if name in kwargs and kwargs[name] == defaults[name] and draw(rng, 0, 1):
+            del kwargs[name]
+    return tuple(args), kwargs
+
+
+def drive_same_objects(student, calls):
+    """Runs beside the student's code: the results of calls (name, config, *args), whose config is
+    one dictionary that is filled anew, and whether a call changed it."""
+    config, found = {}, []
+    for name, new, *args in calls:
+        config.clear()
+        config.update(new)
+        result = getattr(student, name)(config, *args)
+        found.append([result, config == new and list(config) == list(new)])
+    return found
+
+
+SOME_FIELDS = (
+    (1, 2, 32, 61, 126),
+    (1, 4, 128),
+    (1, 64, 129),
+    (MISSING, None, 1, "heads"),
+    (MISSING, None, 1, 80, 576),
+    ((MISSING, MISSING), (None, None), (1, 1), (512, 64)),
+    (MISSING, None, 1, 1000, 65_536),
+    (MISSING, None, "full", "sliding", "mixed", "one full"),
+)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of fields, bits, groups "
+    "and lengths, arguments by place and by name, and the same objects with other contents",
+    cause="a corner where two others meet, such as a latent and a window; or a result that is kept",
+)
+def test_anywhere_in_the_bytes(student, rng):
+    many = [draw(rng, 0, 2000) for _ in range(1500)]
+    lengths = ([], [0], [1], [999, 1000, 1001], [10**6, 0, 1], [7] * 3, [0, 0], many)
+    bits, groups = (1, 2, 3, 16, 33, 1000), (None, 1, 3, 32, 100, 10**5)
+    cases = every_pair(rng, *SOME_FIELDS, bits, groups, lengths)
+    each, together, same, rights = [], [], [], []
+    for *fields, b, group, some in cases:
+        config, values = some_config(*fields)
+        each.append(worded(rng, ("config", "bits", "group_size"), (config, b, group), 1))
+        names = ("config", "lengths", "bits", "group_size")
+        together.append(worded(rng, names, (config, some, b, group), 2))
+        same += [("bytes_per_token", config, b, group), ("cache_bytes", config, some, b, group)]
+        of_value = (b + (Fraction(32, group) if group else 0)) / 8
+        kept = sum(n * kept_values(config, values, m) for m, n in Counter(some).items())
+        rights.append((float(values * of_value), float(kept * of_value)))
+    found = [student.many("bytes_per_token", each), student.many("cache_bytes", together)]
+    again = student.drive(drive_same_objects, same)
+    assert all(unchanged for _, unchanged in again), "the config is another one after a call"
+    found += [[value for value, _ in again[i::2]] for i in (0, 1)]
+    for i, results in enumerate(found):
+        name = ("bytes_per_token(...)", "cache_bytes(...)")[i % 2]
+        for result, right in zip(results, rights, strict=True):
+            value = float(expect_number(result, name))
+            expect_close(value, right[i % 2], what=name, rtol=1e-12)
+
+
+@exercise(
+    "ex1",
+    points=0.5,
+    invariant="what is refused is refused with any config, any lengths, any other argument",
+    cause="a check that stands behind something that returns or fails before it",
+)
+def test_anywhere_refused(student, rng):
+    numbers = ((0, None), (-1, None), (0, 32), (16, 0), (1, -1), (-1, 0), (33, -32), (0, 1))
+    numbers += ((-1, 100), (1, 0), (16, -1), (-16, -100))
+    calls = []
+    for *fields, (bits, group), lengths in every_pair(
+        rng, *SOME_FIELDS, numbers, ([], [0], [1000, 10**6], [5] * 400)
+    ):
+        config, _ = some_config(*fields)
+        calls.append(("bytes_per_token", config, bits, group))
+        calls.append(("cache_bytes", config, lengths, bits, group))
+    lengths = ([-1], [0, -1], [-1, 10**6], [10**6, -3, 5], [3] * 400 + [-1])
+    sizes = ((16, None), (1, 32), (33, 1), (3, 100))
+    for *fields, (bits, group), some in every_pair(rng, *SOME_FIELDS, sizes, lengths):
+        calls.append(("cache_bytes", some_config(*fields)[0], some, bits, group))
+    odd = ("fewer", "more", "", "Sliding_attention", "full", "chunked_attention")
+    for *fields, (bits, group), some, name in every_pair(
+        rng, *SOME_FIELDS[:-1], ("full", "sliding", "mixed"), sizes, ([], [0], [5, 10**6]), odd
+    ):
+        config, _ = some_config(*fields)
+        kinds = config["layer_types"]
+        place = draw(rng, 0, len(kinds) - 1)
+        if name in ("fewer", "more"):
+            config["layer_types"] = (kinds + kinds[:1])[: len(kinds) + (1 if name == "more" else -1)]
+        else:
+            kinds[place] = name
+        if config["layer_types"]:  # never empty, says the card
+            calls.append(("cache_bytes", config, some, bits, group))
     refused(student, calls)
 
 
@@ -327,7 +454,7 @@ def walk(rng, rows, heads, d, steps, dtype=torch.float32):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="after any appends and truncations each row holds its own tokens, and sees those",
     cause="tokens of a row that was cut back come back, a length that follows the longest row, "
     "slots that are not shrunk, an S or a T of 0 that was not thought of, a view() of a view",
@@ -371,7 +498,7 @@ def drive_in_turn(student, walks):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="the cache keeps tensors of its own, and a second cache is another one",
     cause="a view of what was passed in or handed out is kept, a list of the caller's that is kept "
     "or changed, or lists that all caches share",
@@ -442,7 +569,7 @@ def drive_views(student, q, k, v, mask):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="attention against float64: any mask, grouped heads, each dtype of q and of the "
     "cache, numbers from 1e-8 to 1e4, no slots at all",
     cause="heads in another order, sums in bfloat16, scores without 1 / sqrt(d), a mask on all "
@@ -526,7 +653,7 @@ def drive_new_cache(student):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="counts from 0 to T for every row, lengths for every row; others raise ValueError",
     cause="only one side of a limit is checked, or a shape that is compared in part",
 )
@@ -575,6 +702,306 @@ def test_what_does_not_fit(student, rng):
             what = f"keys {list(shape)}, values {other}"
             expect_error(ValueError, lambda s=steps: student.drive(drive_cache, s, ""), what)
     assert student.drive(drive_new_cache) == [], "an empty cache has lengths"
+
+
+def drive_caches(student, walks, ways, spoil):
+    """Runs beside the student's code: as many caches as walks, which take their steps in turn;
+    of each step what it returned, the lengths, and whether its arguments stayed as they were.
+
+    Tensors lie in memory as `ways` says, over and over. spoil: of each cache whether what went in
+    and came out is overwritten; else it is held, and read at the end.
+    """
+    import itertools
+
+    turn = itertools.cycle(ways)
+
+    def lay(x):
+        way = next(turn)
+        if way == 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1).repeat(2, 1, 1, 1)[: len(x), ..., ::2]
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if way == 3 else x.clone()
+
+    caches, out = [student.RowCache() for _ in walks], [[] for _ in walks]
+    for steps in itertools.zip_longest(*walks):
+        for cache, step, results, spoiled in zip(caches, steps, out, spoil, strict=True):
+            if step is None:
+                continue
+            *given, numbers = step
+            laid, asked = [lay(x) for x in given], list(numbers)
+            parts = list(cache.append(*laid, asked)) if given else []
+            if not given:
+                cache.truncate(asked)
+            same = all(x.equal(y) for x, y in zip(laid, given, strict=True)) and asked == numbers
+            if spoiled:
+                kept = [p.clone() for p in parts]
+                for tensor in (*laid, *parts):
+                    tensor.fill_(1)
+                asked[:] = [77] * len(asked) + [5]
+                parts = kept
+            results.append([parts, list(cache.lengths), same])
+    return out
+
+
+def expect_rows(results, steps, what):
+    """What a cache returned, against rows that are kept here."""
+    assert len(results) == len(steps), f"{what}: the cache stopped early"
+    rows = None
+    for step, (parts, lengths, same) in zip(steps, results, strict=True):
+        *given, numbers = step
+        assert same, f"{what}: an argument was changed"
+        rows = rows or [([], []) for _ in numbers]
+        if not given:
+            rows = [tuple(x[:n] for x in row) for row, n in zip(rows, numbers, strict=True)]
+            assert lengths == [len(k) for k, _ in rows], f"{what}: lengths {lengths}"
+            continue
+        before = [len(k) for k, _ in rows]
+        for b, count in enumerate(numbers):
+            for kept, x in zip(rows[b], given, strict=True):
+                kept.extend(x[b].transpose(0, 1)[:count])
+        assert lengths == [len(k) for k, _ in rows], f"{what}: lengths {lengths}"
+        assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
+        (b, h, t, d), size = given[0].shape, max(lengths)
+        for x in parts[:2]:
+            expect_tensor(x, f"{what}: keys and values", given[0].dtype, (b, h, size, d))
+            assert x.isfinite().all(), f"{what}: filling is not finite"
+        expect_tensor(parts[2], f"{what}: the mask", torch.bool, (b, t, size))
+        sees = torch.tensor(before)[:, None] + torch.arange(1, t + 1)
+        new = torch.arange(t) < torch.tensor(numbers)[:, None]  # [B, T], the others are filling
+        right = torch.arange(size) < sees[..., None]
+        expect_same(parts[2][new], right[new], f"{what}: the mask of new tokens")
+        for row, n in enumerate(lengths):
+            for found, kept in zip(parts, rows[row], strict=False):
+                if n:
+                    right = torch.stack(kept, dim=1)
+                    expect_same(found[row, :, :n], right, f"{what}: row {row} of {n} tokens")
+
+
+def some_counts(rng, rows, t, kind):
+    if kind == "mixed":
+        return [draw(rng, 0, t) for _ in range(rows)]
+    chosen = {"none": [], "all": range(rows), "first": [0], "last": [rows - 1]}[kind]
+    return [t if i in chosen else 0 for i in range(rows)]
+
+
+def some_tokens(rng, shape, size, dtype):
+    return (size * torch.randn(shape, generator=rng)).to(dtype)
+
+
+def cut(rng, kind, lengths):
+    """Lengths for truncate, or None."""
+    if kind == "one row to 0":
+        return [0 if i == len(lengths) // 2 else n for i, n in enumerate(lengths)]
+    if kind == "mixed":
+        return [draw(rng, 0, n + 1) for n in lengths]
+    numbers = {"nothing": 10**9, "to 0": 0, "to 1": 1, "as they are": None}
+    return [n if numbers[kind] is None else numbers[kind] for n in lengths]
+
+
+KINDS = ("none", "all", "first", "last", "mixed")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="a cache anywhere in what the card admits: every two of sizes, dtype, counts, what "
+    "is cut off and when, magnitudes and layouts, many caches at once",
+    cause="a corner where two others meet, such as no new tokens and bfloat16; or a cache that "
+    "hands out what it keeps, or keeps what it was handed",
+)
+def test_anywhere_in_rows(student, rng):
+    sizes, cuts = (1e-8, 1.0, 1e4), ("to 0", "to 1", "mixed", "nothing", "one row to 0")
+    walks, whats = [], []
+    for rows, heads, d, dtype, *more in every_pair(
+        rng, (1, 2, 5), (1, 3), (1, 4, 64), DTYPES, (0, 1, 5), KINDS, (0, 1, 4, 70), KINDS,
+        (*cuts, "as they are"), (0, 1, 3), KINDS, cuts, sizes, sizes, (None, 0, 1),
+    ):  # fmt: skip
+        *plan, k_size, v_size, zeros = more
+        steps, lengths = [], [0] * rows
+        pieces = [(plan[0], plan[1]), (plan[2], plan[3]), plan[4], (plan[5], plan[6]), plan[7]]
+        for piece in (*pieces, (2, "mixed")):
+            if isinstance(piece, str):
+                steps.append((cut(rng, piece, lengths),))
+                lengths = [min(n, m) for n, m in zip(lengths, steps[-1][0], strict=True)]
+                continue
+            counts, shape = some_counts(rng, rows, piece[0], piece[1]), (rows, heads, piece[0], d)
+            given = [some_tokens(rng, shape, size, dtype) for size in (k_size, v_size)]
+            if zeros is not None:
+                given[zeros].zero_()
+            steps.append((*given, counts))
+            lengths = [n + c for n, c in zip(lengths, counts, strict=True)]
+        walks.append(steps)
+        whats.append(f"B {rows}, Hkv {heads}, d {d}, {dtype}, {more}")
+    spoil = [draw(rng, 0, 1) for _ in walks]
+    spoil += [1 - x for x in spoil]
+    for steps, results, what in zip(
+        walks * 2, student.drive(drive_caches, walks * 2, drawn_ways(rng), spoil), whats * 2,
+        strict=True,
+    ):  # fmt: skip
+        expect_rows(results, steps, what)
+
+
+def drive_not_taken(student, walks, ways):
+    """Runs beside the student's code: of each walk the step at which a cache raised, what, and
+    whether its arguments stayed as they were."""
+    said, turn = [], iter(ways * (4 * len(walks)))
+    for steps in walks:
+        cache, saw = student.RowCache(), [-1, "nothing", True]
+        for number, (*given, numbers) in enumerate(steps):
+            laid, asked = [x.mT.contiguous().mT if next(turn) % 2 else x.clone() for x in given], []
+            asked += numbers
+            try:
+                cache.append(*laid, asked) if given else cache.truncate(asked)
+            except Exception as error:
+                kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+                same = all(x.equal(y) for x, y in zip(laid, given, strict=True))
+                saw = [number, kind, same and asked == list(numbers)]
+                break
+        said.append(saw)
+    return said
+
+
+def misfit(rng, shape, kind, place):
+    """(shape of k, shape of v, counts), of which something does not fit [B, Hkv, T, d]."""
+    b, h, t, d = shape
+    counts, other = [t] * b, list(shape)
+    if kind in (-1, 1):  # too few, too many
+        counts[place % b] = -1 if kind < 0 else t + 1
+        return shape, shape, counts
+    if kind in ("a count less", "a count more"):
+        counts = [t] * (b - 1 if kind == "a count less" else b + 1)
+        return shape, shape, counts
+    what, dim, by = kind
+    other[dim] += by
+    if what == "v":
+        return shape, other, [0] * b
+    return other, other, [0] * other[0]
+
+
+@exercise(
+    "ex2",
+    points=0.5,
+    invariant="what does not fit is refused in any row, any dtype, with or without tokens, at "
+    "first and later, and the arguments stay as they were",
+    cause="a check that stands behind something that returns or fails before it",
+)
+def test_anywhere_refused_by_rows(student, rng):
+    kinds = [-1, 1, "a count less", "a count more"]
+    kinds += [("v", dim, by) for dim in range(4) for by in (-1, 1)]
+    kinds += [("both", dim, by) for dim in (0, 1, 3) for by in (-1, 1)]
+    walks = []
+    for kind, b, h, t, d, dtype, place, history in every_pair(
+        rng, kinds, (1, 2, 5), (1, 3), (0, 1, 4), (1, 4), DTYPES, (0, 1, 4),
+        ("first", "tokens", "none", "cut", "twice"),
+    ):  # fmt: skip
+        shape = (b, h, t, d)
+        of_k, of_v, counts = misfit(rng, shape, kind, place)
+        if min(of_k) < 0 or min(of_v) < 0 or min(of_k[0], of_k[1], of_k[3]) < 1:
+            continue
+        before = 0 if history in ("first", "none") else 3
+        first = (*(some_tokens(rng, (b, h, before, d), 1, dtype) for _ in "kv"), [before] * b)
+        steps = {"first": [], "cut": [first, ([0] * b,)], "twice": [first, first]}
+        steps = steps.get(history, [first])
+        if not steps and isinstance(kind, tuple) and kind[0] == "both":
+            continue  # of a first call all shapes are right
+        bad = (*(some_tokens(rng, s, 1, dtype) for s in (of_k, of_v)), counts)
+        walks.append([*steps, bad])
+        if steps:  # a length that is negative, and another number of them
+            wrong = [2] * b
+            wrong[place % b] = -1 - place
+            walks.append([*steps, (wrong if kind != 1 else [2] * (b + (-1, 1)[place % 2]),)])
+    for steps, (number, kind, same) in zip(
+        walks, student.drive(drive_not_taken, walks, drawn_ways(rng)), strict=True
+    ):
+        what = f"{[tuple(x.shape) for x in steps[-1][:-1]]}, {steps[-1][-1]} after {len(steps) - 1}"
+        assert (number, kind) == (len(steps) - 1, "ValueError"), f"{what}: raised {kind}"
+        assert same, f"{what}: an argument was changed before the ValueError"
+
+
+def half_step(x, dtype):
+    """Half a unit in the last place of a number of this dtype near x (float64)."""
+    bits, least = {torch.float32: (24, -149), torch.bfloat16: (8, -133), torch.float16: (11, -24),
+                   torch.float64: (53, -1074)}[dtype]  # fmt: skip
+    return 2.0 ** ((x.abs().frexp().exponent - bits).clamp(min=least).double() - 1)
+
+
+def expect_attention(out, q, k, v, mask):
+    """Against float64, within what roundings of float32 and one to the dtype of q can do."""
+    (b, h, t, d), s = q.shape, k.shape[2]
+    what = f"attention, q {list(q.shape)} {q.dtype}, S {s}, {k.dtype}"
+    expect_tensor(out, what, q.dtype, tuple(q.shape))
+    q, k, v = (x.double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(h // x.shape[1], 1) for x in (k, v))
+    scores = (q @ k.mT / d**0.5).masked_fill(~mask[:, None], -math.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    # a score is off by its d products and sums, what lies far below the largest has no weight
+    off = (d + 16) * FLOAT32 * (q.abs() @ k.abs().mT).masked_fill(~mask[:, None], 0.0) / d**0.5
+    if scores.isfinite().any() and scores[scores.isfinite()].abs().max() > 512:
+        off = 0 * off  # scores of `far_apart`: equal ones are equal, all others far from them
+    off = 2 * off.amax(-1, keepdim=True) if s else off.sum(-1, keepdim=True)
+    slack = torch.expm1(off) + (2 * s + 160) * FLOAT32
+    right, bound = weights @ v, slack * (weights @ v.abs()) + 2.0**-100
+    bound = bound + half_step(right.abs() + bound, out.dtype)
+    expect_at_most((out.double() - right).abs(), bound, f"{what}: the error")
+
+
+def far_apart(rng, q_shape, k_shape, q_size, k_size):
+    """(q, k) whose scores are exact in float32, and equal or at least 2^8 apart."""
+    (_, h, _, d), (b, kv, s, _) = q_shape, k_shape
+    sign = (torch.randint(0, 2, (b, kv, 1, d), generator=rng) * 2 - 1).float()
+    top = 2.0 ** math.floor(math.log2(q_size)), 2.0 ** math.floor(math.log2(k_size))
+    q = torch.randint(0, 2, q_shape, generator=rng).float() / 2 + 0.5
+    q = top[0] * q * sign.repeat_interleave(h // kv, 1)
+    q *= torch.randint(0, 2, (*q_shape[:3], 1), generator=rng) * 2 - 1
+    levels = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0])
+    return q, top[1] * sign * levels[torch.randint(0, 5, (b, kv, s, 1), generator=rng)]
+
+
+def some_mask(rng, shape, kind):
+    b, t, s = shape
+    if kind == "some":
+        return torch.rand(shape, generator=rng) < 0.5
+    if kind == "causal":
+        return torch.arange(s) <= torch.arange(t)[:, None] + torch.arange(b)[:, None, None]
+    mask = torch.full(shape, kind == "all")
+    if kind == "one slot" and s:
+        mask[..., draw(rng, 0, s - 1)] = True
+    elif kind == "last query only":
+        mask[-1:, -1:] = True
+    return mask
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="attention anywhere in what the card admits: every two of heads, sizes, dtypes, "
+    "magnitudes of q, k and v, masks and layouts",
+    cause="a corner where two others meet, such as large scores and a hidden slot; memory used "
+    "again",
+)
+def test_anywhere_in_attention(student, rng):
+    calls = []
+    sizes = (1e-8, 1.0, 1e4)
+    masks = ("all", "none", "some", "causal", "one slot", "last query only")
+    for b, (h, kv), t, s, d, of_q, of_k, q_size, k_size, v_size, kind in every_pair(
+        rng, (1, 3), ((1, 1), (4, 4), (6, 2), (5, 1), (12, 4)), (0, 1, 5), (0, 1, 7, 80),
+        (1, 3, 16, 128, 256), DTYPES, DTYPES, sizes, sizes, (0.0, *sizes), masks,
+    ):  # fmt: skip
+        large = q_size * k_size >= 1e4
+        d = {3: 16, 128: 256}.get(d, d) if large else d
+        shapes = (b, h, t, d), (b, kv, s, d)
+        q, k = (some_tokens(rng, x, 1, torch.float32) for x in shapes)
+        q, k = (size * x.clamp(-1, 1) for x, size in ((q, q_size), (k, k_size)))
+        if large:
+            q, k = far_apart(rng, *shapes, q_size, k_size)
+        v = v_size * torch.randn(shapes[1], generator=rng).clamp(-1, 1)
+        mask = some_mask(rng, (b, t, s), kind)
+        calls.append(("attend", q.to(of_q), k.to(of_k), v.to(of_k), mask))
+    for (_, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for result in results:
+            expect_attention(result, *args)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
