@@ -751,16 +751,18 @@ def expect_rows(results, steps, what):
     for step, (parts, lengths, same) in zip(steps, results, strict=True):
         *given, numbers = step
         assert same, f"{what}: an argument was changed"
-        rows = rows or [([], []) for _ in numbers]
+        rows = rows or [[x[0, :, :0] for x in given] for _ in numbers]
+        before = [row[0].shape[1] for row in rows]
+        if given:
+            rows = [
+                [torch.cat([kept, x[b, :, :n]], 1) for kept, x in zip(rows[b], given, strict=True)]
+                for b, n in enumerate(numbers)
+            ]
+        else:
+            rows = [[x[:, :n] for x in row] for row, n in zip(rows, numbers, strict=True)]
+        assert lengths == [row[0].shape[1] for row in rows], f"{what}: lengths {lengths}"
         if not given:
-            rows = [tuple(x[:n] for x in row) for row, n in zip(rows, numbers, strict=True)]
-            assert lengths == [len(k) for k, _ in rows], f"{what}: lengths {lengths}"
             continue
-        before = [len(k) for k, _ in rows]
-        for b, count in enumerate(numbers):
-            for kept, x in zip(rows[b], given, strict=True):
-                kept.extend(x[b].transpose(0, 1)[:count])
-        assert lengths == [len(k) for k, _ in rows], f"{what}: lengths {lengths}"
         assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
         (b, h, t, d), size = given[0].shape, max(lengths)
         for x in parts[:2]:
@@ -773,9 +775,7 @@ def expect_rows(results, steps, what):
         expect_same(parts[2][new], right[new], f"{what}: the mask of new tokens")
         for row, n in enumerate(lengths):
             for found, kept in zip(parts, rows[row], strict=False):
-                if n:
-                    right = torch.stack(kept, dim=1)
-                    expect_same(found[row, :, :n], right, f"{what}: row {row} of {n} tokens")
+                expect_same(found[row, :, :n], kept, f"{what}: row {row} of {n} tokens")
 
 
 def some_counts(rng, rows, t, kind):
@@ -813,12 +813,12 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 )
 def test_anywhere_in_rows(student, rng):
     sizes, cuts = (1e-8, 1.0, 1e4), ("to 0", "to 1", "mixed", "nothing", "one row to 0")
-    walks, whats = [], []
+    walks, whats, spoil = [], [], []
     for rows, heads, d, dtype, *more in every_pair(
         rng, (1, 2, 5), (1, 3), (1, 4, 64), DTYPES, (0, 1, 5), KINDS, (0, 1, 4, 70), KINDS,
-        (*cuts, "as they are"), (0, 1, 3), KINDS, cuts, sizes, sizes, (None, 0, 1),
+        (*cuts, "as they are"), (0, 1, 3), KINDS[:3], cuts, sizes, sizes, (None, 0, 1), (0, 1),
     ):  # fmt: skip
-        *plan, k_size, v_size, zeros = more
+        *plan, k_size, v_size, zeros, spoiled = more
         steps, lengths = [], [0] * rows
         pieces = [(plan[0], plan[1]), (plan[2], plan[3]), plan[4], (plan[5], plan[6]), plan[7]]
         for piece in (*pieces, (2, "mixed")):
@@ -833,13 +833,10 @@ def test_anywhere_in_rows(student, rng):
             steps.append((*given, counts))
             lengths = [n + c for n, c in zip(lengths, counts, strict=True)]
         walks.append(steps)
+        spoil.append(spoiled)
         whats.append(f"B {rows}, Hkv {heads}, d {d}, {dtype}, {more}")
-    spoil = [draw(rng, 0, 1) for _ in walks]
-    spoil += [1 - x for x in spoil]
-    for steps, results, what in zip(
-        walks * 2, student.drive(drive_caches, walks * 2, drawn_ways(rng), spoil), whats * 2,
-        strict=True,
-    ):  # fmt: skip
+    found = student.drive(drive_caches, walks, drawn_ways(rng), spoil)
+    for steps, results, what in zip(walks, found, whats, strict=True):
         expect_rows(results, steps, what)
 
 
@@ -1015,7 +1012,7 @@ def drive_turned(student, weight, heads, groups):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="row i of group g is the mean of rows i of its heads, for weights and biases",
     cause="heads apart by the number of groups, the dimensions of a group and its heads swapped, "
     "or a view() of a weight that is one",
@@ -1198,6 +1195,127 @@ def test_shares_against_float64(student, rng):
             lambda h=heads, t=times: student.repeat_heads(torch.ones(6, 2), h, t),
             f"{heads} heads {times} times",
         )
+
+
+def drive_refused_laid(student, calls):
+    """Runs beside the student's code: what calls (name, *args) raised, and whether an argument is
+    another one afterwards; every second time tensors are views."""
+    said = []
+    for turn, (name, *args) in enumerate(calls):
+        given = [x.clone() if hasattr(x, "clone") else x for x in args]
+        if turn % 2:
+            given = [x[..., None].repeat_interleave(2, -1)[..., 0] if hasattr(x, "clone") else x
+                     for x in given]  # fmt: skip
+        kind = "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        same = all(x.equal(y) if hasattr(x, "equal") else True for x, y in zip(args, given))
+        said.append([kind, same])
+    return said
+
+
+def refused_laid(student, calls):
+    """As `refused`, and each call with a view, too."""
+    calls = [call for call in calls for _ in range(2)]
+    found = student.drive(drive_refused_laid, calls)
+    for (name, *args), (kind, same) in zip(calls, found, strict=True):
+        shown = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else x for x in args]
+        assert kind == "ValueError", f"{name}{shown}: raised {kind}, expected ValueError"
+        assert same, f"{name}{shown}: an argument was changed before the ValueError"
+
+
+def some_heads(rng, groups, share, d, rest, dtype, size, kind):
+    """A weight [groups share d, *rest] of this largest size, of a kind."""
+    head = torch.randn(groups, 1, d, *rest, generator=rng, dtype=torch.float64)
+    each = torch.randn(groups, share, d, *rest, generator=rng, dtype=torch.float64)
+    if kind == "equal":
+        each = head.expand_as(each)
+    elif kind == "near":  # a mean of few digits, and what is apart
+        each = head + 2.0 ** -draw(rng, 5, 15) * each
+    elif kind == "one sign":
+        each = each.abs() + 1
+    elif kind == "one head":
+        alone = torch.arange(share) == draw(rng, 0, share - 1)
+        each = each * alone.view(-1, 1, *(1 for _ in rest))
+    elif kind == "wide":
+        each = each * 10.0 ** (-8 * torch.rand(each.shape, generator=rng, dtype=torch.float64))
+    largest = each.abs().max().clamp(min=1e-300)
+    return (size * each / largest).flatten(0, 2).to(dtype)
+
+
+def expect_pooled(found, weight, heads, groups, what):
+    """Means in float64, within the roundings of float32 (or float64) and one to the dtype."""
+    d = len(weight) // heads
+    shape = groups * d, *weight.shape[1:]
+    expect_tensor(found, what, weight.dtype, shape)
+    by_head = weight.double().reshape(groups, heads // groups, d, *weight.shape[1:])
+    right = by_head.mean(1).reshape(shape)
+    unit = 2.0**-53 if weight.dtype == torch.float64 else FLOAT32
+    bound = (heads // groups + 2) * unit * by_head.abs().mean(1).reshape(shape)
+    if weight.dtype in (torch.bfloat16, torch.float16):
+        bound = bound + half_step(right.abs() + bound, weight.dtype)
+    expect_at_most((found.double() - right).abs(), bound + 2.0**-148, what)
+
+
+def expect_share(found, weight, heads, groups, what):
+    """The share in float64, within what differences in float32 of a scaled weight can do."""
+    found = float(expect_number(found, what))
+    by_head = weight.double().reshape(groups, heads // groups, -1)
+    apart = (by_head - by_head.mean(1, keepdim=True)).abs()
+    slack = (heads // groups + 4) * FLOAT32 * by_head.abs().amax(1, keepdim=True)
+    all_of = by_head.square().sum()
+    right = (apart.square().sum() / all_of).item()
+    bound = ((2 * apart * slack + slack**2).sum() / all_of).item()
+    expect_close(found, right, what=what, atol=bound + (2 * weight.numel() + 8) * FLOAT32 * right)
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: every two of heads, groups, "
+    "sizes, dtypes, magnitudes and layouts, and what is refused with each",
+    cause="a corner where two others meet, such as one group and float64; or memory used again",
+)
+def test_anywhere_in_heads(student, rng):
+    calls, checks, bad = [], [], []
+    kinds = ("plain", "equal", "near", "one sign", "one head", "wide")
+    dtypes = (*DTYPES, torch.float64)
+    for groups, share, d, rest, dtype, size, kind, times, misfit in every_pair(
+        rng, (1, 2, 8, 33), (1, 2, 3, 8, 33), (1, 2, 5), ((), (1,), (3,), (2, 2), (2, 1, 2)),
+        dtypes, (1e-8, 1.0, 1e4), kinds, (1, 2, 3, 8), range(14),
+    ):  # fmt: skip
+        share = 3 if groups * share > 300 else share
+        weight = some_heads(rng, groups, share, d, rest, dtype, size, kind)
+        heads, what = groups * share, f"{groups} of {groups * share} heads, {kind}, {dtype}"
+        calls += [("pool_heads", weight, heads, groups), ("repeat_heads", weight, heads, times)]
+        checks.append((expect_pooled, weight, heads, groups, f"pooled, {what}"))
+        rows = weight.unflatten(0, (heads, -1))[torch.arange(heads * times) // times]
+        checks.append((expect_same, rows.flatten(0, 1), f"repeated {times} times, {what}"))
+        if dtype in (torch.float32, torch.float64):
+            calls.append(("pooled_error", weight, heads, groups))
+            checks.append((expect_share, weight, heads, groups, f"the share, {what}"))
+        bad += misfits(weight, heads, groups, misfit)
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    refused_laid(student, bad)
+
+
+def misfits(weight, heads, groups, which):
+    """Calls that the card refuses, with this weight; the last number: of groups, or of times."""
+    n = len(weight)
+    numbers = ((0, 1), (-1, 1), (0, 0), (n, 0), (n, -1), (1, 0), (1, -1), (-n, -n), (n + 1, 1),
+               (2 * n, 2), (n + 1, n + 1), (heads, 2 * heads), (1, 2), (heads, groups + 1))  # fmt: skip
+    (h, number), calls = numbers[which], []
+    if h < 1 or number < 1 or n % h or h % number:
+        calls.append(("pool_heads", weight, h, number))
+        if weight.dtype in (torch.float32, torch.float64):
+            calls.append(("pooled_error", weight, h, number))
+    if h < 1 or number < 1 or n % h:
+        calls.append(("repeat_heads", weight, h, number))
+    return calls
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
