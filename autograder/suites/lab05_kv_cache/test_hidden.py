@@ -1332,7 +1332,7 @@ def on_the_edge(count):
 
 @exercise(
     "ex4",
-    points=4,
+    points=2.5,
     invariant="that many sequences fit and one more does not, exactly; 0 where the weights do not",
     cause="a float that loses whole bytes, rounding up, windows or metadata left out",
 )
@@ -1393,7 +1393,7 @@ def test_one_more_does_not_fit(student, rng):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1.5,
     invariant="at the crossover the cache is larger than the weights, a token earlier it is not",
     cause="ceil where the division comes out even, or bits of weights or cache that are left out",
 )
@@ -1501,6 +1501,137 @@ def test_levers_against_brute_force(student, rng):
     levers = {"as it is": {}, "no room": {"memory": 1}, "more room": {"memory": 500}}
     found = student.best_lever(two, 100, 300, 1, levers)
     assert found == "more room", "a lever behind one that does not fit is better"
+
+
+def room(rng, each, weights, fits, at, exact):
+    """Bytes of memory: where `fits` sequences of `each` bits fit beside `weights` bits, by a byte,
+    or one less; or where nothing does. exact: whether every order of float operations is."""
+    fits = min(fits, int(2**48 // each))
+    least = math.ceil((weights + fits * each) / 8)
+    memory = {"just": least, "a byte less": least - 1, "nothing": 0, "weights": weights // 8}
+    memory["half of the weights"] = weights // 16
+    memory["between"] = least + int(each // 16)
+    memory = max(0, int(memory[at]))
+    if not exact:
+        while on_the_edge((8 * memory - weights) / each):
+            memory += 1 + int(each) // 1000
+    return memory
+
+
+def fitting(config, values, parameters, memory, context, weight_bits=16, bits=16, group_size=None):
+    """max_batch in whole numbers and fractions. values: of a token in all layers."""
+    each = per_token_bits(kept_values(config, values, context), bits, group_size)
+    return max(0, math.floor((8 * memory - parameters * Fraction(weight_bits)) / each))
+
+
+WEIGHTS = (1, 1.5, 4, 4.15625, 8.1875, 16, 32)
+GROUPS = (None, 1, 2, 32, 64, 4096)
+AT = ("just", "a byte less", "between", "weights", "half of the weights", "nothing")
+SETTINGS = ("config", "parameters", "memory", "context", "weight_bits", "bits", "group_size")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="both counts, anywhere in what the card admits: every two of fields, parameters, "
+    "bits, groups, contexts and memories, on the edge and a byte beside it",
+    cause="a corner where two others meet, such as metadata and weights of half a byte",
+)
+def test_anywhere_in_what_fits(student, rng):
+    fields = ((1, 2, 32, 64, 61, 126), *SOME_FIELDS[1:])
+    parameters, contexts = (0, 1, 7, 999_999, PARAMETERS, 671 * 10**9), (1, 999, 4096, 10**6)
+    bits = (1, 2, 3, 4, 16, 32)
+    asked, rights = [], []
+    for *some, of_all, weight_bits, b, group, context, fits, at in every_pair(
+        rng, *fields, parameters, WEIGHTS, bits, GROUPS, contexts, (0, 1, 2, 100, 3000), AT
+    ):
+        config, values = some_config(*some)
+        each = per_token_bits(kept_values(config, values, context), b, group)
+        weights = of_all * Fraction(weight_bits)
+        exact = config["num_hidden_layers"] not in (61, 126) or not config.get("sliding_window")
+        memory = room(rng, each, weights, fits, at, exact)
+        case = (config, of_all, memory, context, weight_bits, b, group)
+        asked.append(worded(rng, SETTINGS, case, 4))
+        rights.append(fitting(config, values, *case[1:]))
+    for case, found, right in zip(asked, student.many("max_batch", asked), rights, strict=True):
+        assert isinstance(expect_number(found, "max_batch(...)"), int), "max_batch: no int"
+        assert found == right, f"max_batch{case}: {found}, not {right}"
+    names, asked, rights = [n for n in SETTINGS if n not in ("memory", "context")], [], []
+    for *some, of_all, weight_bits, b, group, count, by in every_pair(
+        rng, *fields[:-2], (MISSING, None), (MISSING, None, "full"), parameters, WEIGHTS, bits,
+        GROUPS, (None, 1, 3, 10**6), (-1, 0, 1),
+    ):  # fmt: skip
+        config, values = some_config(*some)
+        each = per_token_bits(values, b, group)
+        if count:  # so many parameters that as many tokens take their bytes, or nearly
+            of_all = max(0, int(count * each / Fraction(weight_bits)) + by)
+        asked.append(worded(rng, names, (config, of_all, weight_bits, b, group), 2))
+        rights.append(math.floor(of_all * Fraction(weight_bits) / each) + 1)
+    for case, found, right in zip(asked, student.many("crossover", asked), rights, strict=True):
+        assert isinstance(expect_number(found, "crossover(...)"), int), "crossover: no int"
+        assert found == right, f"crossover{case}: {found}, not {right}"
+
+
+def some_lever(rng, kind, base, configs):
+    """A lever's changes. base: (config, parameters, memory, context)."""
+    _, parameters, memory, context = base
+    changes = {
+        "nothing": {},
+        "as by default": {"bits": 16, "group_size": None, "weight_bits": 16},
+        "weights": {"weight_bits": WEIGHTS[draw(rng, 0, 6)]},
+        "bits": {"bits": draw(rng, 1, 32)},
+        "group": {"group_size": GROUPS[draw(rng, 0, 5)]},
+        "both": {"bits": 4, "group_size": 32},
+        "parameters": {"parameters": (0, parameters // 2, 2 * parameters)[draw(rng, 0, 2)]},
+        "memory": {"memory": (0, memory // 3, memory + 7, 2 * memory)[draw(rng, 0, 3)]},
+        "context": {"context": (context // 64, context // 2, context)[draw(rng, 0, 2)] + 1},
+        "config": {"config": configs[draw(rng, 0, len(configs) - 1)][0]},
+    }
+    if kind != "all":
+        return changes[kind]
+    some = [changes[k] for k in changes if draw(rng, 0, 1)]
+    return {name: value for change in some for name, value in change.items()}
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="levers anywhere in what the card admits: every two of a config, a memory, a number "
+    "of levers and what they change, names that look alike, equal ones among them",
+    cause="a corner where two others meet, such as a single lever with which nothing fits",
+)
+def test_anywhere_in_levers(student, rng):
+    kinds = ("nothing", "as by default", "weights", "bits", "group", "both", "parameters", "memory")
+    kinds += ("context", "config", "all")
+    calls, rights = [], []
+    for *some, weigh, (fits, at), context, count, kind in every_pair(
+        rng, (2, 32, 64), *SOME_FIELDS[1:], (0, 0.3, 5, 2000),
+        ((0, "nothing"), (0, "just"), (1, "just"), (2, "between"), (50, "a byte less")),
+        (1, 999, 4096), (1, 2, 3, 9, 70), kinds,
+    ):  # fmt: skip
+        pairs = [some_config(*some)]
+        pairs += [some_config(n * some[0] // 2, *some[1:6], MISSING, None) for n in (1, 4)]
+        each = per_token_bits(kept_values(*pairs[0], context), 16, None)
+        parameters = int(weigh * each) // 16  # as many bits as so many sequences
+        memory = room(rng, each, 16 * parameters, fits, at, True)
+        base = (pairs[0][0], parameters, memory, context)
+        names = ["", " ", "0", "1", "a", "A", "b", *map(str, range(10, 75))]
+        names = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
+        order = [kind] + [kinds[draw(rng, 0, 10)] for _ in range(count - 1)]
+        levers = {n: some_lever(rng, k, base, pairs) for n, k in zip(names, order, strict=False)}
+        if count > 1 and draw(rng, 0, 1):  # of two equal ones the first
+            levers["twin"] = dict(levers[names[draw(rng, 0, count - 1)]])
+        counts = {}
+        for name, changes in levers.items():
+            new = dict(zip(SETTINGS, base, strict=False)) | changes
+            (values,) = (v for config, v in pairs if config is new["config"])
+            counts[name] = fitting(new.pop("config"), values, **new)
+        calls.append(((*base, levers), {}))
+        rights.append((max(counts, key=counts.get), counts))
+    found = student.many("best_lever", calls)
+    for name, (right, counts) in zip(found, rights, strict=True):
+        assert isinstance(name, str) and name == right, f"best_lever: {name!r}, of batches {counts}"
+    refused(student, [("best_lever", *args[:4], {}) for args, _ in calls[:8]])
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
