@@ -1671,7 +1671,7 @@ def bound(x, bits, group, direction):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="every value within half a step of its group, for 1 to 8 bits in both directions",
     cause="groups along the wrong dimension, a range of a neighbour, codes beyond 2^b - 1",
 )
@@ -1825,6 +1825,118 @@ def test_views_and_what_does_not_divide(student, rng):
     again(student, calls)
 
 
+def in_groups(x, group, direction):
+    """float64 with the group's entries last but one dimension behind: (groups, its dimension)."""
+    dim = 2 if direction == "channel" else 3
+    return x.double().unflatten(dim, (-1, group)), dim + 1
+
+
+def scales_of(groups, dim, bits):
+    """The least and the largest float16 scale that float32 makes of these groups' ranges."""
+    right = (groups.amax(dim, keepdim=True) - groups.amin(dim, keepdim=True)) / (2**bits - 1)
+    return [(right * (1 + by * 4 * FLOAT32)).half().double() for by in (-1, 1)]
+
+
+def expect_stored(value, x, bits, group, direction, what):
+    """Codes, scale and low of every group against float64; at ties either code will do."""
+    codes, scale, low = checked(value, x, bits, group, direction)
+    groups, dim = in_groups(x, group, direction)
+    expect_same(low, groups.amin(dim).half(), f"{what}: `low`, the minimum in float16,")
+    least, most = (s.squeeze(dim) for s in scales_of(groups, dim, bits))
+    good = (least <= scale.double()) & (scale.double() <= most)
+    assert good.all(), f"{what}: {int((~good).sum())} of {good.numel()} scales are others"
+    s, m = (part.double().unsqueeze(dim) for part in (scale, low))
+    exact = (groups - m) / torch.where(s > 0, s, math.inf)
+    # a subtraction and a division round once each, in either order
+    slack = 4 * FLOAT32 * (exact.abs() + groups.abs() / torch.where(s > 0, s, math.inf))
+    off = (codes.double().unflatten(dim - 1, (-1, group)) - exact.clamp(0, 2**bits - 1)).abs()
+    expect_at_most(off, torch.where(s > 0, 0.5, 0.0) + slack, f"{what}: a code, off its value,")
+
+
+def expect_decoded(x_hat, codes, scale, low, direction, what):
+    expect_tensor(x_hat, what, torch.float32, tuple(codes.shape))
+    dim = 2 if direction == "channel" else 3
+    groups = codes.double().unflatten(dim, (scale.shape[dim], -1))
+    step, least = groups * scale.double().unsqueeze(dim + 1), low.double().unsqueeze(dim + 1)
+    bound = 4 * FLOAT32 * (step + least.abs())
+    right = (step + least).reshape(codes.shape)
+    expect_at_most((x_hat.double() - right).abs(), bound.reshape(codes.shape), what)
+
+
+def some_groups(rng, shape, group, direction, kind, dtype):
+    """States of a kind, as group by group it may be."""
+    x = torch.randn(shape, generator=rng).clamp(-4, 4)
+    if kind == "each group another":
+        sizes = 10.0 ** torch.randint(-8, 4, (), generator=rng).item()
+        x = x * sizes * 10.0 ** (torch.rand(shape[2], shape[3], generator=rng) - 0.5)
+    groups, dim = in_groups(x, group, direction)
+    if kind == "constant":
+        groups = groups.amin(dim, keepdim=True).expand_as(groups).clone()
+    elif kind == "one entry apart":
+        groups = groups.amin(dim, keepdim=True) + 0 * groups
+        groups.select(dim, draw(rng, 0, group - 1)).add_(draw(rng, 1, 9))
+    elif kind == "plain" and groups.shape[dim - 1] > 1:  # one group is constant
+        groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).fill_(-3.3)
+    x = groups.reshape(shape).float()
+    sizes = {"tiny": 2e-7, "subnormal": 2e-5, "large": 7500.0, "far": 0.01}
+    x = x * sizes.get(kind, 1.0)
+    if kind == "far":
+        x = x.abs() + 1000
+    if kind == "negative":
+        x = -x.abs() - 2
+    if kind == "ties":
+        x = (2 * x).round()
+    x = 0 * x if kind == "zeros" else x
+    if kind == "large":
+        x.view(-1)[draw(rng, 0, x.numel() - 1)] = 30_000 * (2 * draw(rng, 0, 1) - 1)
+    return x.to(dtype).clamp(-30_000, 30_000)
+
+
+STATES = ("plain", "constant", "one entry apart", "tiny", "subnormal", "large", "negative", "far",
+          "ties", "zeros", "each group another")  # fmt: skip
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of widths, groups, "
+    "directions, sizes, dtypes, magnitudes and layouts, and what is refused with each",
+    cause="a corner where two others meet, such as 1 bit and a constant group; or memory used "
+    "again",
+)
+def test_anywhere_in_codes(student, rng):
+    calls, checks, bad = [], [], []
+    types, directions = (torch.float32, torch.bfloat16), ("channel", "token")
+    for group, count, other, b, h, bits, direction, dtype, kind, of_scale in every_pair(
+        rng, (1, 2, 3, 16, 80), (1, 2, 5), (1, 2, 9), (1, 3), (1, 2), range(1, 9), directions,
+        types, STATES, ("plain", "zeros", "subnormal", "large"),
+    ):  # fmt: skip
+        sizes = (group * count, other) if direction == "channel" else (other, group * count)
+        x = some_groups(rng, (b, h, *sizes), group, direction, kind, dtype)
+        what = f"{bits} bits, G {group}, {direction}, x {list(x.shape)} {dtype}, {kind}"
+        calls.append(("quantize", x, bits, group, direction))
+        checks.append((expect_stored, x, bits, group, direction, what))
+        shape = (b, h, count, other) if direction == "channel" else (b, h, other, count)
+        codes = torch.randint(0, 2**bits, x.shape, generator=rng).to(torch.uint8)
+        top = {"plain": 1.0, "zeros": 0.0, "subnormal": 2e-6}.get(of_scale, 60_000 / (2**bits - 1))
+        s = top * torch.rand(shape, generator=rng)
+        low = x.float().flatten()[: math.prod(shape)].reshape(shape)
+        calls.append(("dequantize", codes, s.half(), low.half(), direction))
+        checks.append((expect_decoded, codes, s.half(), low.half(), direction, f"x_hat, {what}"))
+    for size, other, bits, direction, dtype, kind, wrong in every_pair(
+        rng, (1, 2, 6), (1, 2), (1, 2, 8), directions, types, STATES[::2], range(12)
+    ):
+        sizes = (size, other) if direction == "channel" else (other, size)
+        x = some_groups(rng, (2, 1, *sizes), size, direction, kind, dtype)
+        faults = [(g, direction) for g in (0, -1, -size, size + 1, 2 * size, 4 * size, 7)]
+        faults += [(1, name) for name in ("", "row", "channels", "Token", "chan")]
+        bad.append(("quantize", x, bits, *faults[wrong]))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    refused_laid(student, bad)
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
@@ -1897,7 +2009,7 @@ def lengths_of(rng, total):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="after every call: keys to the last whole R before it rounded, the rest exact",
     cause="what is due counted without the tokens that waited, or from the pieces that came, or "
     "waiting tokens that went through another dtype",
@@ -1931,7 +2043,7 @@ def test_which_tokens_are_exact(student, rng):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2.5,
     invariant="rounded tokens are those of the test's own codes, whatever pieces they came in",
     cause="groups that begin elsewhere, values per channel, or codes of values that were rounded "
     "once",
@@ -2110,3 +2222,179 @@ def test_own_tensors_and_settings(student, rng):
             lambda s=settings: student.drive(drive_window, s, [], ""),
             f"settings {settings}",
         )
+
+
+def drive_in_windows(student, cases, ways, spoil, asked):
+    """Runs beside the student's code: as many caches as cases (settings, by name, pieces), which
+    are fed in turn; of each call what it returned, the bits held, and whether k and v stayed.
+
+    Tensors lie in memory as `ways` says. spoil: of each cache whether what went in and came out is
+    overwritten; else it is held, and read at the end. asked: whether bits are asked for each time.
+    """
+    import itertools
+
+    turn = itertools.cycle(ways)
+
+    def lay(x):
+        way = next(turn)
+        if way == 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1).repeat(2, 1, 1, 1)[: len(x), ..., ::2]
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if way == 3 else x.clone()
+
+    caches = [student.QuantizedCache(*settings, **named) for settings, named, _ in cases]
+    out = [[] for _ in cases]
+    for pieces in itertools.zip_longest(*(pieces for *_, pieces in cases)):
+        for i, (cache, piece) in enumerate(zip(caches, pieces, strict=True)):
+            if piece is None:
+                continue
+            laid = [lay(x) for x in piece]
+            parts = list(cache.append(*laid))
+            same = all(x.equal(y) for x, y in zip(laid, piece, strict=True))
+            bits = cache.bits_held() if asked[i] else None
+            if spoil[i]:
+                kept = [p.clone() for p in parts]
+                for tensor in (*laid, *parts):
+                    tensor.fill_(3)
+                parts = kept
+            out[i].append([parts, bits, same])
+    return [[results, [c.bits_held(), c.bits_held()]] for results, c in zip(out, caches)]
+
+
+def expect_old(found, x, bits, group, direction, what):
+    """Rounded tokens are those of codes of what came; at ties either code will do."""
+    groups, dim = in_groups(x, group, direction)
+    seen = in_groups(found, group, direction)[0]
+    m = groups.amin(dim, keepdim=True).half().double()
+    good = torch.zeros_like(groups, dtype=torch.bool)
+    for s in scales_of(groups, dim, bits):
+        step = torch.where(s > 0, s, math.inf)
+        exact = ((groups - m) / step).clamp(0, 2**bits - 1)
+        slack = 4 * FLOAT32 * (exact + groups.abs() / step)
+        for code in (exact.floor(), exact.ceil()):
+            right = torch.where(s > 0, code * s, 0.0) + m
+            bound = 4 * FLOAT32 * (code * s + m.abs())
+            bound = bound + half_step(right.abs() + bound, found.dtype)
+            good |= ((code - exact).abs() <= 0.5 + slack) & ((seen - right).abs() <= bound)
+    assert good.all(), f"{what}: {int((~good).sum())} of {good.numel()} rounded values are others"
+
+
+def expect_window(results, settings, pieces, what):
+    """Of a cache: what waits, what is rounded, and the bits, after every call."""
+    (bits, group, residual, keys), total = settings, 0
+    came = [torch.cat(parts, 2) for parts in zip(*pieces, strict=True)]
+    expected = 0
+    assert len(results[0]) == len(pieces), f"{what}: the cache stopped early"
+    last = len(pieces) - 1
+    for number, ((k, _), (parts, held_bits, same)) in enumerate(zip(pieces, results[0])):
+        assert same, f"{what}: append changed an argument"
+        before, total = total, total + k.shape[2]
+        late = max(0, before - residual)
+        old = (before // residual * residual if keys == "channel" else late, late)
+        shape = (*k.shape[:2], total, k.shape[3])
+        for x, found, n, way in zip(came, parts, old, (keys, "token"), strict=True):
+            expect_tensor(found, f"{what}: a result", k.dtype, shape)
+            expect_same(found[:, :, n:], x[:, :, n:total], f"{what}: tokens that wait")
+            if n and number in (last, last // 2):
+                expect_old(found[:, :, :n], x[:, :, :n], bits, group, way, what)
+            elif n:  # they do not change any more
+                final = results[0][last][0][len(way) == 5 and found is parts[1]]
+                expect_same(found[:, :, :n], final[:, :, :n], f"{what}: old tokens later")
+        waits = (total % residual if keys == "channel" else min(total, residual),)
+        each = k.shape[0] * k.shape[1] * k.shape[3]
+        expected = sum(
+            each * (n * 16 + (total - n) * (bits + Fraction(32, group)))
+            for n in (*waits, min(total, residual))
+        )
+        if held_bits is not None:
+            assert isinstance(held_bits, int), f"{what}: bits_held returned no int"
+            assert held_bits == expected, f"{what}: {held_bits} bits held, not {expected}"
+    assert results[1] == [expected] * 2, f"{what}: {results[1]} bits held, not {expected}"
+
+
+def some_pieces(rng, residual, kind):
+    """How many tokens each call brings."""
+    r = residual
+    ones = [1] * min(2 * r + 3, 19)
+    return {
+        "one by one": ones,
+        "at once": [2 * r + 1],
+        "one token": [1],
+        "no token": [0],
+        "just R": [r, 0, 1],
+        "R less 1": [r - 1, 1, 1, r],
+        "prompt, then one by one": [3 * r + draw(rng, 0, r), *ones[:5]],
+        "empty ones": [0, r + 1, 0, 0, 2 * r, 0, 1],
+        "drawn": [draw(rng, 0, 2 * r + 1) for _ in range(4)],
+    }[kind]
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="the cache, anywhere in what the card admits: every two of widths, groups, windows, "
+    "directions, sizes, dtypes, magnitudes of keys and of values, layouts and pieces",
+    cause="a corner where two others meet, such as a window of 1 and keys per token; or a cache "
+    "that hands out what it keeps",
+)
+def test_anywhere_in_windows(student, rng):
+    cases, whats, spoil, asked = [], [], [], []
+    states = ("plain", "constant", "tiny", "large", "far", "zeros", "ties")
+    pieces = ("one by one", "at once", "one token", "no token", "just R", "R less 1")
+    pieces += ("prompt, then one by one", "empty ones", "drawn")
+    for (group, residual), bits, keys, d, b, h, dtype, of_k, of_v, kind, *how in every_pair(
+        rng, ((1, 1), (1, 3), (2, 2), (4, 8), (8, 8), (4, 64)), (1, 2, 3, 4, 8),
+        ("channel", "token"), (1, 3), (1, 2), (1, 3), (torch.float32, torch.bfloat16), states,
+        states, pieces, (0, 1), (0, 1), (2, 3, 4),
+    ):  # fmt: skip
+        ends = some_pieces(rng, residual, kind)
+        shape = (b, h, sum(ends), d * group)
+        longer = (b, h, -(-max(sum(ends), 1) // group) * group, d * group)
+        k = some_groups(rng, longer, group, "channel", of_k, dtype)[:, :, : sum(ends)]
+        v = some_groups(rng, longer, group, "token", of_v, dtype)[:, :, : sum(ends)]
+        settings = (bits, group, residual, keys)
+        names = ("bits", "group_size", "residual", "keys")
+        named = dict(zip(names[how[2] :], settings[how[2] :], strict=True))
+        if keys == "channel" and draw(rng, 0, 1):
+            named.pop("keys", None)
+        given = list(zip(k.split(ends, 2), v.split(ends, 2), strict=True))
+        cases.append((settings[: how[2]], named, given))
+        whats.append((settings, f"{settings}, k, v {list(shape)} {dtype}, {of_k}, {of_v}, {kind}"))
+        spoil.append(how[0])
+        asked.append(how[1])
+    found = student.drive(drive_in_windows, cases, drawn_ways(rng), spoil, asked)
+    for (*_, given), (settings, what), results in zip(cases, whats, found, strict=True):
+        expect_window(results, settings, given, what)
+
+
+@exercise(
+    "ex6",
+    points=0.5,
+    invariant="settings anywhere in what the card admits and beyond, and waiting() for any two "
+    "numbers",
+    cause="a check that stands behind another, a formula for small windows, or for large ones",
+)
+def test_anywhere_in_settings(student, rng):
+    sizes = ((1, 0), (0, 1), (0, 0), (-1, 1), (1, -1), (-1, -1), (4, 0), (4, 2), (4, 6), (8, 4),
+             (-4, 8), (4, -8), (-4, -4), (32, 33), (128, 64), (3, 1))  # fmt: skip
+    fine = ((1, 1), (4, 8), (32, 128))
+    bad = [(bits, *size, keys) for bits, size, keys in every_pair(
+        rng, (1, 2, 8), sizes, ("channel", "token", "value"))]  # fmt: skip
+    names = ("", "channels", "Token", "keys", "value")
+    bad += [(bits, *size, keys) for bits, size, keys in every_pair(rng, (1, 2, 8), fine, names)]
+    refused(student, [("QuantizedCache", *settings) for settings in bad])
+    good = [(bits, *size, keys) for bits in (1, 8) for size in fine for keys in ("channel", "token")]
+    assert student.drive(drive_made, good) == [0] * len(good), "settings that fit, or bits at first"
+    pairs = every_pair(rng, (0, 1, 2, 127, 128, 129, 4095, 10**6, 10**9 + 7), (1, 2, 3, 128, 4096))
+    for (tokens, residual), found in zip(
+        pairs, student.many("waiting", [(pair, {}) for pair in pairs]), strict=True
+    ):
+        expect_tuple(found, (int, int), f"waiting({tokens}, {residual})")
+        right = (tokens % residual, min(tokens, residual))
+        assert found == right, f"waiting({tokens}, {residual}) is {found}, expected {right}"
+
+
+def drive_made(student, settings):
+    """Runs beside the student's code: bits held by new caches with these settings."""
+    return [student.QuantizedCache(*one).bits_held() for one in settings]
