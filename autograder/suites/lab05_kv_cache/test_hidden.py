@@ -1,5 +1,6 @@
 """Hidden tests of lab05.  Random configs, walks and states, all drawn from the test's own seed."""
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -963,7 +964,7 @@ def some_mask(rng, shape, kind):
     if kind == "causal":
         return torch.arange(s) <= torch.arange(t)[:, None] + torch.arange(b)[:, None, None]
     mask = torch.full(shape, kind == "all")
-    if kind == "one slot" and s:
+    if kind == "one slot" and s:  # and with "last query only" all others see nothing
         mask[..., draw(rng, 0, s - 1)] = True
     elif kind == "last query only":
         mask[-1:, -1:] = True
@@ -980,12 +981,22 @@ def some_mask(rng, shape, kind):
 )
 def test_anywhere_in_attention(student, rng):
     calls = []
-    sizes = (1e-8, 1.0, 1e4)
-    masks = ("all", "none", "some", "causal", "one slot", "last query only")
-    for b, (h, kv), t, s, d, of_q, of_k, q_size, k_size, v_size, kind in every_pair(
+    sizes = ((1.0, 1.0), (1.0, 1.0), (1e4, 1e-4), (2e-4, 1e4), (1e-8, 1.0), (1.0, 1e-8), (1e-8, 1e-8))
+    sizes += ((1e4, 1e4), (1e4, 1.0), (1.0, 1e4))
+    masks = ("all", "some", "some", "causal", "one slot", "last query only")
+    cases = every_pair(
         rng, (1, 3), ((1, 1), (4, 4), (6, 2), (5, 1), (12, 4)), (0, 1, 5), (0, 1, 7, 80),
-        (1, 3, 16, 128, 256), DTYPES, DTYPES, sizes, sizes, (0.0, *sizes), masks,
-    ):  # fmt: skip
+        (1, 3, 16, 128, 256), DTYPES, DTYPES, sizes, (1e-8, 1.0, 1e4), masks,
+    )  # fmt: skip
+    # what is plain but for three things: who is alone, who asks, and in which dtype
+    three = [(*bt, dtype) for bt in ((1, 1), (1, 5), (3, 1)) for dtype in DTYPES]
+    cases += [
+        (b, heads, t, 7, 16, of_q, of_k, sizes[0], 1.0, kind)
+        for (b, t, of_q), heads, of_k, kind in every_pair(
+            rng, three, ((1, 1), (4, 4), (5, 1)), DTYPES, masks[1:]
+        )
+    ]
+    for b, (h, kv), t, s, d, of_q, of_k, (q_size, k_size), v_size, kind in cases:
         large = q_size * k_size >= 1e4
         d = {3: 16, 128: 256}.get(d, d) if large else d
         shapes = (b, h, t, d), (b, kv, s, d)
@@ -1567,6 +1578,11 @@ def test_anywhere_in_what_fits(student, rng):
             of_all = max(0, int(count * each / Fraction(weight_bits)) + by)
         asked.append(worded(rng, names, (config, of_all, weight_bits, b, group), 2))
         rights.append(math.floor(of_all * Fraction(weight_bits) / each) + 1)
+    config, values = some_config(126, 128, 64, MISSING, 576, (None, None), MISSING, None)
+    each = per_token_bits(values, 32, 1)  # beside as many bits one more of the weights is little
+    for count, by in itertools.product((1, 3, 1000, 10**6), (-1, 0, 1)):
+        asked.append(((config, int(count * each) + by, 1, 32, 1), {}))
+        rights.append(count if by < 0 else count + 1)
     for case, found, right in zip(asked, student.many("crossover", asked), rights, strict=True):
         assert isinstance(expect_number(found, "crossover(...)"), int), "crossover: no int"
         assert found == right, f"crossover{case}: {found}, not {right}"
@@ -1871,12 +1887,18 @@ def some_groups(rng, shape, group, direction, kind, dtype):
         x = x * sizes * 10.0 ** (torch.rand(shape[2], shape[3], generator=rng) - 0.5)
     groups, dim = in_groups(x, group, direction)
     if kind == "constant":
-        groups = groups.amin(dim, keepdim=True).expand_as(groups).clone()
+        some = torch.tensor([-3.3, 0.1, 3001.0, -20001.0])  # the last two are no float16
+        some = some[torch.randint(4, groups.amin(dim, keepdim=True).shape, generator=rng)]
+        groups = some.double().expand_as(groups).clone()
+        if groups.shape[dim - 1] > 1:  # one of them is not
+            groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).copy_(
+                in_groups(x, group, direction)[0].select(dim - 1, 0)
+            )
     elif kind == "one entry apart":
         groups = groups.amin(dim, keepdim=True) + 0 * groups
         groups.select(dim, draw(rng, 0, group - 1)).add_(draw(rng, 1, 9))
     elif kind == "plain" and groups.shape[dim - 1] > 1:  # one group is constant
-        groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).fill_(-3.3)
+        groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).fill_(3001.0)
     x = groups.reshape(shape).float()
     sizes = {"tiny": 2e-7, "subnormal": 2e-5, "large": 7500.0, "far": 0.01}
     x = x * sizes.get(kind, 1.0)

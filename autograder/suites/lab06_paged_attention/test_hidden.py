@@ -8,8 +8,16 @@ import math
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_error, expect_same, expect_tensor
-from efflib.lab.again import again, refused
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_same,
+    expect_tensor,
+)
+from efflib.lab.again import again, drive_laid, held, refused
+from efflib.lab.cases import every_pair
 from efflib.lab.walks import expect_walks
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -113,7 +121,7 @@ def test_slots_against_counted_rows(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="ValueError on both sides of a table, wherever the bad position stands",
     cause="only the first or the last position checked, only the largest, or one dimension only",
 )
@@ -230,7 +238,7 @@ def check_pool(student, walks, size):
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="after any operations: free + owned = all, owners are counted, and take gives the "
     "block that has been free longest",
     cause="a block free while it has owners, counted twice in the queue, or handed out in another "
@@ -306,7 +314,7 @@ def random_pieces(rng, size):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="all five kinds, with every row of the memory labelled one by one, for every wanted "
     "length",
     cause="gaps at the ends, neighbouring gaps or pieces, or both sides of the limits of what is "
@@ -553,7 +561,7 @@ def random_tables_walk(rng, length, most, names="ABCDE"):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="after any operations every sequence reads what it wrote; free + used = all blocks",
     cause="a block written while others own it, lost when a copy was taken, or freed while in use",
 )
@@ -692,7 +700,7 @@ def weak(key, tokens):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="the chain of any text, each full block hashed once, in order",
     cause="an unfinished block hashed, the first key not 0, or all tokens hashed for each block",
 )
@@ -854,7 +862,7 @@ def test_small_cases_of_match(student, rng):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="any cuts of the keys, any order of large and small scores: m, t and a / t",
     cause="one of m, t and a not corrected; exponentials that overflow or vanish",
 )
@@ -926,7 +934,7 @@ def exact(q, keys, values):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="every block size, length and grouping of heads against float64",
     cause="the last block read whole, blocks in the order of their numbers, key heads repeated in "
     "the wrong order, or a scale of another d",
