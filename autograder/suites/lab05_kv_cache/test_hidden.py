@@ -1945,6 +1945,12 @@ def test_anywhere_in_codes(student, rng):
         low = x.float().flatten()[: math.prod(shape)].reshape(shape)
         calls.append(("dequantize", codes, s.half(), low.half(), direction))
         checks.append((expect_decoded, codes, s.half(), low.half(), direction, f"x_hat, {what}"))
+    for bits, direction in itertools.product(range(1, 9), directions):  # constants beside ranges
+        x = torch.randn(2, 4, 4, 4, generator=rng)
+        for i, value in enumerate((-3.3, 0.1, 3001.0, -20001.0)):  # the last two are no float16
+            x[:, i].select(2 if direction == "channel" else 1, draw(rng, 0, 3)).fill_(value)
+        calls.append(("quantize", x, bits, 4, direction))
+        checks.append((expect_stored, x, bits, 4, direction, f"{bits} bits, {direction}, constants"))
     for size, other, bits, direction, dtype, kind, wrong in every_pair(
         rng, (1, 2, 6), (1, 2), (1, 2, 8), directions, types, STATES[::2], range(12)
     ):
