@@ -17,7 +17,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, drawn_ways, drive_laid, held, refused
+from efflib.lab.again import again, drawn_ways, held, refused
 from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24
@@ -310,7 +310,9 @@ def test_anywhere_refused(student, rng):
         kinds = config["layer_types"]
         place = draw(rng, 0, len(kinds) - 1)
         if name in ("fewer", "more"):
-            config["layer_types"] = (kinds + kinds[:1])[: len(kinds) + (1 if name == "more" else -1)]
+            config["layer_types"] = (kinds + kinds[:1])[
+                : len(kinds) + (1 if name == "more" else -1)
+            ]
         else:
             kinds[place] = name
         if config["layer_types"]:  # never empty, says the card
@@ -582,9 +584,9 @@ def test_attention_against_float64(student, rng):
     pairs = [(x, x) for x in units] + [(float32, bfloat16), (bfloat16, float32)]
     pairs.append((bfloat16, float16))
     for heads, kv_heads, d in ((4, 4, 8), (6, 2, 4), (4, 1, 16), (1, 1, 128), (32, 2, 4)):
-        for dtype, held in pairs:
+        for dtype, of_cache in pairs:
             q = torch.randn(2, heads, 3, d, generator=rng).to(dtype)
-            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(held) for _ in range(2))
+            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(of_cache) for _ in range(2))
             mask = torch.rand(2, 3, 7, generator=rng) < 0.5
             mask[1, 2], mask[0, 1] = False, True
             for scale in (1, 8):
@@ -927,7 +929,7 @@ def half_step(x, dtype):
 
 def expect_attention(out, q, k, v, mask):
     """Against float64, within what roundings of float32 and one to the dtype of q can do."""
-    (b, h, t, d), s = q.shape, k.shape[2]
+    (_, h, _, d), s = q.shape, k.shape[2]
     what = f"attention, q {list(q.shape)} {q.dtype}, S {s}, {k.dtype}"
     expect_tensor(out, what, q.dtype, tuple(q.shape))
     q, k, v = (x.double() for x in (q, k, v))
@@ -981,7 +983,15 @@ def some_mask(rng, shape, kind):
 )
 def test_anywhere_in_attention(student, rng):
     calls = []
-    sizes = ((1.0, 1.0), (1.0, 1.0), (1e4, 1e-4), (2e-4, 1e4), (1e-8, 1.0), (1.0, 1e-8), (1e-8, 1e-8))
+    sizes = (
+        (1.0, 1.0),
+        (1.0, 1.0),
+        (1e4, 1e-4),
+        (2e-4, 1e4),
+        (1e-8, 1.0),
+        (1.0, 1e-8),
+        (1e-8, 1e-8),
+    )
     sizes += ((1e4, 1e4), (1e4, 1.0), (1.0, 1e4))
     masks = ("all", "some", "some", "causal", "one slot", "last query only")
     cases = every_pair(
@@ -1222,7 +1232,9 @@ def drive_refused_laid(student, calls):
             getattr(student, name)(*given)
         except Exception as error:
             kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
-        same = all(x.equal(y) if hasattr(x, "equal") else True for x, y in zip(args, given))
+        same = all(
+            x.equal(y) if hasattr(x, "equal") else True for x, y in zip(args, given, strict=True)
+        )
         said.append([kind, same])
     return said
 
@@ -1318,7 +1330,8 @@ def misfits(weight, heads, groups, which):
     """Calls that the card refuses, with this weight; the last number: of groups, or of times."""
     n = len(weight)
     numbers = ((0, 1), (-1, 1), (0, 0), (n, 0), (n, -1), (1, 0), (1, -1), (-n, -n), (n + 1, 1),
-               (2 * n, 2), (n + 1, n + 1), (heads, 2 * heads), (1, 2), (heads, groups + 1))  # fmt: skip
+               (2 * n, 2), (n + 1, n + 1), (heads, 2 * heads), (1, 2),
+               (heads, groups + 1))  # fmt: skip
     (h, number), calls = numbers[which], []
     if h < 1 or number < 1 or n % h or h % number:
         calls.append(("pool_heads", weight, h, number))
@@ -1950,7 +1963,9 @@ def test_anywhere_in_codes(student, rng):
         for i, value in enumerate((-3.3, 0.1, 3001.0, -20001.0)):  # the last two are no float16
             x[:, i].select(2 if direction == "channel" else 1, draw(rng, 0, 3)).fill_(value)
         calls.append(("quantize", x, bits, 4, direction))
-        checks.append((expect_stored, x, bits, 4, direction, f"{bits} bits, {direction}, constants"))
+        checks.append(
+            (expect_stored, x, bits, 4, direction, f"{bits} bits, {direction}, constants")
+        )
     for size, other, bits, direction, dtype, kind, wrong in every_pair(
         rng, (1, 2, 6), (1, 2), (1, 2, 8), directions, types, STATES[::2], range(12)
     ):
@@ -2287,7 +2302,9 @@ def drive_in_windows(student, cases, ways, spoil, asked):
                     tensor.fill_(3)
                 parts = kept
             out[i].append([parts, bits, same])
-    return [[results, [c.bits_held(), c.bits_held()]] for results, c in zip(out, caches)]
+    return [
+        [results, [c.bits_held(), c.bits_held()]] for results, c in zip(out, caches, strict=True)
+    ]
 
 
 def expect_old(found, x, bits, group, direction, what):
@@ -2315,7 +2332,9 @@ def expect_window(results, settings, pieces, what):
     expected = 0
     assert len(results[0]) == len(pieces), f"{what}: the cache stopped early"
     last = len(pieces) - 1
-    for number, ((k, _), (parts, held_bits, same)) in enumerate(zip(pieces, results[0])):
+    for number, ((k, _), (parts, held_bits, same)) in enumerate(
+        zip(pieces, results[0], strict=True)
+    ):
         assert same, f"{what}: append changed an argument"
         before, total = total, total + k.shape[2]
         late = max(0, before - residual)
@@ -2412,7 +2431,9 @@ def test_anywhere_in_settings(student, rng):
     names = ("", "channels", "Token", "keys", "value")
     bad += [(bits, *size, keys) for bits, size, keys in every_pair(rng, (1, 2, 8), fine, names)]
     refused(student, [("QuantizedCache", *settings) for settings in bad])
-    good = [(bits, *size, keys) for bits in (1, 8) for size in fine for keys in ("channel", "token")]
+    good = [
+        (bits, *size, keys) for bits in (1, 8) for size in fine for keys in ("channel", "token")
+    ]
     assert student.drive(drive_made, good) == [0] * len(good), "settings that fit, or bits at first"
     pairs = every_pair(rng, (0, 1, 2, 127, 128, 129, 4095, 10**6, 10**9 + 7), (1, 2, 3, 128, 4096))
     for (tokens, residual), found in zip(
