@@ -4,6 +4,7 @@ Inputs are drawn for each submission.  Objects are driven by walks in one call, 
 reader of the memory sees: every sequence reads what it wrote, and nothing is lost.
 """
 
+import itertools
 import math
 
 import torch
@@ -595,10 +596,11 @@ def test_anywhere_in_the_memory(student, rng):
         rights.append((*rows, external, sum(free) - external))
     expect_five(student.many("contiguous_usage", calls), rights, "contiguous_usage")
     calls, rights = [], []
-    for count, size, now, later, spare in every_pair(
-        rng, (0, 1, 3, 600), (1, 3, 16, 2048), (0, 1, "full", "one more", "one less", "drawn"),
-        ("done", "one more", "block", "beyond", "drawn"), (0, 1, 2000),
-    ):  # fmt: skip
+    blocks_of, nows = (1, 3, 16, 2048), (0, 1, "full", "one more", "one less", "drawn")
+    laters = ("done", "one more", "block", "beyond", "drawn")
+    cases = every_pair(rng, (0, 1, 3, 600), blocks_of, nows, laters, (0, 1, 2000))
+    cases += itertools.product((1,), blocks_of, nows, laters, (draw(rng, 0, 3),))
+    for count, size, now, later, spare in cases:
         requests, rows, blocks = [], [0, 0, 0], 0
         for _ in range(count):
             tokens = {"full": 2 * size, "one more": size + 1, "one less": 2 * size - 1}.get(
@@ -947,16 +949,20 @@ def test_anywhere_in_sequences(student, rng):
         named |= {"all": blocks * size, "half": max(1, blocks * size // 2)}
         walks = []
         for most in amounts:
-            first, second, third, _ = (names[i] for i in torch.randperm(4, generator=rng).tolist())
+            first, second, third, fourth = (
+                names[i] for i in torch.randperm(4, generator=rng).tolist()
+            )
             count = named[most]
             walk = [("append", first, count), ("fork", first, second), ("append", second, 1)]
             walk += [("append", first, 1), ("fork", second, third), ("append", third, count)]
             walk += random_tables_walk(rng, 12, max(1, count), names)
-            walks.append([*walk, *(("free", name) for name in (second, first, third))])
+            walk += [("free", name) for name in (second, first, third, fourth)]
+            # and in which order blocks came back
+            walks.append([*walk, *[("append", third, size)] * 3, ("free", third)])
         check_tables(student, walks, blocks, size, names)
     for name in ("", 0, "0", -1, 2**40):  # as many tokens as a server holds
-        walk = [("append", name, 20_000), ("fork", name, "A"), ("append", "A", 1)]
-        check_tables(student, [[*walk[:1], ("free", name)]], 1300, 16, (name, "A"))
+        walk = [("append", name, 20_000), ("free", name), *[("append", "A", 16)] * 3]
+        check_tables(student, [walk], 1250, 16, (name, "A"))
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1158,6 +1164,8 @@ def changed_at(rng, text, size, block, kind):
         return text[:-1]
     if kind == "longer":
         return [*text, 0]
+    if kind == "as much in all" and len(text) > 1 and text[-1]:
+        return [text[0] + 1, *text[1:-1], text[-1] - 1]
     if kind == "only its own":
         return text[-size:] if block else [*text, *text]
     text[at] += (1, 2**8, 2**16)[draw(rng, 0, 2)]
@@ -1192,13 +1200,17 @@ def test_anywhere_in_prefixes(student, rng):
         parts = [tuple(text[i : i + size]) for i in range(0, len(right) * size, size)]
         right = list(zip([0, *right], parts, strict=False))
         assert calls == right, f"{what}: hash_block was called otherwise"
-    others = ("first", "last", "somewhere", "shorter", "longer", "only its own")
-    for size, blocks, more, ids, of_hash, fault, which, other, swap in every_pair(
+    others = ("first", "last", "somewhere", "shorter", "longer", "only its own", "as much in all")
+    cases = every_pair(
         rng, (1, 2, 3, 16, 100), (0, 1, 2, 5), (1, "block - 1", "block"),
         ("zeros", "two", "large"), ("mixed", "zero", "64 bits"),
         ("all known", "nothing known", "gone", "another text"), (0, 1, "last"), others,
         ("rising", "falling", "drawn"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for at, other in itertools.product(range(5), others):  # in any block, whatever differs
+        size = (2, 3, 16)[draw(rng, 0, 2)]
+        cases.append((size, 5, 1, "large", "64 bits", "another text", at, other, "drawn"))
+    for size, blocks, more, ids, of_hash, fault, which, other, swap in cases:
         length = max(1, blocks * size + {1: 1, "block": size}.get(more, size - 1))
         prompt, real, found = some_text(rng, length, ids), hashes[of_hash], {}
         keys = keys_of(prompt, size, real)
