@@ -420,7 +420,7 @@ def model_of_pool(size, walk):
 def test_anywhere_in_pools(student, rng):
     walks = []
     for size, share, owners, kind, asks in every_pair(
-        rng, (1, 2, 3, 64, 65, 130, 257), (0.0, 0.3, 1.0), (1, 2, 5),
+        rng, (1, 2, 3, 64, 65, 200), (0.0, 0.3, 1.0), (1, 5),
         ("rising", "falling", "drawn"), (False, True),
     ):  # fmt: skip
         walk = []
@@ -949,9 +949,8 @@ def test_anywhere_in_sequences(student, rng):
         named |= {"all": blocks * size, "half": max(1, blocks * size // 2)}
         walks = []
         for most in amounts:
-            first, second, third, fourth = (
-                names[i] for i in torch.randperm(4, generator=rng).tolist()
-            )
+            order = torch.randperm(4, generator=rng).tolist()
+            first, second, third, fourth = (names[i] for i in order)
             count = named[most]
             walk = [("append", first, count), ("fork", first, second), ("append", second, 1)]
             walk += [("append", first, 1), ("fork", second, third), ("append", third, count)]
@@ -1600,7 +1599,8 @@ def test_anywhere_in_pages(student, rng):
     ):  # fmt: skip
         counts = {"block": size, "block + 1": size + 1, "2 blocks - 1": 2 * size - 1}
         n = counts[length] if length in counts else int(length)
-        n = 40 if n > 40 and heads == (32, 8) and d == 128 else n
+        if heads == (32, 8) and d == 128:  # both large at once are in another test
+            size, n = min(size, 16), min(n, 40)
         q = torch.randn(heads[0], d, generator=rng).clamp(-1, 1)
         keys = torch.randn(n, heads[1], d, generator=rng).clamp(-1, 1)
         if kind == "large":  # exact where sqrt(d) is
