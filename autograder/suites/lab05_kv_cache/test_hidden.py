@@ -318,6 +318,11 @@ def test_anywhere_refused(student, rng):
         if config["layer_types"]:  # never empty, says the card
             calls.append(("cache_bytes", config, some, bits, group))
     refused(student, calls)
+    config, values = some_config(2, 4, 64, 1, None, (None, None), 3, "mixed")  # and this is not
+    found = expect_number(student.bytes_per_token(config, 1, 1), "bytes_per_token(...)")
+    expect_close(float(found), values * 33 / 8, what="bytes of a token", rtol=1e-12)
+    found = expect_number(student.cache_bytes(config, [5], 1, 1), "cache_bytes(...)")
+    expect_close(float(found), values * 33 / 8 * 4, what="bytes of the caches", rtol=1e-12)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -918,6 +923,7 @@ def test_anywhere_refused_by_rows(student, rng):
         what = f"{[tuple(x.shape) for x in steps[-1][:-1]]}, {steps[-1][-1]} after {len(steps) - 1}"
         assert (number, kind) == (len(steps) - 1, "ValueError"), f"{what}: raised {kind}"
         assert same, f"{what}: an argument was changed before the ValueError"
+    follow(student, [new_tokens(rng, (2, 1, 3, 2), [3, 1]), ([2, 2],)])  # and this is taken
 
 
 def half_step(x, dtype):
@@ -2357,7 +2363,8 @@ def expect_window(results, settings, pieces, what):
         if held_bits is not None:
             assert isinstance(held_bits, int), f"{what}: bits_held returned no int"
             assert held_bits == expected, f"{what}: {held_bits} bits held, not {expected}"
-    assert results[1] == [expected] * 2, f"{what}: {results[1]} bits held, not {expected}"
+    good = results[1] == [expected] * 2 and all(type(n) is int for n in results[1])
+    assert good, f"{what}: {results[1]} bits held, not {expected}"
 
 
 def some_pieces(rng, residual, kind):
@@ -2434,7 +2441,8 @@ def test_anywhere_in_settings(student, rng):
     good = [
         (bits, *size, keys) for bits in (1, 8) for size in fine for keys in ("channel", "token")
     ]
-    assert student.drive(drive_made, good) == [0] * len(good), "settings that fit, or bits at first"
+    found = student.drive(drive_made, good)
+    assert found == [0] * len(good) and all(type(n) is int for n in found), "bits at first"
     pairs = every_pair(rng, (0, 1, 2, 127, 128, 129, 4095, 10**6, 10**9 + 7), (1, 2, 3, 128, 4096))
     for (tokens, residual), found in zip(
         pairs, student.many("waiting", [(pair, {}) for pair in pairs]), strict=True
