@@ -169,7 +169,7 @@ def drive_gradients(student, parts, y, dy):
         getattr(adapter, name).data = value
     y = y.requires_grad_()
     out = adapter(y)
-    out.backward(dy)
+    (out * dy).sum().backward()  # dy as an argument imports sympy: 0.3 s
     grads = {n: p.grad for n, p in adapter.named_parameters()}
     return out.detach(), grads, y.grad
 
@@ -191,7 +191,7 @@ def exact_adapter(parts, y, dy):
     y = y.double().requires_grad_()
     low = F.gelu(y @ leaves["down"].T + leaves["down_bias"])
     out = y + low @ leaves["up"].T + leaves["up_bias"]
-    out.backward(dy.double())
+    (out * dy.double()).sum().backward()
     return out.detach(), {n: p.grad for n, p in leaves.items()}, y.grad
 
 
@@ -511,7 +511,7 @@ def drive_anywhere(student, cases):
             laid = torch.stack([y, -y], -1)[..., 0]
         leaf = laid.requires_grad_()
         out = adapter(leaf)
-        out.backward(dy)
+        (out * dy).sum().backward()
         grads = {n: p.grad for n, p in adapter.named_parameters()}
         found.append((out.detach(), grads, leaf.grad, leaf.detach()))
     return found
@@ -987,7 +987,7 @@ def drive_batches(student, cases):
         except ValueError:
             found.append("ValueError")
             continue
-        x.backward(weights)
+        (x * weights).sum().backward()
         grads = [[leaf.grad for leaf in part] for part in leaves]
         found.append(((x.detach(), positions, mask), *grads))
     return found
@@ -1358,7 +1358,8 @@ def drive_caches(student, cases):
         cache = student.prefix_cache(given * b if shared else given)
         length = int(cache.length)
         held = [cache.append(i, *both) for i, both in enumerate(new)]
-        torch.autograd.backward([x for pair in held for x in pair], list(weights.flatten(0, 1)))
+        parts = zip([x for pair in held for x in pair], weights.flatten(0, 1), strict=True)
+        sum((x * w).sum() for x, w in parts).backward()
         held = torch.stack([torch.stack([x.detach() for x in pair]) for pair in held])
         found.append((length, held, [p.grad for p in leaves]))
     return found
@@ -1674,7 +1675,7 @@ def drive_sparse(student, w, b, places, delta, x, dy):
     leaf = x.requires_grad_()
     x = torch.stack([leaf, leaf], -1)[..., 0]  # a view
     y = layer(x)
-    y.backward(dy)
+    (y * dy).sum().backward()
     again = layer(x).detach()
     grads = [p.grad is None for n, p in layer.named_parameters() if n != "delta"]
     return y.detach(), again, layer.delta.grad, leaf.grad, names, all(grads)
@@ -1821,7 +1822,7 @@ def drive_sparse_anywhere(student, cases):
         given = leaf.mT.contiguous().mT if way == 1 and x.dim() > 1 else leaf
         given = torch.stack([leaf, -leaf], -1)[..., 0] if given is leaf and way else given
         y = layer(given)
-        y.backward(dy)
+        (y * dy).sum().backward()
         trained = {n: tuple(p.shape) for n, p in layer.named_parameters() if p.requires_grad}
         found.append((y.detach(), layer.delta.grad, leaf.grad, start, trained))
     return found
