@@ -19,7 +19,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, held_results, refused
+from efflib.lab.again import again, held, held_results, refused
 from efflib.lab.cases import every_pair
 from efflib.models.cache import KVCache
 from efflib.models.config import LlamaConfig
@@ -759,32 +759,34 @@ def drive_sizes_refused(student, sizes):
 
 
 def draw_rows(rng, lengths, d, dtype=F64, scale=1.0):
-    parts = [
-        [(scale * torch.randn(n, d, generator=rng, dtype=F64)).to(dtype) for n in pair]
-        for pair in lengths
-    ]
-    return [p for p, _ in parts], [t for _, t in parts]
+    """(prompts, texts), parts of one large tensor."""
+    counts = [n for pair in lengths for n in pair]
+    values = scale * torch.randn(sum(counts), d, generator=rng, dtype=F64)
+    parts = values.to(dtype).split(counts)
+    return list(parts[::2]), list(parts[1::2])
 
 
 def expect_rows(value, prompts, texts, call="joined"):
     """Structure of a batch: x, positions, mask."""
     x, positions, mask = expect_tuple(value, (torch.Tensor,) * 3, call)
-    lengths = [len(p) + len(t) for p, t in zip(prompts, texts, strict=True)]
-    b, s = len(lengths), max(lengths)
-    expect_tensor(x, f"x of {call}", texts[0].dtype, (b, s, texts[0].shape[1]))
+    lengths = torch.tensor([len(p) + len(t) for p, t in zip(prompts, texts, strict=True)])
+    b, s = len(lengths), int(lengths.max())
+    where = torch.arange(s) - (s - lengths)[:, None]  # [B, S], negative at fillings
+    real = where >= 0
+    right = torch.zeros(b, s, texts[0].shape[1], dtype=texts[0].dtype)
+    right[real] = torch.cat([part for row in zip(prompts, texts, strict=True) for part in row])
+    expect_same(x, right, f"x of {call}")
     expect_tensor(positions, f"positions of {call}", torch.int64, (b, s))
     expect_tensor(mask, f"mask of {call}", torch.bool, (b, 1, s, s))
-    for i, (p, t, n) in enumerate(zip(prompts, texts, lengths, strict=True)):
-        expect_close(x[i, s - n :], torch.cat([p, t]), what=f"row {i} of x")
-        filling = x[i, : s - n]
-        expect_close(filling, torch.zeros_like(filling), what=f"the filling of row {i}")
-        expect_same(positions[i, s - n :], torch.arange(n), f"positions of row {i}")
-        fill = positions[i, : s - n]
-        assert ((fill >= 0) & (fill < s)).all(), f"positions of fillings: {fill.tolist()}"
-        right = torch.zeros(n, s, dtype=torch.bool)
-        right[:, s - n :] = torch.ones(n, n, dtype=torch.bool).tril()
-        expect_same(mask[i, 0, s - n :], right, f"what row {i} sees")
-        assert mask[i, 0, : s - n].any(-1).all(), f"a filling of row {i} sees nothing: NaN"
+    fill = positions[~real]
+    assert ((fill >= 0) & (fill < s)).all(), f"positions of fillings: {fill.tolist()}"
+    free = torch.where(real, positions, where)
+    expect_same(free, where, f"positions of {call}, where there is no filling")
+    sees = torch.ones(s, s, dtype=torch.bool).tril() & real[:, None]  # [B, S, S]
+    seen = torch.where(real[:, :, None], mask[:, 0], sees)
+    if not torch.equal(seen, sees):  # or the comparison takes 8 bytes for each
+        expect_same(seen, sees, f"what rows of {call} see")
+    assert mask.any(-1).all(), f"a filling of {call} sees nothing: NaN"
     return x, positions, mask
 
 
@@ -814,10 +816,10 @@ def test_structure(student, rng):
     ]
     for dtype in (torch.float32, F64, torch.bfloat16):
         for lengths, d in cases:
-            for scale in (1e-8, 1e4):
-                prompts, texts = draw_rows(rng, lengths, d, dtype, scale)
-                expect_rows(student.joined(prompts, texts), prompts, texts)
-    for _ in range(6):  # rows, prompts or texts of one length; the longest prompt, a short text
+            scale = spread(rng, (1e-8, 1e4), 1)[0]
+            prompts, texts = draw_rows(rng, lengths, d, dtype, scale)
+            expect_rows(student.joined(prompts, texts), prompts, texts)
+    for _ in range(3):  # rows, prompts or texts of one length; the longest prompt, a short text
         n, t = whole(rng, 1, 6), whole(rng, 1, 6)
         one = [(n + t - i, i) for i in torch.randperm(n + t, generator=rng)[:4].add(1).tolist()]
         some = [whole(rng, 0, 6) for _ in range(4)]
@@ -893,12 +895,13 @@ def test_going_on(student, rng):
     # the last two of equal sizes: what was returned before is of no use, and stays as it was
     sizes = ((1, 1, 1), (3, 1, 4), (2, 5, 5), (4, 9, 12), (2, 3, 700), (2, 3, 700))
     calls = [drawn_step(rng, *size) for size in sizes]
-    values = held_results(student, "go_on", calls)
-    for (b, _, _), (positions, mask), value in zip(sizes, calls, values, strict=True):
-        new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
-        expect_same(new, positions[:, -1:] + 1, "positions of go_on")
+    values = held(student, rng, [("go_on", *call) for call in calls])
+    for (b, _, _), (positions, mask), both in zip(sizes, calls, values, strict=True):
         right = torch.cat([mask[:, :, -1:], torch.ones(b, 1, 1, 1, dtype=torch.bool)], -1)
-        expect_same(seen, right, "the mask of go_on")
+        for value in both:
+            new, seen = expect_tuple(value, (torch.Tensor,) * 2, "go_on")
+            expect_same(new, positions[:, -1:] + 1, "positions of go_on")
+            expect_same(seen, right, "the mask of go_on")
 
 
 def drive_one_prompt(student, prompt, texts, weights):
@@ -961,35 +964,38 @@ def test_gradients_of_rows(student, rng):
 
 def drive_batches(student, cases):
     """Runs beside the student's code: batches of rows that lie in memory in several ways, and the
-    gradients of their x; or what was raised."""
+    gradients of all prompts and of all texts (NaN: none); or what was raised."""
     import itertools
+    import math
 
     import torch
 
     def lay(x, way):
         if way == 1:
             return x.mT.contiguous().mT
-        return torch.stack([x, -x], -1)[..., 0] if way else x
+        wide = x.repeat_interleave(2, -1).repeat(2, 1)
+        return wide[: len(x), ::2] if way else x
+
+    def grads(leaves):
+        return torch.cat([torch.full_like(x, math.nan) if x.grad is None else x.grad
+                          for x in leaves])  # fmt: skip
 
     found = []
-    for prompts, texts, shared, ways, weights in cases:
-        turn = itertools.cycle(ways)
-        if shared:  # one tensor in every row
-            prompts, texts = ([x[0]] * len(x) if one in shared else x
-                              for one, x in (("prompts", prompts), ("texts", texts)))  # fmt: skip
-        leaves = [[x.requires_grad_() for x in part] for part in (prompts, texts)]
-        given = [[lay(x, next(turn)) for x in part] for part in leaves]
-        if shared:
-            given = [part if len({*map(id, of)}) > 1 else part[:1] * len(part)
-                     for part, of in zip(given, leaves, strict=True)]  # fmt: skip
+    for (*sides, weights), ways in cases:
+        turn, leaves, given = itertools.cycle(ways), [], []
+        for values, counts, times in sides:  # times: one tensor in so many rows
+            leaves.append([x.clone().requires_grad_() for x in values.split(counts) if counts])
+            given.append([lay(x, next(turn)) for x in leaves[-1]] * times)
         try:
-            x, positions, mask = student.joined(*given)
+            for sign in (-1, -1) if ways == [0] else (1,):  # first, they hold other numbers
+                for leaf in (*leaves[0], *leaves[1]):
+                    leaf.data *= sign
+                x, positions, mask = student.joined(*given)
         except ValueError:
             found.append("ValueError")
             continue
         (x * weights).sum().backward()
-        grads = [[leaf.grad for leaf in part] for part in leaves]
-        found.append(((x.detach(), positions, mask), *grads))
+        found.append(((x.detach(), positions, mask), *map(grads, leaves)))
     return found
 
 
@@ -1000,26 +1006,63 @@ def drive_long(student, positions, mask, steps):
     return positions, mask
 
 
-def expect_batch(found, prompts, texts, shared, ways, weights, what):
+def expect_batch(found, prompts, texts, shared, weights, what):
     """The rows, exactly; and the gradients: whole numbers, so that sums of them are exact."""
     assert found != "ValueError", f"{what}: refused"
-    value, of_prompts, of_texts = found
-    prompts = prompts[:1] * len(prompts) if "prompts" in shared else prompts
-    texts = texts[:1] * len(texts) if "texts" in shared else texts
+    value, *grads = found
     expect_rows(value, prompts, texts, what)
-    lengths = [(len(p), len(t)) for p, t in zip(prompts, texts, strict=True)]
-    s, of = weights.shape[1], weights.double()
-    parts = [of[i, s - n - t : s - t] for i, (n, t) in enumerate(lengths)]
-    right = {"prompt": parts, "text": [of[i, s - t :] for i, (_, t) in enumerate(lengths)]}
-    for kind, grads in (("prompt", of_prompts), ("text", of_texts)):
-        if f"{kind}s" in shared:
-            right[kind] = [sum(right[kind])] * len(lengths)
-        for i, (grad, own) in enumerate(zip(grads, right[kind], strict=True)):
-            if not len(own):
-                continue
-            assert grad is not None, f"{what}: {kind} {i} has no gradient"
-            expect_tensor(grad, f"{what}: the gradient of {kind} {i}", weights.dtype)
-            expect_close(grad.double(), own, what=f"{what}: the gradient of {kind} {i}")
+    s, of, right = weights.shape[1], weights.double(), {"prompts": [], "texts": []}
+    for row, p, t in zip(of, prompts, texts, strict=True):
+        right["prompts"].append(row[s - len(p) - len(t) : s - len(t)])
+        right["texts"].append(row[s - len(t) :])
+    for (kind, own), grad in zip(right.items(), grads, strict=True):
+        own = sum(own) if kind == shared else torch.cat(own)
+        expect_tensor(grad, f"{what}: gradients of {kind}", weights.dtype, tuple(own.shape))
+        expect_close(grad.double(), own, what=f"{what}: gradients of {kind}")
+
+
+def batch_cases(rng, types):
+    """[prompts, texts, which of both is one tensor in every row, ways to lie in memory]."""
+    calls = []
+    cases = every_pair(
+        rng, types, (-1, 0, 1, 2), ("", "prompts", "texts"), (1, 2, 5), (0, 1, 2, 3), (1, 2, 7),
+        ("any", "no prompt", "one token"),
+    )  # fmt: skip
+    cases += every_pair(rng, types, (0,), ("", "texts"), (1, 2), (1, 2), (2, 7), ("bare",))
+    for dtype, power, shared, b, way, width, kind in cases:
+        lengths = [(whole(rng, 0, 6), whole(rng, 1, 6)) for _ in range(b)]
+        lengths = [(0, t) for _, t in lengths] if kind == "no prompt" else lengths
+        lengths = [(0, t + 1) for _, t in lengths] if kind == "bare" else lengths
+        lengths = [(n, 1) for n, _ in lengths] if kind == "one token" else lengths
+        if shared == "prompts":
+            lengths = [(max(1, lengths[0][0]), t) for _, t in lengths]
+        if shared == "texts":
+            lengths = [(n, lengths[0][1]) for n, _ in lengths]
+        power = [power] * b if power < 2 else spread(rng, (-1, 0, 1), b)  # rows of unlike sizes
+        prompts, texts = draw_rows(rng, lengths, width, dtype)
+        for i, p in enumerate(power):
+            scale = 2.0 ** ((900 if dtype == F64 else 120) * p)
+            prompts[i], texts[i] = prompts[i] * scale, texts[i] * scale
+        ways = [way] if way < 3 else spread(rng, (0, 1, 2), 3)
+        calls.append([prompts, texts, shared, ways])
+    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 2), 3)
+    for i, (dtype, b) in enumerate(zip(types, spread(rng, (65, 70, 130), 3), strict=True)):
+        long = [(whole(rng, 505, 560), 40)] + [(3, 550)] * further[i]
+        many = [(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(b)]
+        for lengths, power in ((long, powers[i]), (many, powers[i - 1])):
+            scale = 2.0 ** (power * (900 if dtype == F64 else 120))
+            calls.append([*draw_rows(rng, lengths, 1, dtype, scale), "", [0, 1, 2]])
+    return calls
+
+
+def a_batch(prompts, texts, shared, weights):
+    """A case of drive_batches, without ways: rows as one tensor, or once what all share."""
+    sides = []
+    for kind, rows in (("prompts", prompts), ("texts", texts)):
+        own = rows[:1] if kind == shared else rows
+        values = torch.cat(own) if own else weights.new_zeros(0, 1)
+        sides.append((values, [len(x) for x in own], len(rows) if kind == shared else 1))
+    return (*sides, weights)
 
 
 @exercise(
@@ -1032,57 +1075,32 @@ def expect_batch(found, prompts, texts, shared, ways, weights, what):
 )
 def test_anywhere_in_a_batch(student, rng):
     types = torch.float32, F64, torch.bfloat16
-    calls, whats = [], []
-    cases = every_pair(
-        rng, types, (-1, 0, 1, 2), ("", "prompts", "texts"), (1, 2, 5), (0, 1, 2, 3), (1, 2, 7),
-        ("any", "no prompt", "one token"),
-    )  # fmt: skip
-    for dtype, power, shared, b, way, width, kind in cases:
-        large = 900 if dtype == F64 else 120
-        lengths = [(whole(rng, 0, 6), whole(rng, 1, 6)) for _ in range(b)]
-        lengths = [(0, t) for _, t in lengths] if kind == "no prompt" else lengths
-        lengths = [(n, 1) for n, _ in lengths] if kind == "one token" else lengths
-        if "prompts" in shared:
-            lengths = [(max(1, lengths[0][0]), t) for _, t in lengths]
-        if "texts" in shared:
-            lengths = [(n, lengths[0][1]) for n, _ in lengths]
-        power = [power] * b if power < 2 else spread(rng, (-1, 0, 1), b)  # rows of unlike sizes
-        drawn = [draw_rows(rng, [n], width, dtype, 2.0 ** (large * p))
-                 for n, p in zip(lengths, power, strict=True)]  # fmt: skip
-        prompts, texts = [p[0] for p, _ in drawn], [t[0] for _, t in drawn]
-        ways = [way] if way < 3 else spread(rng, (0, 1, 2), 3)
-        calls.append((prompts, texts, shared, ways))
-        whats.append(f"{b} rows in {dtype}, {lengths}, one of all {shared or 'none'}")
-    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 4), 3)
-    for i, (dtype, b) in enumerate(zip(types, spread(rng, (65, 70, 150), 3), strict=True)):
-        long = [(whole(rng, 520, 600), 40)] + [(3, 550)] * further[i]
-        many = [(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(b)]
-        for lengths, power in ((long, powers[i]), (many, powers[i - 1])):
-            scale = 2.0 ** (power * (900 if dtype == F64 else 120))
-            calls.append((*draw_rows(rng, lengths, 1, dtype, scale), "", [0, 1, 2]))
-            whats.append(f"{len(lengths)} rows of up to {max(map(sum, lengths))} in {dtype}")
-    for i, (prompts, texts, shared, ways) in enumerate(calls):
-        ps, ts = ((x[:1] * len(x) if one in shared else x)
-                  for one, x in (("prompts", prompts), ("texts", texts)))  # fmt: skip
-        s = max(len(p) + len(t) for p, t in zip(ps, ts, strict=True))
-        shape = (len(ts), s, ts[0].shape[1])
-        weights = torch.randint(-9, 10, shape, generator=rng).to(ts[0].dtype)
-        calls[i] = (prompts, texts, shared, ways, weights)
-    for found, call, what in zip(student.drive(drive_batches, calls), calls, whats, strict=True):
-        expect_batch(found, *call, what)
+    calls, checks = [], []
+    for prompts, texts, shared, ways in batch_cases(rng, types):
+        prompts = prompts[:1] * len(prompts) if shared == "prompts" else prompts
+        texts = texts[:1] * len(texts) if shared == "texts" else texts
+        lengths = [(len(p), len(t)) for p, t in zip(prompts, texts, strict=True)]
+        shape = (len(texts), max(map(sum, lengths)), texts[0].shape[1])
+        weights = torch.randint(-9, 10, shape, generator=rng).to(texts[0].dtype)
+        calls.append((a_batch(prompts, texts, shared, weights), ways))
+        what = f"{len(texts)} rows in {weights.dtype}, {lengths[:5]}, one of all {shared or 'none'}"
+        checks.append((prompts, texts, shared, weights, what))
+    for found, check in zip(student.drive(drive_batches, calls), checks, strict=True):
+        expect_batch(found, *check)
     wrong = []  # not one prompt for each text, of every kind
-    unlike = ((0, 0), (0, 1), (1, 0), (0, 70), (70, 0), (1, 70), (70, 1), (5, 6))
+    unlike = ((0, 0), (0, 1), (1, 0), (0, 65), (65, 0), (1, 65), (65, 1), (5, 6))
     for dtype, power, (n, m), way, width in every_pair(
         rng, types, (-1, 0, 1), unlike, (0, 1, 2), (1, 3)
     ):
         prompts, texts = draw_rows(rng, [(2, 3)] * max(n, m, 1), width, dtype, 2.0 ** (60 * power))
         prompts[-1] = prompts[-1][:0]  # the last of several
-        wrong.append((prompts[-n:][:n], texts[:m], "", [way], texts[0]))
+        wrong.append((a_batch(prompts[-n:][:n], texts[:m], "", texts[0]), [way]))
     seen = student.drive(drive_batches, wrong)
-    for (prompts, texts, *_), found in zip(wrong, seen, strict=True):
-        assert found == "ValueError", f"{len(prompts)} prompts for {len(texts)} texts: no error"
-    # go_on: many rows, many columns, and hundreds of tokens on
-    for b, t, s, steps in ((150, 1, 9, 1), (2, 1, 40_000, 1), (3, 5, 7, 300), (1, 2, 2, 1)):
+    for ((prompts, texts, _), _), found in zip(wrong, seen, strict=True):
+        what = f"{len(prompts[1])} prompts for {len(texts[1])} texts"
+        assert found == "ValueError", f"{what}: no error"
+    # go_on: many rows, many columns, and many tokens on
+    for b, t, s, steps in ((100, 2, 10_000, 1), (2, 1, 40_000, 1), (3, 5, 7, 130), (1, 2, 2, 1)):
         positions, mask = drawn_step(rng, b, t, s)
         if s > 1000:  # a row without filling stands at its column
             positions[0], mask[0] = s - 1, True
