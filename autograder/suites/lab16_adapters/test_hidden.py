@@ -650,8 +650,8 @@ FAN = ("up", "part.up", "part.deep.1", "part.deep.10", "part.deep.up", "up_1")  
 def fan_cases(rng, widths_of_adapters):
     """Whole numbers, so that all is exact in any dtype; every dtype with every number of names,
     mode and m; biases here and there; some layers were adapted before."""
-    cases = []
-    lists = ("none", "one", "several", "all")
+    cases, lists = [], ("none", "one", "several", "all")
+    alone = itertools.cycle(spread(rng, FAN[::2], 3))  # of names alike the shortest, or another
     for dtype, many, training, m, adapted, free in every_pair(
         rng, (torch.float32, torch.bfloat16), lists, (True, False, None), widths_of_adapters,
         (True, False), (True, False),
@@ -665,6 +665,7 @@ def fan_cases(rng, widths_of_adapters):
         biases = [torch.randint(-1, 2, (n,), generator=rng).float() if b else None
                   for n, b in zip(widths, some, strict=True)]  # fmt: skip
         names = spread(rng, FAN, 6)[: {"none": 0, "one": 1, "several": 4, "all": 6}[many]]
+        names = [next(alone)] if many == "one" else names
         before = [n for n in FAN if n not in names][:2] if adapted else []
         modes = spread(rng, (True, False), 6) if training is None else [training] * 6
         x = torch.randint(-1, 2, (*([2] * whole(rng, 0, 2)), k), generator=rng).float()
@@ -1046,10 +1047,12 @@ def batch_cases(rng, types):
         ("any", "no prompt", "one token"),
     )  # fmt: skip
     cases += every_pair(rng, types, (0,), ("", "texts"), (1, 2), (1, 2), (2, 7), ("bare",))
+    cases += every_pair(rng, types, (0,), ("",), (1,), (1, 2), (2,), ("both",))
     for dtype, power, shared, b, way, width, kind in cases:
         lengths = [(whole(rng, 0, 6), whole(rng, 1, 6)) for _ in range(b)]
         lengths = [(0, t) for _, t in lengths] if kind == "no prompt" else lengths
         lengths = [(0, t + 1) for _, t in lengths] if kind == "bare" else lengths
+        lengths = [(n + 2, t + 1) for n, t in lengths] if kind == "both" else lengths
         lengths = [(n, 1) for n, _ in lengths] if kind == "one token" else lengths
         if shared == "prompts":
             lengths = [(max(1, lengths[0][0]), t) for _, t in lengths]
@@ -1062,7 +1065,7 @@ def batch_cases(rng, types):
             prompts[i], texts[i] = prompts[i] * scale, texts[i] * scale
         ways = [way] if way < 3 else spread(rng, (0, 1, 2), 3)
         calls.append([prompts, texts, shared, ways])
-    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 2), 3)
+    powers, further = spread(rng, (-1, 0, 1), 3), spread(rng, (0, 1, 4), 3)
     for i, (dtype, b) in enumerate(zip(types, spread(rng, (65, 70, 130), 3), strict=True)):
         long = [(whole(rng, 505, 560), 40)] + [(3, 550)] * further[i]
         many = [(whole(rng, 0, 4), whole(rng, 1, 4)) for _ in range(b)]
@@ -1105,10 +1108,11 @@ def test_anywhere_in_a_batch(student, rng):
     for found, check in zip(student.drive(drive_batches, calls), checks, strict=True):
         expect_batch(found, *check)
     wrong = []  # not one prompt for each text, of every kind
-    unlike = ((0, 0), (0, 1), (1, 0), (0, 65), (65, 0), (1, 65), (65, 1), (5, 6))
-    for dtype, power, (n, m), way, width in every_pair(
-        rng, types, (-1, 0, 1), unlike, (0, 1, 2), (1, 3)
-    ):
+    unlike, further = ((0, 0), (0, 1), (2, 0), (5, 6)), ((-1, 0, 1), (0, 1, 2), (1, 3))
+    cases = every_pair(rng, unlike, types, *further)
+    for pair in ((0, 65), (65, 0), (1, 65), (65, 1)):
+        cases.append((pair, *(spread(rng, options, 1)[0] for options in (types, *further))))
+    for (n, m), dtype, power, way, width in cases:
         prompts, texts = draw_rows(rng, [(2, 3)] * max(n, m, 1), width, dtype, 2.0 ** (60 * power))
         prompts[-1] = prompts[-1][:0]  # the last of several
         wrong.append((a_batch(prompts[-n:][:n], texts[:m], "", texts[0]), [way]))
@@ -1334,7 +1338,6 @@ def test_gradients_of_prefixes(student, rng):
 def test_prefixes_of_prompts(student, rng):
     for dtype, changes, n in (
         (F64, {}, 6),
-        (F64, {}, 6),  # another model and prompt of the same sizes
         (F64, {"num_hidden_layers": 1, "num_key_value_heads": 4}, 1),
         (torch.float32, {"num_hidden_layers": 3, "num_key_value_heads": 1}, 9),
     ):
@@ -1939,7 +1942,7 @@ def expect_draws(student, rng):
     large = 10**6 + base
     calls = [(s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [1500]) for n in (0, 1, 1200)
              for seed in (0, base, large, last - base) if n <= sum(s)]  # fmt: skip
-    calls += [([1_000_000, 1], n, seed) for n, seed in ((1200, last - base), (0, 0))]
+    calls += [([1_000_000, 1], n, seed) for n, seed in ((1200, last - base), (1, large), (0, 0))]
     for call, value in zip(calls, held_results(student, "draw", calls), strict=True):
         expect_places(value, call[0], call[1], f"draw{call}")
     refused(student, [("draw", s, n, seed) for s in ([1], [1, 1200, 1, 40, 1], [10**6])
@@ -2234,8 +2237,7 @@ def walk(candidates, need):
 
 
 def a_candidate(rng, runs, **changes):
-    made = {key: whole(rng, 0, 5) for key in KEYS} | {key: whole(rng, 0, 1) == 1 for key in FLAGS}
-    return made | {"losses": dyadic(rng, runs)} | changes
+    return a_bill(rng) | {"losses": dyadic(rng, runs)} | changes
 
 
 def one_best_mean(candidates, need):
@@ -2421,8 +2423,9 @@ def at_the_limit(rng, a, n, m, more):
 
 
 def a_bill(rng, **changes):
-    """A bill, without losses."""
-    made = {key: whole(rng, 0, 5) for key in KEYS} | {key: whole(rng, 0, 1) == 1 for key in FLAGS}
+    """A bill, without losses, its keys in any order."""
+    made = dict(zip(KEYS, torch.randint(6, (5,), generator=rng).tolist(), strict=True))
+    made |= zip(FLAGS, torch.randint(2, (3,), generator=rng).bool().tolist(), strict=True)
     return shuffled(rng, made | changes)
 
 
@@ -2486,8 +2489,8 @@ def test_anywhere_in_a_choice(student, rng):
     for n, m, more, power, turn in every_pair(
         rng, counts, counts, (-NEXT, 0.0, NEXT), (-27, 0, 13), (1, -1)
     ):
-        a, b = at_the_limit(rng, whole(rng, 16, 64) / 16, n, m, more)
-        calls.append([[v * 2.0**power for v in a], [v * 2.0**power for v in b]][::turn])
+        pair = at_the_limit(rng, whole(rng, 16, 64) / 16, *(n, m)[::turn], more)
+        calls.append([[v * 2.0**power for v in own] for own in pair][::turn])
     for (a, b), seen in zip(calls, held_results(student, "differ", calls), strict=True):
         what = f"differ of {len(a)} and {len(b)} runs, means {sum(a) / len(a)}, {sum(b) / len(b)}"
         assert a_bool(seen, what) == rule(a, b), f"{what}: {seen}, at the limit or beside it"
