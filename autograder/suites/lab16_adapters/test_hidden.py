@@ -1047,7 +1047,7 @@ def batch_cases(rng, types):
         ("any", "no prompt", "one token"),
     )  # fmt: skip
     cases += every_pair(rng, types, (0,), ("", "texts"), (1, 2), (1, 2), (2, 7), ("bare",))
-    cases += every_pair(rng, types, (0,), ("",), (1,), (1, 2), (2,), ("both",))
+    cases += every_pair(rng, types, (0, 2), ("",), (1, 3), (1, 2), (2,), ("both",))
     for dtype, power, shared, b, way, width, kind in cases:
         lengths = [(whole(rng, 0, 6), whole(rng, 1, 6)) for _ in range(b)]
         lengths = [(0, t) for _, t in lengths] if kind == "no prompt" else lengths
