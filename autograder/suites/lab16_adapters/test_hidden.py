@@ -147,11 +147,10 @@ def drive_reused(student, calls):
 
 def expect_reused(student, calls):
     """Nothing is kept of an argument that holds other things by then."""
-    alone = [getattr(student, name)(*args) for name, *args in calls]
-    for (name, *_), seen, right in zip(
-        calls, student.drive(drive_reused, calls), alone, strict=True
-    ):
-        alike(seen, right, f"{name} of arguments that held other things before: the result")
+    seen = student.drive(drive_reused, calls)
+    for (name, *args), value in zip(calls, seen, strict=True):
+        right = getattr(student, name)(*args)
+        alike(value, right, f"{name} of arguments that held other things before: the result")
 
 
 def shuffled(rng, d):
