@@ -32,7 +32,16 @@ from efflib.kernel_lab.cases import (
 )
 from efflib.kernel_lab.student_kernel import StudentKernel
 from efflib.kernel_lab.tiles import expect_few_alive, expect_tiled
-from efflib.lab import exercise, expect_close, expect_error, expect_tensor
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_tensor,
+    expect_tuple,
+)
+from efflib.lab.again import WAYS, drive_laid
+from efflib.lab.cases import every_pair
 
 INF = torch.inf
 FLOAT = 1e-5  # float32: some ten roundings of 2^-24 of numbers up to 16
@@ -41,6 +50,53 @@ FLOAT = 1e-5  # float32: some ten roundings of 2^-24 of numbers up to 16
 def draw(rng, low, high):
     """A whole number from low to high."""
     return int(torch.randint(low, high + 1, (1,), generator=rng))
+
+
+# ---- anywhere in what a card admits ----------------------------------------------------------
+
+EPS = 2.0**-24  # one rounding of float32
+LEAST = 2.0**-126  # numbers below may be flushed to 0
+COLUMNS = (1e-30, 1e-8, 1.0, 1e4, 1e30)
+
+
+def laid(student, calls, ways):
+    """Both results of each call (name, *tensors); ways: how each tensor lies (see drive_laid)."""
+    found = student.drive(drive_laid, calls, [way for each in ways for way in each])
+    return list(zip(*found, strict=True))
+
+
+def expect_laid(student, calls, ways, checks):
+    """check(found, *args) for both results of each call, once where they are the same numbers."""
+    for check, (_, *args), both in zip(checks, calls, laid(student, calls, ways), strict=True):
+        check(both[0], *args)
+        if not all(map(torch.equal, *both)):
+            check(both[1], *args)
+
+
+def powers(gap, reach):
+    """(exp(gap), how far it may be off) of differences gap <= 0 of numbers that reach so far.
+
+    To base 2 both numbers are rounded after a product with log2(e), which is rounded itself, and so
+    are the difference and the power.  Equal numbers leave exactly 1, and masked ones 0.
+    """
+    w, off = gap.exp(), EPS * (reach + 3 * gap.abs())
+    wide = (gap + off).clamp(max=0).exp() - (gap - off).exp() + 4 * EPS * w + LEAST
+    return w, torch.where((gap == 0) | (gap == -INF), 0.0, wide)
+
+
+def sizes_in(rng, lot, n):
+    """[n] of these numbers."""
+    return torch.tensor(lot)[torch.randint(0, len(lot), (n,), generator=rng)]
+
+
+def sized(rng, size, *shape):
+    """Normal numbers of a size; of size 0 each column has another one, of -1 each row."""
+    x = normal(rng, *shape)
+    if size > 0:
+        return size * x
+    return x * (
+        sizes_in(rng, COLUMNS, shape[1]) if size == 0 else sizes_in(rng, COLUMNS, shape[0])[:, None]
+    )
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -110,7 +166,7 @@ def expect_held(student, name, *calls):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="pieces of every size, scores that rise, fall, are huge or masked: as all at once",
     cause="a correction missing or reversed, the first maximum kept, NaN in rows without keys",
 )
@@ -180,7 +236,7 @@ def expect_merge(student, rng, level, far):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="merges of many parts, in any order and with empty ones: as all keys at once",
     cause="a mean, weights from one side, lse of the larger part, or NaN where both are empty",
 )
@@ -214,6 +270,196 @@ def test_merges(student, rng):
             p = (s.double() - right.nan_to_num(neginf=0.0)[:, None]).exp()
             expect_close(pair[0], p @ v.double(), what="o", atol=2e-5 * max(1.0, size / 10))
             expect_close(pair[1], right, what="lse", atol=2e-5 * max(1.0, size / 10))
+
+
+SHAPES = ((1, 1), (1, 8), (1, 300), (2, 33), (3, 65), (5, 1), (16, 16), (17, 2), (65, 3), (300, 1))
+SIZES_OF_S = (1e-8, 1.0, 300.0, -20_000.0, 1e4, 1e29)
+ROWS = ("normal", "equal", "rising", "falling", "some masked", "all masked", "one seen", "a step")
+
+
+def scores_of(rng, kind, size, n):
+    """[n] scores of a row: of one size, or about one below 0; of 1e4 and more equal or far apart.
+
+    Large ones of which exponentials are between 0 and 1 would tell how a score was rounded.
+    """
+    if size < 0:
+        s = size + torch.randint(-24, 25, (n,), generator=rng) / 8
+    elif size < 1e4:
+        s = size * normal(rng, n)
+    else:
+        s = size / 8 * torch.randint(-8, 9, (n,), generator=rng)
+    if kind in ("rising", "falling"):
+        return s.sort(descending=kind == "falling").values
+    if kind == "equal":
+        return s[:1].expand(n).clone()
+    if kind == "a step" and size < 1e4:  # of float32: all but one are the next number below
+        s = torch.nextafter(s[:1], torch.tensor(-INF)).repeat(n)
+        s[draw(rng, 0, n - 1)] = torch.nextafter(s[0], torch.tensor(INF))
+    if kind == "all masked":
+        return torch.full((n,), -INF)
+    if kind in ("some masked", "one seen"):
+        lot = torch.rand(n, generator=rng)
+        s = s.masked_fill(lot < (0.5 if kind == "some masked" else lot.max()), -INF)
+    return s
+
+
+def old_maximum(rng, kind, s, size):
+    """The largest score so far of a row with new scores s: -inf, or beside their largest one."""
+    top = s.max() if s.isfinite().any() else scores_of(rng, "normal", size, 1)[0]
+    far = abs(size) if abs(size) >= 1e4 else 30.0
+    return {"fresh": torch.tensor(-INF), "equal": top, "lower": top - far, "higher": top + far,
+            "a step lower": torch.nextafter(top, torch.tensor(-INF)),
+            "a step higher": torch.nextafter(top, torch.tensor(INF))}[kind]  # fmt: skip
+
+
+OLD = ("fresh", "equal", "lower", "higher", "a step lower", "a step higher")
+
+
+def update_case(rng, shape, d, rows, old, size, values):
+    """Arguments of online_update; rows and old: of the first row, the others have others as well
+    if it is "mixed"."""
+    T, n = shape
+    each = range(min(T, 9))  # more rows repeat them
+    one = [ROWS[(i + d) % 8] if rows == "mixed" else rows for i in each]
+    s = [scores_of(rng, kind, size, n) for kind in one]
+    kinds = [OLD[(i + n) % 6] if old == "mixed" else old for i in each]
+    if size >= 1e9:  # a step is as far as from 1 to 0 there, but to base 2 none
+        kinds = [kind.removeprefix("a step ") for kind in kinds]
+    m = [old_maximum(rng, kind, row, size) for kind, row in zip(kinds, s, strict=True)]
+    m, s = (torch.stack(x).repeat(-(-T // 9), *[1] * (x[0].dim()))[:T] for x in (m, s))
+    total = sizes_in(rng, (1.0, 1.25, 70.0, 1e6), T).masked_fill(m == -INF, 0.0)
+    acc = total[:, None] * sized(rng, max(values, 0), T, d)
+    return m, total, acc, s, sized(rng, values, n, d)
+
+
+def expect_update(found, m, total, acc, s, v):
+    """The state, with weights that are off as `powers` says and a rounding for each term."""
+    T, n = s.shape
+    expect_tuple(found, (torch.Tensor,) * 3, "online_update")
+    for part, right, name in zip(found, (m, total, acc), ("m", "total", "acc"), strict=True):
+        expect_tensor(part, name, torch.float32, right.shape)
+    new = torch.maximum(m, s.amax(-1))
+    expect_close(found[0], new, what=f"m after {n} keys")
+    base = new.double().nan_to_num(neginf=0.0)[:, None]
+    both = torch.cat([m[:, None], s], 1).double()  # whoever goes key by key corrects n times
+    w, off = powers(both - base, n * (both.abs().nan_to_num(posinf=0.0) + base.abs()))
+    terms = torch.cat([total[:, None], torch.ones(T, n)], 1).double()
+    right, bound = (w * terms).sum(1), ((off + 2 * n * EPS * w + 8 * EPS * w) * terms).sum(1)
+    expect_at_most((found[1].double() - right).abs(), bound, f"the error of total, {n} keys")
+    right = w[:, :1] * acc.double() + w[:, 1:] @ v.double()
+    each = off + (2 * n + 8) * EPS * w
+    bound = each[:, :1] * acc.double().abs() + each[:, 1:] @ v.double().abs() + LEAST
+    expect_at_most((found[2].double() - right).abs(), bound, f"the error of acc, {n} keys")
+
+
+def expect_finished(found, m, total, acc):
+    expect_tuple(found, (torch.Tensor,) * 2, "finish")
+    expect_tensor(found[0], "o", torch.float32, acc.shape)
+    expect_tensor(found[1], "lse", torch.float32, m.shape)
+    some, m = total.double().where(total > 0, 1.0)[:, None], m.double()
+    expect_close(found[0], acc.double() / some, what="o", atol=LEAST, rtol=4 * EPS)
+    right = m + total.double().log()
+    # m log2(e) + log2(total) in base 2, and back: each step of the size of m, and of the logarithm
+    bound = EPS * (4 * m.abs() + 8 * total.double().log().abs() + 4)
+    seen = right.isfinite()
+    assert (found[1] == -INF)[~seen].all(), "lse of rows that saw nothing"
+    expect_at_most((found[1].double() - right).abs()[seen], bound[seen], "the error of lse")
+
+
+def finish_case(rng, T, d, size, values, seen):
+    """Arguments of finish; seen: what total is, 0 where nothing was, -1 for rows of all kinds."""
+    lot = torch.tensor([0.0, 1.0, 1 + 2.0**-20, 1.7, 1000.0, 1e6])
+    total = lot[(torch.arange(T) + d) % 6] if seen < 0 else torch.full((T,), seen)
+    acc = total[:, None] * sized(rng, values, T, d)
+    return scores_of(rng, "normal", size, T).masked_fill(total == 0, -INF), total, acc
+
+
+APART = ("equal", "a step", 0.3, 5.0, 9.0, 13.0, 60.0, 1e4, "a empty", "b empty", "both empty")
+
+
+def merge_case(rng, T, d, far, size, a, b):
+    """Arguments of merge: lse_b lies so far below lse_a, or so far above in every second row."""
+    lot = APART if far == "mixed" else (far,)
+    if abs(size) >= 1e9:  # their distance is large, or their sum has no room for a log 2
+        lot = [kind if str(kind).endswith("empty") else 1e29 for kind in lot]
+    lse = scores_of(rng, "normal", size, T)[:, None].repeat(1, 2)
+    for i, kind in enumerate(lot):  # row i, and others as many rows further on
+        rows = lse[i :: len(lot)]
+        if kind == "a step":
+            rows[:, 1] = torch.nextafter(rows[:, 0], torch.tensor(INF))
+        elif isinstance(kind, float):
+            rows[::2, i % 2] -= kind
+            rows[1::2, 1 - i % 2] -= kind
+        elif kind != "equal":
+            rows[:, {"a empty": [0], "b empty": [1], "both empty": [0, 1]}[kind]] = -INF
+    o = torch.stack([sized(rng, size, T, d) for size in (a, b)], 1).masked_fill(
+        (lse == -INF)[..., None], 0.0
+    )
+    return o[:, 0], lse[:, 0], o[:, 1], lse[:, 1]
+
+
+def expect_parts_joined(found, o, lse):
+    """o [n, R, d], lse [n, R]: as `exactly`, but of parts, which may be merged one after another.
+
+    A merge rounds lse, in base 2 three times, and the difference from it; a weight may be 1 minus
+    the others.  Parts of which nothing is left beside the largest one are exact.
+    """
+    expect_tuple(found, (torch.Tensor,) * 2, "a merge")
+    expect_tensor(found[0], "o of a merge", torch.float32, o.shape[1:])
+    expect_tensor(found[1], "lse of a merge", torch.float32, lse.shape[1:])
+    n, lse = len(lse), lse.double()
+    whole, seen = lse.logsumexp(0), (lse > -INF).any(0)
+    gap = lse - whole.nan_to_num(neginf=0.0)
+    reach = lse.abs().nan_to_num(posinf=0.0).amax(0)
+    far = (lse.amax(0) - lse > 200) | (lse == lse.amax(0))
+    alone = far.all(0) & ((lse == lse.amax(0)).sum(0) == 1) & (reach > 1e6)
+    off = EPS * n * (4 * torch.where(alone, 0.0, reach) + 3 * gap.abs().nan_to_num(posinf=0.0))
+    off = torch.where(alone, 0.0, off).clamp(max=1.0)
+    w, o = gap.exp()[..., None], o.double()
+    each = (w * o.abs() * (off.expm1() + 8 * n * EPS)[..., None]).sum(0)
+    bound = each + 4 * n * EPS * o.abs().amax(0) + n * LEAST
+    expect_at_most((found[0].double() - (w * o).sum(0)).abs(), bound, f"o of {n} parts: the error")
+    assert (found[1] == -INF)[~seen].all(), "lse of rows without keys"
+    error, bound = (found[1].double() - whole).abs()[seen], EPS * n * (6 * reach + 8)[seen]
+    expect_at_most(error, bound, f"lse of {n} parts: the error")
+
+
+@exercise(
+    "ex1",
+    points=2,
+    invariant="all three functions, anywhere in what the card admits: any numbers of rows, keys "
+    "and columns, any state beside any scores, parts without keys, numbers of any size, in views",
+    cause="a corner where two others meet, such as a masked row beside one that has seen much",
+)
+def test_anywhere_in_softmax(student, rng):
+    calls, ways, checks, way = [], [], [], range(WAYS)
+    columns = (1e-8, 1.0, 1e4, 1e30, 0, -1)
+    for *case, a, b, c, d, e in every_pair(
+        rng, SHAPES, (1, 2, 64, 129), (*ROWS, "mixed"), (*OLD, "mixed"), SIZES_OF_S, columns,
+        way, way, way, way, way,
+    ):  # fmt: skip
+        calls.append(("online_update", *update_case(rng, *case)))
+        ways.append((a, b, c, d, e))
+        checks.append(expect_update)
+    totals = (0.0, 1.0, 1 + 2.0**-20, 1000.0, 1e6, -1)
+    for *case, a, b, c in every_pair(
+        rng, (1, 2, 7, 65, 300), (1, 2, 64, 129), SIZES_OF_S, columns, totals, way, way, way
+    ):
+        calls.append(("finish", *finish_case(rng, *case)))
+        ways.append((a, b, c))
+        checks.append(expect_finished)
+    for *case, a, b, c, d in every_pair(
+        rng, (1, 2, 33, 300), (1, 2, 64, 129), (*APART, "mixed"), SIZES_OF_S, columns, columns,
+        way, way, way, way,
+    ):  # fmt: skip
+        calls.append(("merge", *merge_case(rng, *case)))
+        ways.append((a, b, c, d))
+        checks.append(expect_merged)
+    expect_laid(student, calls, ways, checks)
+
+
+def expect_merged(found, o_a, lse_a, o_b, lse_b):
+    expect_parts_joined(found, torch.stack([o_a, o_b]), torch.stack([lse_a, lse_b]))
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
