@@ -31,7 +31,7 @@ from efflib.kernel_lab.cases import (
     written_out,
 )
 from efflib.kernel_lab.student_kernel import StudentKernel
-from efflib.kernel_lab.tiles import expect_few_alive, expect_tiled
+from efflib.kernel_lab.tiles import expect_few_alive, expect_tiled, memory
 from efflib.lab import (
     exercise,
     expect_at_most,
@@ -40,7 +40,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import WAYS, drive_laid
+from efflib.lab.again import WAYS, drive_laid, refused
 from efflib.lab.cases import every_pair
 
 INF = torch.inf
@@ -94,12 +94,9 @@ def sized(rng, size, *shape):
     x = normal(rng, *shape)
     if size > 0:
         return size * x
-    return x * (
-        sizes_in(rng, COLUMNS, shape[1]) if size == 0 else sizes_in(rng, COLUMNS, shape[0])[:, None]
-    )
-
-
-# ---- exercise 1 ------------------------------------------------------------------------------
+    if size == 0:
+        return x * sizes_in(rng, COLUMNS, shape[-1])
+    return x * sizes_in(rng, COLUMNS, shape[0]).view(-1, *[1] * (len(shape) - 1))
 
 
 def walked(student, s, v, sizes):
@@ -467,7 +464,7 @@ def expect_merged(found, o_a, lse_a, o_b, lse_b):
 
 @exercise(
     "ex2",
-    points=5,
+    points=4,
     invariant="any T, S and blocks: each row read as often as it must, every query written once",
     cause="a last block lost or padded, blocks exchanged, scale fixed, state kept between blocks",
 )
@@ -494,7 +491,7 @@ def test_random_tiles(student, rng):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="bytes for any sizes and itemsize; exact integers",
     cause="one itemsize fixed, lse in itemsize bytes, a division that rounds down",
 )
@@ -521,6 +518,140 @@ def test_random_bytes(student, rng):
     ):
         seen = getattr(student, name)(*call)
         assert type(seen) is int and seen == right, f"{name} of large numbers"
+
+
+def drive_tiled(student, cases):
+    """Driver: of each case (q, k, v, scale, block_m, block_n) what was read and written, in order,
+    and what came back."""
+
+    def walked(q, k, v, *rest):
+        stored, said = {"q": q, "k": k, "v": v}, []
+
+        def read(name, start, stop):
+            said.append([name, start, stop])
+            return stored[name][start:stop].clone()
+
+        def write(start, stop, o, lse):
+            said.append([start, stop, o.clone(), lse.clone()])
+
+        return [student.tiled_attention(len(q), len(k), read, write, *rest), said]
+
+    return [walked(*case) for case in cases]
+
+
+LENGTHS = ("one", "one less", "a block", "one more", "two and one less", "three blocks")
+
+
+def length(kind, block):
+    n = {"one": 1, "one less": block - 1, "a block": block, "one more": block + 1,
+         "two and one less": 2 * block - 1, "three blocks": 3 * block}[kind]  # fmt: skip
+    return max(1, n)
+
+
+def tiled_case(rng, block_m, many_m, block_n, many_n, d, scale, kind, values):
+    """(q, k, v, scale, block_m, block_n). Scores that are not normal have one term, so they are
+    exact: steps of thousands, a few ties, or all of one size."""
+    T, S = length(many_m, block_m), length(many_n, block_n)
+    q, k = normal(rng, T, d), normal(rng, S, d)
+    if kind == "zeros":
+        (q, k)[draw(rng, 0, 1)].zero_()
+    elif kind != "normal":
+        q[:, 1:], k[:, 1:] = 0.0, 0.0
+        q[:, 0] = torch.where(normal(rng, T) < 0, -1.0, 1.0)
+        steps = torch.randint(-8, 9, (S,), generator=rng).float()
+        ranks = steps.sort().values
+        steps = {"ties": steps.div(8).round(), "leaps": steps * 4000, "rising": ranks,
+                 "falling": -ranks, "far below": steps.sign() - 30_000}[kind]  # fmt: skip
+        k[:, 0] = steps / (scale if scale else 1.0)
+    return q, k, sized(rng, values, S, d), scale, block_m, block_n
+
+
+def expect_walk(walk, q, k, v, scale, block_m, block_n):
+    """Every read and write is made again on memory that counts; o and lse against float64.
+
+    A score is d products and as many sums, a rounding of the scale and one of log2(e).  Beyond that
+    `powers`, a rounding of each term, six for each block, and for whoever merges blocks by lse four
+    of lse.
+    """
+    (value, said), (T, d), S = walk, q.shape, len(k)
+    what = f"T = {T}, S = {S}, d = {d}, blocks {block_m} and {block_n}, scale {scale:g}"
+    assert value is None, "tiled_attention returns nothing: it writes"
+    read, write, seen = memory(q, k, v, (block_m, block_n))
+    for step in said:
+        (read if len(step) == 3 else write)(*step)
+    many = -(-T // block_m)
+    for name, right in (("q", 1), ("k", many), ("v", many)):
+        assert (seen[name] == right).all(), f"{what}: rows of {name} were not read {right} times"
+    q, k, v = q.double(), k.double(), v.double()
+    s, size = scale * q @ k.T, abs(scale) * q.abs() @ k.abs().T
+    right, top = s.logsumexp(-1, keepdim=True), s.amax(-1, keepdim=True)
+    one_term = bool((q[:, 1:] == 0).all()) and d > 1
+    blocks = -(-S // block_n)
+    reach = size * (0.0 if one_term else d + 2)
+    p, off = powers(s - top, 2 * (size + top.abs()) + reach + reach.amax(-1, keepdim=True))
+    off = off if one_term else off + EPS * (d + 2) * 2 * size.amax(-1, keepdim=True) * p
+    total = p.sum(-1, keepdim=True)
+    each = EPS * (S + 16 + 6 * blocks + 4 * (blocks - 1) * right.abs())
+    p, off = p / total, off / total + each * p / total
+    lost = off.sum(-1, keepdim=True)
+    bound = (off + lost * p) @ v.abs() + LEAST
+    expect_at_most((seen["o"] - p @ v).abs(), bound, f"{what}: the error of o")
+    bound = lost + reach.amax(-1, keepdim=True) * EPS + EPS * (6 * right.abs() + 8)
+    expect_at_most((seen["lse"][:, None] - right).abs(), bound, f"{what}: the error of lse")
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="tiles anywhere in what the card admits: a block, one less and one more, of any "
+    "size, beside any other, any scale, scores and values of any size",
+    cause="a corner where two others meet, such as a last block of one query and scores far below",
+)
+def test_anywhere_in_tiles(student, rng):
+    kinds = ("normal", "zeros", "ties", "leaps", "rising", "falling", "far below")
+    blocks = (1, 2, 5, 16, 33, 100)
+    cases = [
+        tiled_case(rng, *case)
+        for case in every_pair(
+            rng, blocks, LENGTHS, blocks, LENGTHS, (1, 2, 3, 64, 65, 256),
+            (1e-8, 0.125, 0.7, 1.0, 3.0, 0.0, -0.5), kinds, (1e-8, 1.0, 1e4, 1e30, 0, -1),
+        )
+    ]  # fmt: skip
+    for case, walk in zip(cases, student.drive(drive_tiled, cases), strict=True):
+        expect_walk(walk, *case)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three counts, anywhere in what the card admits: any T around a multiple of the "
+    "block, any S, d, block and itemsize, each beside any other",
+    cause="T / block_m + 0.999, a float, or a constant for an argument that was small",
+)
+def test_anywhere_in_bytes(student, rng):
+    calls, most, wide = [], 2**64, (1, 2, 16, 72, 256, 576)  # no larger int can travel
+    for block, many, S, d, size in every_pair(
+        rng, (1, 2, 16, 100, 1000, 1024, 4096, 10**6),
+        ("one", "less", "one less", "whole", "one more", "1e9"),
+        (1, 7, 1024, 9001, 10**9 + 7), wide, (1, 2, 4, 8),
+    ):  # fmt: skip
+        n = block * draw(rng, 1, 9)
+        T = {"one": 1, "less": draw(rng, 1, block), "one less": max(1, n - 1), "whole": n,
+             "one more": n + 1, "1e9": 10**9 + n}[many]  # fmt: skip
+        fits = size * (2 * T * d + 3 * (T // block + 1) * S * d + 4 * T * S) < most
+        calls += [(T, S, d, block, size)] if fits else [(T, 7, d, block, size),
+                                                        (n + 1, S, d, block, size)]  # fmt: skip
+    large = every_pair(rng, wide, (1024, 4096, 10**6), (1, 2)) + [[d, 10**6, 4] for d in wide]
+    calls += [(10**9 + block, 10**9, d, block, size) for d, block, size in large]
+    each = [(call, {}) for call in calls]
+    names = ("attention_bytes", "stored_bytes", "two_walks_bytes")
+    for name, values in zip(names, (student.many(name, each) for name in names), strict=True):
+        for (T, S, d, block, size), seen in zip(calls, values, strict=True):
+            walks = T // block + (T % block > 0)
+            rows, lse = 2 * T + (3 if name == "two_walks_bytes" else 2) * walks * S, 4 * T
+            right = size * rows * d + (4 * T * S * size if name == "stored_bytes" else lse)
+            assert type(seen) is int, f"{name} is of type {type(seen).__name__}, not int"
+            assert seen == right, f"{name} differs at T = {T}, blocks of {block}"
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -734,7 +865,7 @@ def best(T, S, d, most):
 
 @exercise(
     "ex6",
-    points=4,
+    points=2,
     invariant="the fewest bytes of all that fit, then the smallest block_m, the largest block_n",
     cause="a rule of thumb instead of all pairs, a limit off by one, or ties in another order",
 )
@@ -768,6 +899,36 @@ def test_too_little(student, rng):
         for most in (least - 1, 0, -1):
             call = (64, 64, d, most)
             expect_error(ValueError, lambda c=call: student.choose_blocks(*c), "too little memory")
+
+
+@exercise(
+    "ex6",
+    points=2,
+    invariant="choices anywhere in what the card admits: memory that just fits each pair of "
+    "blocks, one element less and one more, for any d, T around multiples of a block, any S",
+    cause="a pair or a limit left out, < for <=, or blocks of queries rounded down",
+)
+def test_anywhere_in_choices(student, rng):
+    sizes, calls, errors = (16, 32, 64, 128, 256, 512), [], []
+    for m, n, d, more, many, S in every_pair(
+        rng, sizes, sizes, (1, 2, 16, 40, 64, 72, 100, 128, 576, 4096), (-1, 0, 1),
+        ("one", "a block", "one more", "many", "many and one", "one less", "1e9"), (1, 65, 10**9),
+    ):  # fmt: skip
+        whole = sizes[draw(rng, 0, 5)]
+        T = {"one": 1, "a block": whole, "one more": whole + 1, "many": 512 * draw(rng, 1, 9),
+             "many and one": whole * draw(rng, 2, 9) + 1, "one less": whole * draw(rng, 1, 9) - 1,
+             "1e9": 10**9 + draw(rng, -1, 1)}[many]  # fmt: skip
+        call = T, S, d, 2 * m * d + 2 * n * d + m * n + more
+        (calls if best(*call) else errors).append(call)
+    for T, S, d, most in every_pair(
+        rng, (1, 16, 17, 10**9), (1, 65, 10**9), (1, 40, 72, 576), (-1, 0, 255, 2**20, 10**12)
+    ):
+        (calls if best(T, S, d, most) else errors).append((T, S, d, most))
+    found = student.many("choose_blocks", [(call, {}) for call in calls])
+    for call, seen in zip(calls, found, strict=True):
+        seen = expect_tuple(seen, (int, int), "choose_blocks")
+        assert seen == best(*call), f"for T = {call[0]}, d = {call[2]} another pair is better"
+    refused(student, [("choose_blocks", *call) for call in errors])
 
 
 # ---- exercise 7 ------------------------------------------------------------------------------
@@ -870,7 +1031,7 @@ def expect_parts_merged(pair, o, lse):
 
 @exercise(
     "ex7",
-    points=3,
+    points=2,
     invariant="many parts, some or all without keys, large lse: as attention over all keys",
     cause="exp of lse itself, weights that do not sum to 1, a mean, or NaN in empty rows",
 )
@@ -907,3 +1068,50 @@ def test_many_parts(student, rng):
     o, lse = student.merge_parts(normal(rng, 2, 1, 3), normal(rng, 2, 1))
     expect_tensor(o, "o of a single row", torch.float32, (1, 3))
     expect_tensor(lse, "lse of a single row", torch.float32, (1,))
+
+
+def parts_case(rng, n, R, d, far, empty, size, values):
+    """(o [n, R, d], lse [n, R]): row by row one part lies so far above the others, or as high, and
+    some are without keys."""
+    lse = scores_of(rng, "normal", size, R)[None].repeat(n, 1)
+    lot = FAR if far == "mixed" else (far,)
+    if abs(size) >= 1e9:
+        lot = (1e29,)
+    first = torch.randint(0, n, (R,), generator=rng)
+    others = torch.arange(n)[:, None] != first
+    for i, kind in enumerate(lot):
+        rows = torch.arange(R) % len(lot) == i
+        if kind == "a step":
+            lse = torch.where(rows & others, torch.nextafter(lse, torch.tensor(-INF)), lse)
+        elif kind == "normal":
+            lse = torch.where(rows, lse + normal(rng, n, R) / 4, lse)
+        elif kind != "equal":
+            lse = torch.where(rows & others, lse - kind, lse)
+    turn = torch.arange(R) + d
+    lost = {"none": turn < 0, "rows": turn % 2 == 0, "all": turn >= 0, "but one": turn >= 0}[empty]
+    seen = torch.randint(0, n, (R,), generator=rng) if empty == "but one" else torch.tensor(-1)
+    lse = lse.masked_fill(lost & (torch.arange(n)[:, None] != seen), -INF)
+    if empty == "none":
+        lse = lse.masked_fill(others & (torch.rand(n, R, generator=rng) < 0.3), -INF)
+    return sized(rng, values, n, R, d).masked_fill((lse == -INF)[..., None], 0.0), lse
+
+
+FAR = ("equal", "a step", "normal", 5.0, 9.0, 13.0, 60.0, 1e4)
+
+
+@exercise(
+    "ex7",
+    points=1,
+    invariant="merges anywhere in what the card admits: any numbers of parts, rows and columns, "
+    "parts and rows without keys beside others, numbers of any size, in views",
+    cause="a corner where two others meet, such as a single row and a part without keys",
+)
+def test_anywhere_in_parts(student, rng):
+    calls, ways, way = [], [], range(WAYS)
+    for *case, a, b in every_pair(
+        rng, (1, 2, 3, 17, 65), (1, 2, 5, 70), (1, 2, 64, 129), (*FAR, "mixed"),
+        ("none", "rows", "all", "but one"), SIZES_OF_S, (1e-8, 1.0, 1e4, 1e30, 0, -1), way, way,
+    ):  # fmt: skip
+        calls.append(("merge_parts", *parts_case(rng, *case)))
+        ways.append((a, b))
+    expect_laid(student, calls, ways, [expect_parts_joined] * len(calls))
