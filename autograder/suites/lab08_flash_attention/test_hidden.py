@@ -4,6 +4,8 @@ A case that luck could spare is constructed, not drawn.  Bounds are those of
 efflib.kernel_lab.attention; where one is tighter, its derivation stands beside it.
 """
 
+import contextlib
+
 import torch
 
 from efflib.kernel_lab.attention import launch, scores_off
@@ -17,6 +19,7 @@ from efflib.kernel_lab.cases import (
     expect_attention,
     expect_mean,
     expect_parts,
+    expect_products,
     expect_softmax,
     expect_steered,
     expect_traffic,
@@ -44,6 +47,7 @@ from efflib.lab.again import WAYS, drive_laid, refused
 from efflib.lab.cases import every_pair
 
 INF = torch.inf
+HALF, SINGLE = torch.float16, torch.float32
 FLOAT = 1e-5  # float32: some ten roundings of 2^-24 of numbers up to 16
 
 
@@ -542,6 +546,15 @@ def drive_tiled(student, cases):
 LENGTHS = ("one", "one less", "a block", "one more", "two and one less", "three blocks")
 
 
+def in_turn(rng, *lists):
+    """As zip, with each list in an order of its own."""
+    return zip(*(lot_of(rng, lot) for lot in lists), strict=True)
+
+
+def lot_of(rng, lot):
+    return [lot[i] for i in torch.randperm(len(lot), generator=rng).tolist()]
+
+
 def length(kind, block):
     n = {"one": 1, "one less": block - 1, "a block": block, "one more": block + 1,
          "two and one less": 2 * block - 1, "three blocks": 3 * block}[kind]  # fmt: skip
@@ -659,7 +672,7 @@ def test_anywhere_in_bytes(student, rng):
 
 @exercise(
     "ex3",
-    points=5,
+    points=3,
     seconds=60,
     invariant="any N up to BLOCK, both dtypes, huge, equal and masked scores; least bytes",
     cause="lanes behind N that count, a sum in float16, rows taken to lie N apart, int32 offsets",
@@ -686,15 +699,75 @@ def test_rows_of_all_kinds(student, rng):
         written_once(run, "Y", x.nbytes)
 
 
+@exercise(
+    "ex3",
+    points=2,
+    seconds=60,
+    invariant="anywhere in what the card admits: N of any BLOCK, both dtypes, rows that touch and "
+    "rows far apart, each of another kind, every probability to its own rounding; bytes of each",
+    cause="a corner where two others meet, such as a single lane in float16, or a small share lost",
+)
+def test_anywhere_in_rows(student, rng):
+    kernel, cases = StudentKernel(student, "row_softmax", SOFTMAX), []
+    kinds = every_pair(
+        rng, (1, 2, 16, 128, 1024), ("one", "half", "half and one", "one less", "a block"),
+        (HALF, SINGLE), (1, 3), ((None, None), (1, 16), (16, 1)),
+    )  # fmt: skip
+    for turn, (block, many, dtype, rows, (gap, gap_y)) in enumerate(kinds):
+        n = {"half": max(1, block // 2), "half and one": block // 2 + 1}.get(many)
+        n = n or length(many, block)
+        x = torch.stack([row_of_scores(rng, turn + 3 * i, n) for i in range(rows)])
+        case = softmax_launch(x.to(dtype), block) | {"gaps": {"X": gap, "Y": gap_y}}
+        cases.append(case | {"guard": False} if gap is None else case)
+    sizes = ((1, "X"), (13, "Y"), (16, "XY"))
+    for dtype, (n, far) in in_turn(rng, (HALF, SINGLE, HALF), sizes):
+        x = torch.stack([row_of_scores(rng, draw(rng, 0, 9), n) for _ in range(3)]).to(dtype)
+        cases.append(softmax_launch(x, 16) | {"apart": dict.fromkeys(far, 2**30)})
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        x = case["args"]["X"]
+        with said_of(f"N = {x.shape[1]}, BLOCK = {case['args']['BLOCK']}, {str(x.dtype)[6:]}"):
+            expect_each_share(run["outputs"]["Y"], x)
+        read_once(run, "X", x.nbytes)
+        written_once(run, "Y", x.nbytes)
+
+
+def row_of_scores(rng, kind, n):
+    """[n] scores of one of ten kinds, which float16 has; never all are -inf."""
+    s = [normal(rng, n), 6 * normal(rng, n), torch.randint(-4, 5, (n,), generator=rng).float(),
+         torch.full((n,), -59_968.0), 60_000.0 * normal(rng, n).sign(),
+         torch.arange(n) / n * 12, -torch.arange(n) / n * 12, 1e-4 * normal(rng, n),
+         59_968.0 - 32 * torch.randint(0, 2, (n,), generator=rng), 20 * normal(rng, n)]  # fmt: skip
+    s = s[kind % 10]
+    if kind % 10 == 5 and n > 1:  # all but one, which is the first or the last
+        s[[slice(1, None), slice(0, -1)][draw(rng, 0, 1)]] = -INF
+    elif kind % 3 == 1:
+        lot = torch.rand(n, generator=rng)
+        s = s.masked_fill((lot < 0.5) & (lot < lot.max()), -INF)
+    return s
+
+
+def expect_each_share(y, x):
+    """Each share to its own rounding: to base 2, with a sum of n terms; float16 at the end."""
+    n, s = x.shape[1], x.double()
+    top = s.amax(-1, keepdim=True)
+    p, off = powers(s - top, 2 * (s.abs().nan_to_num(posinf=0.0) + top.abs()))
+    off = off + EPS * (n + 8) * p + EPS * 4 * top.abs() * p * (n > 1)  # exp(x - lse) is right, too
+    total = p.sum(-1, keepdim=True)
+    right, bound = p / total, (off + p / total * off.sum(-1, keepdim=True)) / total + LEAST
+    bound = torch.where(s == -INF, 0.0, bound)
+    if x.dtype == HALF:
+        bound = bound + 2.0**-11 * right + 2.0**-25
+    expect_at_most((y.double() - right).abs(), bound, "the error of a share")
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 SIZES = (16, 32, 64)
-HALF, SINGLE = torch.float16, torch.float32
 
 
 @exercise(
     "ex4",
-    points=4,
+    points=3,
     seconds=60,
     invariant="any T, S, D, blocks and scale, float16 and float32, rows that lie apart",
     cause="T for S, BM for BN, a fixed scale, strides taken for granted, h in int32, last block",
@@ -746,7 +819,7 @@ def test_attend_hard_scores(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     seconds=60,
     invariant="least bytes and FLOPs; no tile grows with T or S",
     cause="K or V read again, scores of a whole row, FLOPs for tiles that do not exist",
@@ -764,12 +837,144 @@ def test_attend_costs(student, rng):
     assert long <= 1.25 * short, "the tiles of a program grow with S"
 
 
+# A launch has all kinds of scores at once: a query is 1 in one place, where keys have one kind
+KINDS = (
+    "zeros", "ties", "rising", "falling", "far below", "far above", "both ends", "first", "last",
+    "enormous",
+)  # fmt: skip
+
+
+def keys_of(rng, S, D, dtype):
+    """(k [S, D], place [D]): place i is where keys have KINDS[i]; all others are normal."""
+    lot = torch.randint(-8, 9, (S,), generator=rng).float()
+    at, ends = torch.arange(S), torch.full((S,), -29_952.0)
+    ends[draw(rng, 0, S - 1)] = 29_984.0
+    kinds = {
+        "zeros": lot * 0, "ties": lot.div(8).round(), "rising": at * 16.0, "falling": at * -16.0,
+        "far below": lot.sign() * 16 - 30_000, "far above": lot.sign() * 16 + 30_000,
+        "both ends": ends, "first": (at == 0) * 9.0, "last": (at == S - 1) * 9.0,
+        "enormous": lot * (4000 if dtype == HALF else 1e18),
+    }  # fmt: skip
+    k, place = normal(rng, S, D), torch.randperm(D, generator=rng)
+    k[:, place[: len(KINDS)]] = torch.stack([kinds[kind] for kind in KINDS], 1)
+    return k.to(dtype), place
+
+
+WAYS_TO_LIE = ((1.0, None), (0.3, 1), (5.0, 48))  # (scale, gap) of a launch, see `gapped`
+
+
+def attention_of_all_kinds(rng, H, HKV, T, S, D, dtype):
+    """q, k, v of a launch. Two queries of twelve are normal where keys are; each column of v has a
+    size."""
+    k, places = zip(*(keys_of(rng, S, D, dtype) for _ in range(HKV)), strict=True)
+    q, first = torch.zeros(H, T, D), draw(rng, 0, 11)
+    for h in range(H):
+        place = places[h // (H // HKV)]
+        for i in range(T):
+            kind = (first + 5 * h + i) % 12
+            if kind < 10:
+                q[h, i, place[kind]] = 1.0
+            else:
+                q[h, i, place[10:]] = normal(rng, D - 10)
+    sizes = (2.0**-20, 1e-3, 1.0, 100.0, 3e4) if dtype == HALF else COLUMNS
+    v = torch.rand(HKV, S, D, generator=rng) * sizes_in(rng, sizes, D)
+    v = torch.where(torch.rand(D, generator=rng) < 0.3, v, v * normal(rng, HKV, S, 1).sign())
+    return q.to(dtype), torch.stack(k), v.to(dtype)
+
+
+def expect_rows(o, lse, s, size, v, places, dtype, blocks, exact=False):
+    """o [R, D] and lse [R] of scores s [R, S], -inf where a key is not seen, in float64.
+
+    size: what a score's terms have together, which are so many; each is rounded, and the score with
+    its scale and log2(e).  Then `powers`; a rounding of each term and eight for each block; of
+    float16 p for the product, and o if it is not to be exact.
+    """
+    S, half = s.shape[1], dtype == HALF
+    top, most = s.amax(-1, keepdim=True).nan_to_num(neginf=0.0), size.amax(-1, keepdim=True)
+    p, off = powers(s - top, (places + 4) * (size + most) + s.abs().nan_to_num(posinf=0.0))
+    off = off + EPS * (S + 16 + 8 * blocks) * p
+    total = p.sum(-1, keepdim=True)
+    seen, some = total[:, 0] > 0, total.where(total > 0, 1.0)
+    right, mean = p @ v / some, p @ v.abs() / some
+    lost = off.sum(-1, keepdim=True) / some
+    rounded = (2.0**-11 * p + 2.0**-25) * (s > -INF) if half else 0.0
+    bound = (off + rounded) @ v.abs() / some + lost * mean + LEAST
+    bound = bound + 2.0**-11 * right.abs() + 2.0**-25 if half and not exact else bound
+    assert (o[~seen] == 0).all(), "o of rows that see nothing"
+    expect_at_most((o - right).abs()[seen], bound[seen], "the error of o")
+    assert (lse[~seen] == -INF).all(), "lse of rows that see nothing"
+    right = (top + some.log())[:, 0]
+    bound = lost[:, 0] + EPS * (((places + 4) * most)[:, 0] + 6 * right.abs() + 8)
+    expect_at_most((lse - right).abs()[seen], bound[seen], "the error of lse")
+
+
+def expect_all_kinds(run, case, causal=False):
+    """o and lse of a launch of all kinds, what it moves, and the FLOPs."""
+    expect_products(run, case)
+    a = case["args"]
+    (H, T, D), (HKV, S, _) = a["Q"].shape, a["K"].shape
+    q, k, v = (a[name].double() for name in "QKV")
+    what = f"T = {T}, S = {S}, D = {D}, blocks {a['BM']} and {a['BN']}, {str(a['Q'].dtype)[6:]}"
+    unseen = torch.arange(S) > torch.arange(T)[:, None] + S - T
+    unseen = unseen if causal else torch.zeros_like(unseen)
+    for h in range(H):
+        keys = k[h // (H // HKV)]
+        s, size = a["scale"] * q[h] @ keys.T, a["scale"] * q[h].abs() @ keys.abs().T
+        one = ((q[h] != 0).sum(-1) == 1)[:, None]
+        args = s.masked_fill(unseen, -INF), size.masked_fill(unseen, 0.0), v[h // (H // HKV)]
+        out, lse = (run["outputs"][name][h].double() for name in ("Out", "LSE"))
+        with said_of(what):
+            expect_rows(out, lse, *args, torch.where(one, 0, D), a["Q"].dtype, -(-S // a["BN"]))
+    expect_traffic(run, case, causal)
+
+
+@contextlib.contextmanager
+def said_of(what):
+    try:
+        yield
+    except AssertionError as wrong:
+        raise AssertionError(f"{what}: {wrong}") from None
+
+
+def gapped(case, gap):
+    """The launch with other gaps behind the rows of K and V than of Q and Out; None: without."""
+    if gap is None:
+        return case | {"guard": False}
+    return case | {"gaps": {"K": gap, "V": gap, "Q": 16, "Out": 16}}
+
+
+@exercise(
+    "ex4",
+    points=2,
+    seconds=60,
+    invariant="anywhere in what the card admits: a block, one less and one more of queries beside "
+    "any of keys, both dtypes, each row another kind of scores, each column another size of values",
+    cause="a corner where two others meet, such as one query in float16 and a last key far above",
+)
+def test_anywhere_in_attention(student, rng):
+    kernel, cases = StudentKernel(student, "attend", ATTEND), []
+    for BM, many_m, BN, many_n, D, dtype, heads, (scale, gap) in every_pair(
+        rng, (16, 64), ("one", "one less", "a block", "one more"),
+        (16, 64), ("one", "a block", "one more", "two and one less"), (16, 64), (HALF, SINGLE),
+        (1, 2), WAYS_TO_LIE,
+    ):  # fmt: skip
+        T, S = length(many_m, BM), length(many_n, BN)
+        q, k, v = attention_of_all_kinds(rng, heads, heads, T, S, D, dtype)
+        cases.append(gapped(launch(q, k, v, (BM, BN), scale), gap))
+    for dtype, (T, S, gap) in in_turn(rng, (HALF, SINGLE), ((1, 17, 1), (16, 1, 48))):
+        q, k, v = attention_of_all_kinds(rng, 3, 3, T, S, 16, dtype)
+        case = gapped(launch(q, k, v, (16, 32), 0.7), gap)
+        cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_all_kinds(run, case)
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex5",
-    points=4,
+    points=2,
     seconds=60,
     invariant="more queries than keys and fewer, groups of 1 to 4, any blocks, both dtypes",
     cause="S - T forgotten or reversed, h % HKV, NaN in empty rows, the diagonal, h in int32",
@@ -845,6 +1050,35 @@ def test_causal_costs(student, rng):
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         expect_attention(run, case, True)
         expect_traffic(run, case, True)
+
+
+@exercise(
+    "ex5",
+    points=2,
+    seconds=60,
+    invariant="anywhere in what the card admits: queries beside keys around multiples of blocks, "
+    "more and fewer, in groups, both dtypes, rows of all kinds of scores; bytes and FLOPs of each",
+    cause="a corner where two others meet, such as one key for many queries in float16",
+)
+def test_anywhere_in_causal(student, rng):
+    kernel, cases = StudentKernel(student, "attend_causal", CAUSAL), []
+    for BM, many_m, BN, many_n, D, dtype, heads, (scale, gap) in every_pair(
+        rng, (16, 64), ("one", "one less", "a block", "one more"),
+        (16, 64), ("one", "a block", "one more", "two and one less"), (16, 64), (HALF, SINGLE),
+        ((1, 1), (2, 1)), WAYS_TO_LIE,
+    ):  # fmt: skip
+        T, S = length(many_m, BM), length(many_n, BN)
+        q, k, v = attention_of_all_kinds(rng, *heads, T, S, D, dtype)
+        cases.append(gapped(launch(q, k, v, (BM, BN), scale, True), gap))
+    for dtype, (T, S, heads) in in_turn(rng, (HALF, SINGLE), ((1, 17, (3, 3)), (3, 1, (6, 3)))):
+        q, k, v = attention_of_all_kinds(rng, *heads, T, S, 16, dtype)
+        case = gapped(launch(q, k, v, (16, 32), 0.7, True), 1)
+        cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
+    for T, S in ((34, 19), (40, 5)):  # blocks that see nothing; of one a single row, or a part
+        q, k, v = attention_of_all_kinds(rng, 1, 1, T, S, 16, (HALF, SINGLE)[draw(rng, 0, 1)])
+        cases.append(gapped(launch(q, k, v, (16, 16), 0.7, True), 1))
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_all_kinds(run, case, True)
 
 
 # ---- exercise 6 ------------------------------------------------------------------------------
@@ -936,7 +1170,7 @@ def test_anywhere_in_choices(student, rng):
 
 @exercise(
     "ex7",
-    points=3,
+    points=2,
     seconds=60,
     invariant="any groups, splits and lengths: each split its own keys, every key read once in all",
     cause="a program for each query head, the next split's keys, 0 / 0 without keys, rounded parts",
@@ -1115,3 +1349,61 @@ def test_anywhere_in_parts(student, rng):
         calls.append(("merge_parts", *parts_case(rng, *case)))
         ways.append((a, b))
     expect_laid(student, calls, ways, [expect_parts_joined] * len(calls))
+
+
+@exercise(
+    "ex7",
+    points=1,
+    seconds=60,
+    invariant="splits anywhere in what the card admits: keys around multiples of a split, splits "
+    "without any, groups of 1 to BG, both dtypes, rows of all kinds of scores; bytes of each",
+    cause="a corner where two others meet, such as a single query and a split without keys",
+)
+def test_anywhere_in_splits(student, rng):
+    kernel, cases = StudentKernel(student, "decode", DECODE), []
+    for BN, steps, many, more, BG, group, D, dtype, HKV, (scale, gap) in every_pair(
+        rng, (16, 32), (1, 3), ("one", "one less", "a block", "one more"), (0, 1),
+        (16, 32), ("one", "three", "one less", "a block"), (16, 64), (HALF, SINGLE), (1, 2),
+        WAYS_TO_LIE,
+    ):  # fmt: skip
+        per, G = steps * BN, 3 if group == "three" else length(group, BG)
+        S = length(many, per)
+        cases.append(split_case(rng, HKV, G, S, D, -(-S // per) + more, per, BN, dtype, BG, scale))
+        cases[-1] = gapped(cases[-1], gap)
+    for dtype, (group, S) in in_turn(rng, (HALF, SINGLE), ((1, 17), (16, 1))):
+        case = split_case(rng, 3, group, S, 16, 1, 32, 16, dtype, 16, 0.7)
+        cases.append(far_apart(case, "Q", "K", "V"))
+    for run, case in zip(kernel.metered(cases), cases, strict=True):
+        expect_splits(run, case)
+
+
+def split_case(rng, HKV, group, S, D, splits, per, BN, dtype, BG, scale):
+    """As `decode_case`, with all kinds of scores."""
+    case = decode_case(rng, HKV, group, S, D, splits, per, BN, dtype, BG)
+    q, k, v = attention_of_all_kinds(rng, HKV, HKV, group, S, D, dtype)
+    case["args"] |= {"Q": q, "K": k, "V": v, "scale": scale}
+    return case
+
+
+def expect_splits(run, case):
+    expect_products(run, case)
+    a, (splits, HKV) = case["args"], case["grid"]
+    what = f"GROUP = {a['GROUP']}, S = {a['S']}, {a['per_split']} keys a split, {splits} splits"
+    part = run["outputs"]["Part"].view(splits, HKV, a["GROUP"], -1).double()
+    lse = run["outputs"]["PartLSE"].view(splits, HKV, a["GROUP"]).double()
+    for i in range(splits):
+        keys = slice(i * a["per_split"], (i + 1) * a["per_split"])
+        for h in range(HKV):
+            q, k, v = a["Q"][h].double(), a["K"][h, keys].double(), a["V"][h, keys].double()
+            with said_of(f"{what}, number {i}"):
+                if not len(k):
+                    assert (part[i, h] == 0).all() and (lse[i, h] == -INF).all(), "not 0, -inf"
+                    continue
+                s, size = a["scale"] * q @ k.T, a["scale"] * q.abs() @ k.abs().T
+                places = torch.where((q != 0).sum(-1) == 1, 0, q.shape[1])[:, None]
+                blocks = -(-len(k) // a["BN"])
+                expect_rows(part[i, h], lse[i, h], s, size, v, places, a["Q"].dtype, blocks, True)
+    for name in ("K", "V"):
+        read_once(run, name, a[name].nbytes)
+    for name in ("Part", "PartLSE"):
+        written_once(run, name, a[name].nbytes)
