@@ -307,7 +307,7 @@ def scores_of(rng, kind, size, n):
 def old_maximum(rng, kind, s, size):
     """The largest score so far of a row with new scores s: -inf, or beside their largest one."""
     top = s.max() if s.isfinite().any() else scores_of(rng, "normal", size, 1)[0]
-    far = abs(size) if abs(size) >= 1e4 else 30.0
+    far = abs(size) if abs(size) >= 1e4 else (4.0, 30.0, 90.0)[draw(rng, 0, 2)]
     return {"fresh": torch.tensor(-INF), "equal": top, "lower": top - far, "higher": top + far,
             "a step lower": torch.nextafter(top, torch.tensor(-INF)),
             "a step higher": torch.nextafter(top, torch.tensor(INF))}[kind]  # fmt: skip
@@ -316,9 +316,8 @@ def old_maximum(rng, kind, s, size):
 OLD = ("fresh", "equal", "lower", "higher", "a step lower", "a step higher")
 
 
-def update_case(rng, shape, d, rows, old, size, values):
-    """Arguments of online_update; rows and old: of the first row, the others have others as well
-    if it is "mixed"."""
+def update_case(rng, shape, d, rows, old, size, before, values):
+    """Arguments of online_update; rows, old: of each row, or "mixed"; before: of acc."""
     T, n = shape
     each = range(min(T, 9))  # more rows repeat them
     one = [ROWS[(i + d) % 8] if rows == "mixed" else rows for i in each]
@@ -329,7 +328,7 @@ def update_case(rng, shape, d, rows, old, size, values):
     m = [old_maximum(rng, kind, row, size) for kind, row in zip(kinds, s, strict=True)]
     m, s = (torch.stack(x).repeat(-(-T // 9), *[1] * (x[0].dim()))[:T] for x in (m, s))
     total = sizes_in(rng, (1.0, 1.25, 70.0, 1e6), T).masked_fill(m == -INF, 0.0)
-    acc = total[:, None] * sized(rng, max(values, 0), T, d)
+    acc = total[:, None] * sized(rng, before, T, d)
     return m, total, acc, s, sized(rng, values, n, d)
 
 
@@ -375,7 +374,20 @@ def finish_case(rng, T, d, size, values, seen):
     return scores_of(rng, "normal", size, T).masked_fill(total == 0, -INF), total, acc
 
 
-APART = ("equal", "a step", 0.3, 5.0, 9.0, 13.0, 60.0, 1e4, "a empty", "b empty", "both empty")
+APART = (
+    "equal",
+    "a step",
+    0.3,
+    5.0,
+    9.0,
+    11.6,
+    13.0,
+    60.0,
+    1e4,
+    "a empty",
+    "b empty",
+    "both empty",
+)
 
 
 def merge_case(rng, T, d, far, size, a, b):
@@ -436,7 +448,8 @@ def test_anywhere_in_softmax(student, rng):
     calls, ways, checks, way = [], [], [], range(WAYS)
     columns = (1e-8, 1.0, 1e4, 1e30, 0, -1)
     for *case, a, b, c, d, e in every_pair(
-        rng, SHAPES, (1, 2, 64, 129), (*ROWS, "mixed"), (*OLD, "mixed"), SIZES_OF_S, columns,
+        rng, SHAPES, (1, 2, 64, 129), (*ROWS, "mixed"), (*OLD, "mixed"), SIZES_OF_S,
+        (1e-8, 1e4, 1e30, 0), columns,
         way, way, way, way, way,
     ):  # fmt: skip
         calls.append(("online_update", *update_case(rng, *case)))
@@ -751,9 +764,11 @@ def expect_each_share(y, x):
     n, s = x.shape[1], x.double()
     top = s.amax(-1, keepdim=True)
     p, off = powers(s - top, 2 * (s.abs().nan_to_num(posinf=0.0) + top.abs()))
-    off = off + EPS * (n + 8) * p + EPS * 4 * top.abs() * p * (n > 1)  # exp(x - lse) is right, too
+    many = ((p > 0).sum(-1, keepdim=True) > 1).double()  # a single share is exactly 1
+    off = off + EPS * many * (n + 8 + 4 * top.abs()) * p  # exp(x - lse) is right, too
     total = p.sum(-1, keepdim=True)
-    right, bound = p / total, (off + p / total * off.sum(-1, keepdim=True)) / total + LEAST
+    right, bound = p / total, (off + p / total * off.sum(-1, keepdim=True)) / total
+    bound = bound + 3 * EPS * right + LEAST
     bound = torch.where(s == -INF, 0.0, bound)
     if x.dtype == HALF:
         bound = bound + 2.0**-11 * right + 2.0**-25
@@ -840,7 +855,7 @@ def test_attend_costs(student, rng):
 # A launch has all kinds of scores at once: a query is 1 in one place, where keys have one kind
 KINDS = (
     "zeros", "ties", "rising", "falling", "far below", "far above", "both ends", "first", "last",
-    "enormous",
+    "enormous", "enormous below",
 )  # fmt: skip
 
 
@@ -849,11 +864,12 @@ def keys_of(rng, S, D, dtype):
     lot = torch.randint(-8, 9, (S,), generator=rng).float()
     at, ends = torch.arange(S), torch.full((S,), -29_952.0)
     ends[draw(rng, 0, S - 1)] = 29_984.0
+    huge = 4000 if dtype == HALF else 1e18
     kinds = {
         "zeros": lot * 0, "ties": lot.div(8).round(), "rising": at * 16.0, "falling": at * -16.0,
         "far below": lot.sign() * 16 - 30_000, "far above": lot.sign() * 16 + 30_000,
         "both ends": ends, "first": (at == 0) * 9.0, "last": (at == S - 1) * 9.0,
-        "enormous": lot * (4000 if dtype == HALF else 1e18),
+        "enormous": lot * huge, "enormous below": -huge * (1 + lot.abs()),
     }  # fmt: skip
     k, place = normal(rng, S, D), torch.randperm(D, generator=rng)
     k[:, place[: len(KINDS)]] = torch.stack([kinds[kind] for kind in KINDS], 1)
@@ -864,18 +880,19 @@ WAYS_TO_LIE = ((1.0, None), (0.3, 1), (5.0, 48))  # (scale, gap) of a launch, se
 
 
 def attention_of_all_kinds(rng, H, HKV, T, S, D, dtype):
-    """q, k, v of a launch. Two queries of twelve are normal where keys are; each column of v has a
+    """q, k, v of a launch. Two of 13 queries are normal where keys are; each column of v has a
     size."""
     k, places = zip(*(keys_of(rng, S, D, dtype) for _ in range(HKV)), strict=True)
-    q, first = torch.zeros(H, T, D), draw(rng, 0, 11)
+    q, first = torch.zeros(H, T, D), draw(rng, 0, len(KINDS) + 1)
     for h in range(H):
         place = places[h // (H // HKV)]
         for i in range(T):
-            kind = (first + 5 * h + i) % 12
-            if kind < 10:
+            kind = (first + 5 * h + i) % (len(KINDS) + 2)
+            if kind < len(KINDS):
                 q[h, i, place[kind]] = 1.0
             else:
-                q[h, i, place[10:]] = normal(rng, D - 10)
+                rest = place[len(KINDS) :]
+                q[h, i, rest] = normal(rng, len(rest))
     sizes = (2.0**-20, 1e-3, 1.0, 100.0, 3e4) if dtype == HALF else COLUMNS
     v = torch.rand(HKV, S, D, generator=rng) * sizes_in(rng, sizes, D)
     v = torch.where(torch.rand(D, generator=rng) < 0.3, v, v * normal(rng, HKV, S, 1).sign())
@@ -892,12 +909,13 @@ def expect_rows(o, lse, s, size, v, places, dtype, blocks, exact=False):
     S, half = s.shape[1], dtype == HALF
     top, most = s.amax(-1, keepdim=True).nan_to_num(neginf=0.0), size.amax(-1, keepdim=True)
     p, off = powers(s - top, (places + 4) * (size + most) + s.abs().nan_to_num(posinf=0.0))
-    off = off + EPS * (S + 16 + 8 * blocks) * p
+    many = (p > 0).sum(-1, keepdim=True) > 1  # of a single key o is v
+    off = off + EPS * torch.where(many, S + 16 + 8 * blocks, 3) * p
     total = p.sum(-1, keepdim=True)
     seen, some = total[:, 0] > 0, total.where(total > 0, 1.0)
     right, mean = p @ v / some, p @ v.abs() / some
     lost = off.sum(-1, keepdim=True) / some
-    rounded = (2.0**-11 * p + 2.0**-25) * (s > -INF) if half else 0.0
+    rounded = (2.0**-11 * p + 2.0**-25) * ((p < 1) & (s > -INF)) if half else 0.0
     bound = (off + rounded) @ v.abs() / some + lost * mean + LEAST
     bound = bound + 2.0**-11 * right.abs() + 2.0**-25 if half and not exact else bound
     assert (o[~seen] == 0).all(), "o of rows that see nothing"
@@ -1065,7 +1083,7 @@ def test_anywhere_in_causal(student, rng):
     for BM, many_m, BN, many_n, D, dtype, heads, (scale, gap) in every_pair(
         rng, (16, 64), ("one", "one less", "a block", "one more"),
         (16, 64), ("one", "a block", "one more", "two and one less"), (16, 64), (HALF, SINGLE),
-        ((1, 1), (2, 1)), WAYS_TO_LIE,
+        ((1, 1), (3, 1)), WAYS_TO_LIE,
     ):  # fmt: skip
         T, S = length(many_m, BM), length(many_n, BN)
         q, k, v = attention_of_all_kinds(rng, *heads, T, S, D, dtype)
@@ -1155,7 +1173,11 @@ def test_anywhere_in_choices(student, rng):
         call = T, S, d, 2 * m * d + 2 * n * d + m * n + more
         (calls if best(*call) else errors).append(call)
     for T, S, d, most in every_pair(
-        rng, (1, 16, 17, 10**9), (1, 65, 10**9), (1, 40, 72, 576), (-1, 0, 255, 2**20, 10**12)
+        rng,
+        (1, 16, 17, 10**9),
+        (1, 65, 10**9),
+        (1, 40, 72, 576),
+        (-(2**30), -1, 0, 255, 2**20, 10**12),
     ):
         (calls if best(T, S, d, most) else errors).append((T, S, d, most))
     found = student.many("choose_blocks", [(call, {}) for call in calls])
@@ -1330,7 +1352,7 @@ def parts_case(rng, n, R, d, far, empty, size, values):
     return sized(rng, values, n, R, d).masked_fill((lse == -INF)[..., None], 0.0), lse
 
 
-FAR = ("equal", "a step", "normal", 5.0, 9.0, 13.0, 60.0, 1e4)
+FAR = ("equal", "a step", "normal", 5.0, 9.0, 11.6, 13.0, 60.0, 1e4)
 
 
 @exercise(
@@ -1348,6 +1370,11 @@ def test_anywhere_in_parts(student, rng):
     ):  # fmt: skip
         calls.append(("merge_parts", *parts_case(rng, *case)))
         ways.append((a, b))
+    for far, n, values in every_pair(
+        rng, (9.0, 11.6, 13.0), (2, 3), (1.0, -1)
+    ):  # what weighs little
+        calls.append(("merge_parts", *parts_case(rng, n, 9, 3, far, "none", 1.0, values)))
+        ways.append((0, 0))
     expect_laid(student, calls, ways, [expect_parts_joined] * len(calls))
 
 
