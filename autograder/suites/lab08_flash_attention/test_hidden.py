@@ -725,11 +725,15 @@ def test_anywhere_in_rows(student, rng):
     kinds = every_pair(
         rng, (1, 2, 16, 128, 1024), ("one", "half", "half and one", "one less", "a block"),
         (HALF, SINGLE), (1, 3), ((None, None), (1, 16), (16, 1)),
+        (None, "first", "last", "middle"),
     )  # fmt: skip
-    for turn, (block, many, dtype, rows, (gap, gap_y)) in enumerate(kinds):
+    for turn, (block, many, dtype, rows, (gap, gap_y), peak) in enumerate(kinds):
         n = {"half": max(1, block // 2), "half and one": block // 2 + 1}.get(many)
         n = n or length(many, block)
         x = torch.stack([row_of_scores(rng, turn + 3 * i, n) for i in range(rows)])
+        if peak:  # one lane far above all others
+            x[0] = (x[0] / 2 - 200).clamp(max=29_000)
+            x[0, {"first": 0, "last": -1, "middle": n // 2}[peak]] = 29_984.0
         case = softmax_launch(x.to(dtype), block) | {"gaps": {"X": gap, "Y": gap_y}}
         cases.append(case | {"guard": False} if gap is None else case)
     sizes = ((1, "X"), (13, "Y"), (16, "XY"))
@@ -880,15 +884,16 @@ WAYS_TO_LIE = ((1.0, None), (0.3, 1), (5.0, 48))  # (scale, gap) of a launch, se
 
 
 def attention_of_all_kinds(rng, H, HKV, T, S, D, dtype):
-    """q, k, v of a launch. Two of 13 queries are normal where keys are; each column of v has a
-    size."""
+    """q, k, v of a launch. Normal where keys are: two queries of 13, and those at ends of a block
+    and of T.  Each column of v has a size.
+    """
     k, places = zip(*(keys_of(rng, S, D, dtype) for _ in range(HKV)), strict=True)
     q, first = torch.zeros(H, T, D), draw(rng, 0, len(KINDS) + 1)
     for h in range(H):
         place = places[h // (H // HKV)]
         for i in range(T):
             kind = (first + 5 * h + i) % (len(KINDS) + 2)
-            if kind < len(KINDS):
+            if kind < len(KINDS) and (i == 0 or (i % 16 not in (0, 15) and i < T - 1)):
                 q[h, i, place[kind]] = 1.0
             else:
                 rest = place[len(KINDS) :]
