@@ -273,9 +273,14 @@ def test_merges(student, rng):
             expect_close(pair[1], right, what="lse", atol=2e-5 * max(1.0, size / 10))
 
 
-SHAPES = ((1, 1), (1, 8), (1, 300), (2, 33), (3, 65), (5, 1), (16, 16), (17, 2), (65, 3), (300, 1))
+SHAPES = (  # rows, keys, columns
+    (1, 1, 1), (1, 1, 64), (1, 8, 1), (1, 300, 2), (2, 33, 129), (3, 65, 1), (5, 1, 1),
+    (17, 2, 129), (65, 3, 2), (300, 1, 129),
+)  # fmt: skip
+ROWS_COLUMNS = ((1, 1), (1, 64), (2, 2), (7, 129), (33, 1), (300, 64), (300, 129))
 SIZES_OF_S = (1e-8, 1.0, 300.0, -20_000.0, 1e4, 1e29)
-ROWS = ("normal", "equal", "rising", "falling", "some masked", "all masked", "one seen", "a step")
+ROWS = ("normal", "equal", "rising", "falling", "some masked", "all masked", "one seen", "a step",
+        "zeros")  # fmt: skip
 
 
 def scores_of(rng, kind, size, n):
@@ -296,8 +301,8 @@ def scores_of(rng, kind, size, n):
     if kind == "a step" and size < 1e4:  # of float32: all but one are the next number below
         s = torch.nextafter(s[:1], torch.tensor(-INF)).repeat(n)
         s[draw(rng, 0, n - 1)] = torch.nextafter(s[0], torch.tensor(INF))
-    if kind == "all masked":
-        return torch.full((n,), -INF)
+    if kind in ("all masked", "zeros"):
+        return torch.full((n,), 0.0 if kind == "zeros" else -INF)
     if kind in ("some masked", "one seen"):
         lot = torch.rand(n, generator=rng)
         s = s.masked_fill(lot < (0.5 if kind == "some masked" else lot.max()), -INF)
@@ -307,7 +312,7 @@ def scores_of(rng, kind, size, n):
 def old_maximum(rng, kind, s, size):
     """The largest score so far of a row with new scores s: -inf, or beside their largest one."""
     top = s.max() if s.isfinite().any() else scores_of(rng, "normal", size, 1)[0]
-    far = abs(size) if abs(size) >= 1e4 else (4.0, 30.0, 90.0)[draw(rng, 0, 2)]
+    far = abs(size) if abs(size) >= 1e4 else (4.0, 30.0, 90.0, 2e4)[draw(rng, 0, 3)]
     return {"fresh": torch.tensor(-INF), "equal": top, "lower": top - far, "higher": top + far,
             "a step lower": torch.nextafter(top, torch.tensor(-INF)),
             "a step higher": torch.nextafter(top, torch.tensor(INF))}[kind]  # fmt: skip
@@ -316,9 +321,9 @@ def old_maximum(rng, kind, s, size):
 OLD = ("fresh", "equal", "lower", "higher", "a step lower", "a step higher")
 
 
-def update_case(rng, shape, d, rows, old, size, before, values):
+def update_case(rng, shape, rows, old, size, before, values):
     """Arguments of online_update; rows, old: of each row, or "mixed"; before: of acc."""
-    T, n = shape
+    T, n, d = shape
     each = range(min(T, 9))  # more rows repeat them
     one = [ROWS[(i + d) % 8] if rows == "mixed" else rows for i in each]
     s = [scores_of(rng, kind, size, n) for kind in one]
@@ -366,11 +371,12 @@ def expect_finished(found, m, total, acc):
     expect_at_most((found[1].double() - right).abs()[seen], bound[seen], "the error of lse")
 
 
-def finish_case(rng, T, d, size, values, seen):
+def finish_case(rng, shape, size, values, seen):
     """Arguments of finish; seen: what total is, 0 where nothing was, -1 for rows of all kinds."""
+    T, d = shape
     lot = torch.tensor([0.0, 1.0, 1 + 2.0**-20, 1.7, 1000.0, 1e6])
     total = lot[(torch.arange(T) + d) % 6] if seen < 0 else torch.full((T,), seen)
-    acc = total[:, None] * sized(rng, values, T, d)
+    acc = (total[:, None] > 0) * sized(rng, values, T, d)
     return scores_of(rng, "normal", size, T).masked_fill(total == 0, -INF), total, acc
 
 
@@ -390,8 +396,9 @@ APART = (
 )
 
 
-def merge_case(rng, T, d, far, size, a, b):
+def merge_case(rng, shape, far, size, a, b):
     """Arguments of merge: lse_b lies so far below lse_a, or so far above in every second row."""
+    T, d = shape
     lot = APART if far == "mixed" else (far,)
     if abs(size) >= 1e9:  # their distance is large, or their sum has no room for a log 2
         lot = [kind if str(kind).endswith("empty") else 1e29 for kind in lot]
@@ -404,6 +411,7 @@ def merge_case(rng, T, d, far, size, a, b):
             rows[::2, i % 2] -= kind
             rows[1::2, 1 - i % 2] -= kind
         elif kind != "equal":
+            rows = rows if kind == "both empty" or len(rows) < 3 else rows[::2]
             rows[:, {"a empty": [0], "b empty": [1], "both empty": [0, 1]}[kind]] = -INF
     o = torch.stack([sized(rng, size, T, d) for size in (a, b)], 1).masked_fill(
         (lse == -INF)[..., None], 0.0
@@ -448,22 +456,20 @@ def test_anywhere_in_softmax(student, rng):
     calls, ways, checks, way = [], [], [], range(WAYS)
     columns = (1e-8, 1.0, 1e4, 1e30, 0, -1)
     for *case, a, b, c, d, e in every_pair(
-        rng, SHAPES, (1, 2, 64, 129), (*ROWS, "mixed"), (*OLD, "mixed"), SIZES_OF_S,
-        (1e-8, 1e4, 1e30, 0), columns,
+        rng, SHAPES, (*ROWS, "mixed"), (*OLD, "mixed"), SIZES_OF_S,
+        (1e-14, 1e4, 1e30, 0), columns,
         way, way, way, way, way,
     ):  # fmt: skip
         calls.append(("online_update", *update_case(rng, *case)))
         ways.append((a, b, c, d, e))
         checks.append(expect_update)
     totals = (0.0, 1.0, 1 + 2.0**-20, 1000.0, 1e6, -1)
-    for *case, a, b, c in every_pair(
-        rng, (1, 2, 7, 65, 300), (1, 2, 64, 129), SIZES_OF_S, columns, totals, way, way, way
-    ):
+    for *case, a, b, c in every_pair(rng, ROWS_COLUMNS, SIZES_OF_S, columns, totals, way, way, way):
         calls.append(("finish", *finish_case(rng, *case)))
         ways.append((a, b, c))
         checks.append(expect_finished)
     for *case, a, b, c, d in every_pair(
-        rng, (1, 2, 33, 300), (1, 2, 64, 129), (*APART, "mixed"), SIZES_OF_S, columns, columns,
+        rng, ROWS_COLUMNS, (*APART, "mixed"), SIZES_OF_S, columns, columns,
         way, way, way, way,
     ):  # fmt: skip
         calls.append(("merge", *merge_case(rng, *case)))
@@ -643,6 +649,9 @@ def test_anywhere_in_tiles(student, rng):
             (1e-8, 0.125, 0.7, 1.0, 3.0, 0.0, -0.5), kinds, (1e-8, 1.0, 1e4, 1e30, 0, -1),
         )
     ]  # fmt: skip
+    for T, S, m, n in ((300, 3, 1, 16), (2, 300, 5, 1), (3, 300, 1, 100)):  # many small blocks
+        q, k, v = normal(rng, T, 4), normal(rng, S, 4), normal(rng, S, 4)
+        cases.append((q, k, v, 0.7, m, n))
     for case, walk in zip(cases, student.drive(drive_tiled, cases), strict=True):
         expect_walk(walk, *case)
 
@@ -1331,9 +1340,10 @@ def test_many_parts(student, rng):
     expect_tensor(lse, "lse of a single row", torch.float32, (1,))
 
 
-def parts_case(rng, n, R, d, far, empty, size, values):
+def parts_case(rng, shape, far, empty, size, values):
     """(o [n, R, d], lse [n, R]): row by row one part lies so far above the others, or as high, and
     some are without keys."""
+    n, R, d = shape
     lse = scores_of(rng, "normal", size, R)[None].repeat(n, 1)
     lot = FAR if far == "mixed" else (far,)
     if abs(size) >= 1e9:
@@ -1357,6 +1367,10 @@ def parts_case(rng, n, R, d, far, empty, size, values):
     return sized(rng, values, n, R, d).masked_fill((lse == -INF)[..., None], 0.0), lse
 
 
+PARTS = (  # parts, rows, columns
+    (1, 1, 1), (1, 5, 64), (2, 1, 1), (2, 70, 129), (3, 1, 64), (3, 2, 129), (17, 5, 1),
+    (65, 1, 64), (65, 70, 2),
+)  # fmt: skip
 FAR = ("equal", "a step", "normal", 5.0, 9.0, 11.6, 13.0, 60.0, 1e4)
 
 
@@ -1370,7 +1384,7 @@ FAR = ("equal", "a step", "normal", 5.0, 9.0, 11.6, 13.0, 60.0, 1e4)
 def test_anywhere_in_parts(student, rng):
     calls, ways, way = [], [], range(WAYS)
     for *case, a, b in every_pair(
-        rng, (1, 2, 3, 17, 65), (1, 2, 5, 70), (1, 2, 64, 129), (*FAR, "mixed"),
+        rng, PARTS, (*FAR, "mixed"),
         ("none", "rows", "all", "but one"), SIZES_OF_S, (1e-8, 1.0, 1e4, 1e30, 0, -1), way, way,
     ):  # fmt: skip
         calls.append(("merge_parts", *parts_case(rng, *case)))
@@ -1378,7 +1392,7 @@ def test_anywhere_in_parts(student, rng):
     for far, n, values in every_pair(
         rng, (9.0, 11.6, 13.0), (2, 3), (1.0, -1)
     ):  # what weighs little
-        calls.append(("merge_parts", *parts_case(rng, n, 9, 3, far, "none", 1.0, values)))
+        calls.append(("merge_parts", *parts_case(rng, (n, 9, 3), far, "none", 1.0, values)))
         ways.append((0, 0))
     expect_laid(student, calls, ways, [expect_parts_joined] * len(calls))
 
