@@ -27,6 +27,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 PROMPTS = (1, 2, 4, 8, 16, 64, 256)
 CACHED, BITS, REPEATS = 32, 32, 5
 COPIES = (1, 4, 16, 64, 256)  # MiB
+WIDTHS = (512, 1024, 2048, 4096, 8192)  # numbers in a row of a matrix
 
 
 def of(config, new: int, cached: int, batch: int = 1) -> dict[str, cost.Part]:
@@ -106,6 +107,17 @@ def suspects(model: Llama) -> None:
     write("suspects", head, rows)
 
 
+@torch.inference_mode()
+def widths(size: int = 2**28) -> None:
+    """GB/s of matrices, `size` bytes together, each times a vector, over the length of a row."""
+    rates = []
+    for n in WIDTHS:
+        weights, x = torch.ones(size // (4 * n * 1024), 1024, n), torch.ones(n)
+        took = this_machine.seconds_of(lambda w=weights, x=x: [torch.mv(m, x) for m in w], REPEATS)
+        rates.append(f"{size / took / 1e9:.1f}")
+    write("widths", ["rows of", *map(str, WIDTHS)], [["GB/s", *rates]])
+
+
 def control(here: Ceilings) -> None:
     """The course's model, whose weights lie in the cache."""
     target, rows = zoo.load("target"), []
@@ -129,6 +141,7 @@ def main() -> None:
     batches(model, here)
     points = prompts(model, here)
     suspects(model)
+    widths()
     control(here)
     save("roof", pictures.roof(here.peak, here.bandwidth, points, "One thread of this machine"))
     again, m = ceilings(repeats=REPEATS), cost.shapes(LARGE)
