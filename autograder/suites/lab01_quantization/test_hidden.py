@@ -470,8 +470,10 @@ def drawn_grid(rng, drawn, i, bits, symmetric):
     """(scale, zero) that broadcast to the shape, each its own way, of one size or another."""
     shape, of_scale, of_zero = drawn
     qmin, qmax = codes_of(bits, symmetric)
-    of_scale, of_zero = (part_of(rng, shape, dims, i % 2) for dims in (of_scale, of_zero))
-    scale = (torch.rand(of_scale, generator=rng) * 0.4 + 0.2) * size_in_pairs(rng, i, 95)
+    of_scale, of_zero = (
+        part_of(rng, shape, dims, i % 2 or dims == 3) for dims in (of_scale, of_zero)
+    )
+    scale = (torch.rand(of_scale, generator=rng) * 0.9 + 0.1) * size_in_pairs(rng, i, 95)
     zero = torch.randint(qmin, qmax + 1, of_zero, generator=rng, dtype=torch.int32)
     return scale, (0 if symmetric else 1) * torch.where(zero % 3 == 0, qmax, zero)
 
