@@ -131,7 +131,8 @@ print(f"in pieces {both:.4f}, at once {(s - 5).exp().sum():.4f}")
 #
 # A score may be $-\infty$: that key is masked. A row that has seen nothing but such keys has m
 # $-\infty$, total 0, acc 0; its o is 0 and its lse $-\infty$. No NaN, ever. At the start m is
-# $-\infty$ and total and acc are 0. Other scores and values are finite, of any size.
+# $-\infty$ and total and acc are 0. Other scores and lse are finite, of any size up to $10^{29}$,
+# values up to $10^{30}$.
 #
 # **Shapes** `m`, `total`, `lse` float32 [T]; `acc`, `o` float32 [T, d]; `s` float32 [T, n]; `v`
 # float32 [n, d]; T, n and d from 1 on. They may be views.
@@ -213,7 +214,8 @@ style.show(*step(9))  # where nothing can move
 #   q, `block_n` for k and v. Each query is read and written once, each key and value once for every
 #   block of queries. What is kept must not grow with S: a chip has no room for a row of scores, nor
 #   for more than two blocks of keys that wait for their values (or values for their keys). T and S
-#   are at least 1 and need not be multiples of the blocks. It returns nothing. Use exercise 1.
+#   are at least 1 and need not be multiples of the blocks; blocks and d have any size from 1 on,
+#   and `scale` is any number, 0 and less as well. It returns nothing. Use exercise 1.
 # - `attention_bytes(T, S, d, block_m, itemsize) -> int`: what that moves. q, k, v, o take
 #   `itemsize` bytes an element, lse 4.
 # - `stored_bytes(T, S, d, block_m, itemsize) -> int`: attention that stores its scores, in the same
@@ -430,9 +432,9 @@ lab.check("ex3")
 # - Q, K, V, Out are float16 or float32, all the same. m, total and acc are float32. Both products
 #   go through `tl.dot`, with tiles of the inputs' dtype, as tensor cores need it; for float32 give
 #   `input_precision="ieee"`, or a GPU rounds to 10 bits.
-# - T and S are any numbers from 1 on; q, k, v are finite. D, BM and BN are powers of two from 16
-#   on. Heads, of LSE too, may lie further apart than $2^{31}$: `h` is int64, rows of a head need
-#   not be.
+# - T and S are any numbers from 1 on; q, k, v are finite, and scores between $-10^{20}$ and
+#   $10^{20}$. D, BM and BN are powers of two from 16 on. Heads, of LSE too, may lie further apart
+#   than $2^{31}$: `h` is int64, rows of a head need not be.
 # - Q is read once, Out and LSE are written once, K and V are read once for each block of queries.
 #   No tile of scores is computed in vain, and no tile has more elements than the largest of BM BN,
 #   BM D and BN D.
@@ -805,9 +807,10 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 #   keys gives 0 and $-\infty$.
 # - BG is a power of two from 16 on and at least GROUP: lanes behind GROUP are off. `per_split` is a
 #   multiple of BN; BN and D are powers of two from 16 on. The splits cover all keys; each key and
-#   value is read once in all. Heads of Q, K and V may lie further apart than $2^{31}$.
+#   value is read once in all. Heads of Q, K and V may lie further apart than $2^{31}$. Scores and
+#   `scale` are those of exercise 4.
 # - `merge_parts`: all parts at once, float32 `o` [n, R, d], `lse` [n, R] to [R, d], [R], of sizes
-#   from 1 on. A row that no part has keys for stays 0 and $-\infty$.
+#   from 1 on and numbers as in exercise 1. A row that no part has keys for stays 0 and $-\infty$.
 
 
 # %% solution="ex7"

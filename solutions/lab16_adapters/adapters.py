@@ -331,9 +331,9 @@ lab.predict(
 # - The gradient passes through the adapter to `y`.
 # - `ValueError` unless `size` and `m` are at least 1.
 # - `add_adapters(model, names, m)`: a copy of the model in which an adapter stands behind each
-#   named `nn.Linear`, so that the layer's output goes through it. **Everything** is frozen but
-#   these adapters (those that the model had before, too); they are in the mode (training or eval)
-#   of the layer they stand behind. The model that was given stays as it was.
+#   named `nn.Linear`, so that the layer's output goes through it. **Everything** else is frozen,
+#   adapters that the model had before, too. The new ones are in the mode (training or eval) of
+#   the layer they stand behind. The model that was given stays as it was.
 #
 # **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers are finite.
 
@@ -464,7 +464,8 @@ lab.predict(
 # - `ValueError` if there is no row, or not one prompt for each text.
 # - `go_on`: one more token in every row, behind a batch whose keys are kept in a cache. From the
 #   `positions` [B, T] and `mask` [B, 1, T, S] of the step before, those of the new one: [B, 1] and
-#   [B, 1, 1, S + 1]. It is called on its own result, too, again and again.
+#   [B, 1, 1, S + 1]. Fillings may be in them as above, at any position. It is called on its own
+#   result, too, again and again.
 #
 # So each row of the batch has the logits of that row alone, now and for all tokens that follow.
 #
@@ -571,8 +572,8 @@ for count in (1, 2):  # control: nothing is trained, examples stand before the t
 # - `prefix_cache(prefixes) -> KVCache`: a new cache for a batch of B rows that holds `prefixes[i]`
 #   [L, 2, Hkv, n, d] in row i: keys (0) and values (1) of each block. The model then reads its text
 #   with `cache=`: position, mask, everything else follows from the cache's length, n. Gradients
-#   reach every prefix. Prefixes stay as they were, whatever is added to the cache later.
-#   `ValueError` if there is none, or two differ in shape.
+#   reach every prefix. Prefixes stay as they were, whatever is done with the cache later: it may be
+#   cut (`truncate`) and added to. `ValueError` if there is none, or two differ in shape.
 # - `prefix_of(model, prompt) -> prefix`: **derived**. Every soft prompt [n, D] is a prefix: which?
 #   For any text, the model with it in its cache has exactly the logits that it has behind the
 #   prompt (to rounding). The gradient reaches `prompt`.
@@ -666,17 +667,19 @@ three_runs("prefix", lambda seed: Prefixed(prefix_of(base_model, words(5, seed))
 #
 # - `add_biases(model, names)`: a copy of the model, the same function, in which every named
 #   `nn.Linear` has a trainable `bias`: zeros in the dtype of its weight where there was none, the
-#   values that were there where there was one. All else is frozen. The given model stays as it was.
-# - `draw(sizes, n, seed) -> list`: `n` weights, all different, of layers with `sizes[i]` weights
-#   each: for each layer an int64 tensor of places from 0 to `sizes[i]` - 1, ascending, perhaps
-#   empty. Of **all** weights of all layers each is as likely as any other. The same seed draws the
-#   same, another one (up to 2^31 - 1) others; torch's own generator neither matters nor moves.
+#   values that were there where there was one. All else is frozen. Modes (training or eval) are
+#   those of the given model, which stays as it was.
+# - `draw(sizes, n, seed) -> list`: `n` weights, all different, of layers with `sizes[i]` >= 1
+#   weights each: for each layer an int64 tensor of places from 0 to `sizes[i]` - 1, ascending,
+#   perhaps empty. **Any n of all** weights of all layers are as likely as any other n. The same
+#   seed draws the same, another one (up to 2^31 - 1) others; torch's own generator neither matters
+#   nor moves, wherever it stands.
 #   `ValueError` unless 0 <= `n` <= the sum of the sizes (which is at most 10 million).
 # - `SparseLinear(base, places)`: a module whose weight is $W + S$, where $S$ is zero but at
 #   `places` [n] int64 (a place is $i K + k$ for row $i$, column $k$). The only trainable parameter
 #   is `delta` [n] float32, zeros at the start: what stands in $S$, in the order of `places`. So an
 #   optimizer keeps states for n numbers. $W + S$ is summed in float32 and rounded once to the dtype
-#   of $W$; the base (with or without a bias) is frozen.
+#   of $W$; the base (with or without a bias; the given module, if you like) is frozen.
 #
 # **Shapes** `x` [..., K] in the dtype of $W$, float32 or bfloat16; n may be 0.
 
@@ -808,7 +811,7 @@ lab.reveal("wins", better)
 # **Deliver** `bill(way, size, shape) -> dict` for the ways "lora" (size is the rank r, beside all
 # seven linear layers of every block), "adapter" (m; behind o_proj and down_proj of every block),
 # "prompt" (n), "prefix" (n), "bitfit" (all seven; size is not looked at) and "random" (n weights,
-# lying in the weights). `ValueError` for another way. The keys:
+# lying in the weights). `ValueError` for another way. Numbers are exact, however large. The keys:
 #
 # - `trained`: how many numbers are trained.
 # - `optimizer_bytes`: AdamW keeps two float32 for each of them.
@@ -816,7 +819,7 @@ lab.reveal("wins", better)
 #   products, attention's among them, 2 for each multiplication with its sum. Sums of vectors and
 #   gelu are not counted.
 # - `read_bytes`: what it reads besides the base, 16 bits a number: trained numbers that lie beside
-#   the base, or keys and values of added positions.
+#   the base (BitFit's do, whatever `shape["biases"]` is), or keys and values of added positions.
 # - `context`: positions that the text loses.
 # - `mergeable`: True if it can be put (exactly but for rounding) into arrays that the model has,
 #   and then costs nothing. Biases are arrays that the model has only if `shape["biases"]` is True.
@@ -946,16 +949,17 @@ explorer.explorer(
 #
 # - `differ(a, b) -> bool`: `a` and `b` are losses of two ways, one a seed. True if the means differ
 #   by **more** than the larger of the two spreads (largest minus smallest; of one run it is 0):
-#   then the two are *apart*. Losses are Python floats and compared as such: nothing is rounded.
+#   then the two are *apart*. Losses are Python floats and compared as such: nothing is rounded (in
+#   tests sums and means are exact, in whichever order).
 # - `fits(candidate, need) -> bool`: `candidate` is a bill; `need` is a dict with some of its keys.
 #   True asks that the candidate has True there, False asks for nothing, a number is the most that
 #   is allowed. An empty need is met by all.
 # - `choose(candidates, need) -> name or None`: `candidates` is {name: a bill with one key more,
 #   "losses", a list}; a name is any string. Of those that fit, the one with the lowest mean loss
-#   and all that are **not apart from it** count as equally good; of these the one with the fewest
-#   `trained`, and of equals the one that stands first. None if nothing fits.
+#   (of several any) and all that are **not apart from it** count as equally good; of these the one
+#   with the fewest `trained`, and of equals the one that stands first. None if nothing fits.
 # - `situation(name) -> need`: **decided** by you, for the three below. A MB is $10^6$ bytes, a GB
-#   $10^9$.
+#   $10^9$. Where two columns say the same, take either.
 #
 # - **"phone"**: one task goes out in the model's own file: the arrays that it has and no other.
 #   (What is merged computes nothing more.) It is trained on a card with 100 MB left for the states

@@ -487,7 +487,7 @@ def drive_sparse(student, w, b, places, delta, x, dy):
     layer.delta.data = delta.clone()
     x = x.clone().requires_grad_()
     y = layer(x)
-    y.backward(dy)
+    (y * dy).sum().backward()
     return start, y.detach(), layer.delta.grad, x.grad, [names, kind], first
 
 
