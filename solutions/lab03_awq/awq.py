@@ -306,7 +306,8 @@ lab.predict(
 # \Delta = \frac{hi - lo}{2^b - 1}, \quad z = \mathrm{round}(-lo / \Delta), \quad
 # q = \mathrm{clamp}(\mathrm{round}(w / \Delta) + z,\, 0,\, 2^b - 1) $$
 #
-# - A group of zeros gets any positive finite scale. All other scales are as the formula says.
+# - A group of zeros gets any positive finite scale. All other scales are as the formula says; none
+#   is so small that float32 rounds it to 0. Ties may be rounded either way.
 # - Errors stay within half a step, at the ends of a group's range too: rounding $z$ moves the grid,
 #   and the clamp then takes off no more than that.
 # - $G$ must divide $K$ (real models are built so): else `ValueError`, also for $G < 1$.
@@ -325,7 +326,7 @@ lab.predict(
 # uint8, `scale` [N, K/G] float32, `zero` [N, K/G] int32; `w_hat` [N, K] float32
 # (`dequantize_groups` finds $G$ in the shapes). `x` [..., K], with one or more dimensions before
 # the last, float32 or bfloat16; `score` [K] float32, as an argument perhaps negative; `channels`
-# int64 [C], as an argument perhaps empty. Compute in float32.
+# int64 [C], as an argument perhaps empty. Compute in float32 or float64.
 
 
 # %% solution="ex1"
@@ -514,7 +515,7 @@ lab.predict(
 # **Shapes** `w`, `w_hat` [N, K], `x` [..., K] with one or more dimensions before the last, float32
 # or bfloat16, each of them by itself; `s` [K] float32; `bias` [N] float32 or bfloat16, or `None`
 # where the layer had none. `w_hat` and `b` [N] are returned in float32, whatever came in; compute
-# in float32.
+# in float32 or float64.
 
 
 # %% solution="ex2"
@@ -714,16 +715,17 @@ explorer.explorer(draw, {"factor": FACTORS, "channels": ["random", "|W|", "|X|"]
 # **Deliver** `candidate_scales(x_mean, ratio) -> s` and
 # `search_scales(x_mean, weights, block, bits, group_size) -> (s, ratio, losses)`.
 #
-# - `weights` is a list, `block` a function: `block(list of weights)` gives the output $f$, a
-#   tensor; for a single linear it could be `lambda ws: x @ ws[0].T`. Call it once with the weights
-#   as they are, not rounded, and once for each of `RATIOS`, in order: 21 times.
+# - `weights` is a list, `block` a function: `block(list or tuple of weights)` gives the output $f$,
+#   a new tensor or a part of a weight it got; for a single linear it could be `lambda ws: x @
+#   ws[0].T`. Call it first with the weights as they are, not rounded, then once for each of
+#   `RATIOS`, in order: 21 times.
 # - Every candidate is the `scaled_round_trip` of all the weights with the same scales.
 # - `losses`: a list of 20 floats; the first is that of plain rounding, since $s = 1$ at ratio 0.
-#   Of equal losses the first wins.
+#   Of equal losses the first wins; others count as they are, however near.
 #
-# **Shapes** `x_mean`, `s` [K] float32, `x_mean` ≥ 0 (a dead channel has 0); `weights`: [N_i, K]
-# float32; `ratio` a float. The output of `block` has any shape, in float32 or bfloat16; compute in
-# float32.
+# **Shapes** `x_mean`, `s` [K] float32, `x_mean` from 0 (a dead channel) to 1e10; `weights`: [N_i,
+# K] float32; `ratio` a float from 0 to 1. The output of `block` has any shape, in float32 or
+# bfloat16; compute in float32 or float64.
 
 
 # %% solution="ex3"
@@ -826,16 +828,19 @@ lab.predict(
 # - `layer`: the tensors of a layer by name, as `state_dict()` gives them: `input_layernorm.weight`
 #   is $g$ and `post_attention_layernorm.weight` is $g'$, both [d]; `self_attn.q_proj.weight`,
 #   `k_proj`, `v_proj`, `o_proj`, and `mlp.gate_proj.weight`, `up_proj`, `down_proj` are the
-#   matrices [N, K]. Norms and linears may have a `.bias`, added last. There may be further tensors.
-# - `scales`: the $s$ of each input that is to be scaled, any of `"qkv"` (the input of q, k and v),
-#   `"o"`, `"gate_up"`, `"down"`.
+#   matrices [N, K]. Norms and linears may have a `.bias`, added last. There may be further tensors,
+#   of other modules, which play no part here. Two names may hold one tensor.
+# - `scales`: the $s$ of each input that is to be scaled, any or none of `"qkv"` (the input of q, k
+#   and v), `"o"`, `"gate_up"`, `"down"`.
 # - In `folded`, every linear that reads a scaled input has the weight $W\,\mathrm{diag}(s)$, and
 #   $y$ is for every $t$ what it was. The names are those of `layer`; tensors that need no factor
 #   stay.
 # - *Grouped queries*: where `v_proj` has fewer rows than `o_proj` has columns, one row of `v_proj`
-#   feeds several channels of `o_proj`. Scales for `"o"` are then a `ValueError`; the rest folds.
+#   feeds several channels of `o_proj`. Scales for `"o"` are then a `ValueError`, whatever
+#   their values; the rest folds. (Queries and keys may have more or fewer channels than values.)
 #
-# **Shapes** all float32, matrices [N, K], gains and biases [N]; `s` [K], positive.
+# **Shapes** all float32, further tensors too; matrices [N, K], gains and biases [N]; `s` [K],
+# positive.
 
 
 # %% solution="ex4"
@@ -930,7 +935,8 @@ lab.predict(
 # - `unpack_int4(words, length) -> codes`: the first `length` codes.
 # - `w4a16_linear(x, words, scale, zero_words, bias) -> y`: $y = x \hat W^T + b$ of a weight that
 #   is stored packed. The zero points were packed as *one* row, `pack_int4(zero.flatten())`. The
-#   weight is decoded in float32; the product may be one of float32 or of the dtype of `x`.
+#   weight is decoded in float32; the product, with its sums, may be one of float32 or of the
+#   dtype of `x`.
 #
 # Beware of uint8: unpacked codes and zero points are bytes, and 3 - 5 is 254 there.
 #
@@ -1012,8 +1018,9 @@ lab.check("ex5")
 #   reading always takes longer, or one more sequence adds as much to both.
 #
 # **Units** `weights`: bytes read once per step; `kv`: bytes of keys and values read for each
-# sequence; `flops`: per token; `bandwidth`: bytes/s; `peak`: FLOP/s. `shapes`: a list of pairs of
-# ints; `bits`: 16, or 1 to 8.
+# sequence; `flops`: per token; `bandwidth`: bytes/s; `peak`: FLOP/s. All are finite and above
+# 0, but `kv` or `weights` may be 0; `batch` need not be whole. `shapes`: a list of pairs of ints;
+# `bits`: 16, or 1 to 8.
 
 
 # %% solution="ex6"
@@ -1030,7 +1037,7 @@ def weight_bytes(shapes: list[tuple[int, int]], bits: int, group_size: int) -> f
 
 
 def decode_rate(
-    weights: float, kv: float, flops: float, batch: int, bandwidth: float, peak: float
+    weights: float, kv: float, flops: float, batch: float, bandwidth: float, peak: float
 ) -> float:
     """Tokens per second that `batch` sequences together can reach at most."""
     ### BEGIN SOLUTION

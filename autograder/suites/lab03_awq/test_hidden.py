@@ -54,14 +54,17 @@ def cases_in_pairs(rng, limit):
     """12 cases (n, groups, group_size, lead, dtype, size), each of two in a row of one shape.
 
     lead: dimensions in front of the last, each number of them in each dtype; size: a power of 2, up
-    to 2^limit and down to 2^-limit in each pair.  All else is spread over what it can be.
+    to 2^limit and down to 2^-limit in each pair.  All else is spread over what it can be: one pair
+    has many rows, one many groups, one many tokens.
     """
     kinds = list(itertools.product((1, 2, 3), (torch.float32, torch.bfloat16)))
-    rows = spread(rng, ((1, 1), (1, 4), (3, 1), (3, 2), (9, 2), (9, 4)), 6)
-    sizes, cases = spread(rng, (1, 2, 3, 5, 8, 9), 6), []
+    rows = spread(rng, ((1, 1), (1, 4), (3, 1), (9, 4), (130, 2), (2, 130)), 6)
+    sizes, cases = spread(rng, (1, 2, 3, 5, 9, 40), 6), []
     for (dims, dtype), shape, group_size in zip(spread(rng, kinds, 6), rows, sizes, strict=True):
         lead, large = [whole(rng, 2, 4) for _ in range(dims)], whole(rng, 0, 1)
         lead = [1] if lead == [2] else lead
+        lead = [1100, *[1] * (dims - 1)] if shape == (1, 4) else lead
+        group_size = max(group_size, 5) if 130 in shape else group_size
         for sign in (large, 1 - large):
             size = 2.0 ** ((2 * sign - 1) * whole(rng, limit // 2, limit))
             cases.append((*shape, group_size, lead, dtype, size))
@@ -73,6 +76,86 @@ def expect_each(checks, found):
     for (check, *args), results in zip(checks, found, strict=True):
         for result in results:
             check(result, *args)
+
+
+def drive_same(student, calls, others):
+    """Runs beside the student's code: what calls (name, *args) give; what they give once more, of
+    the very same tensors, when others wrote into the results; and when the tensors hold the values
+    of the other calls."""
+    import torch
+
+    def copied(x):
+        if isinstance(x, dict):
+            return {key: copied(part) for key, part in x.items()}
+        if isinstance(x, list | tuple):
+            return type(x)(map(copied, x))
+        return x.detach().clone() if isinstance(x, torch.Tensor) else x
+
+    def tensors(x):
+        if isinstance(x, dict):
+            x = list(x.values())
+        if isinstance(x, list | tuple):
+            return [tensor for part in x for tensor in tensors(part)]
+        return [x] if isinstance(x, torch.Tensor) else []
+
+    def memory(x):
+        return x.untyped_storage().data_ptr()
+
+    def all_of():
+        return [getattr(student, name)(*args) for name, *args in given]
+
+    given = copied(calls)
+    results = all_of()
+    rounds, mine = [copied(results)], set(map(memory, tensors(given)))
+    for x in tensors(results):
+        if memory(x) not in mine and 0 not in x.stride():
+            x.detach().zero_()
+    rounds.append(copied(all_of()))
+    for x, other in zip(tensors(given), tensors(others), strict=True):
+        x.copy_(other)
+    return [*rounds, copied(all_of())]
+
+
+def expect_same_tensors(student, rng, pairs, expect):
+    """Two calls of one form each: the first twice, then with one of its tensors (or dicts of them)
+    refilled by that of the second.  expect(result, name, *args)."""
+    calls, others = [first for first, _ in pairs], []
+    for first, second in pairs:
+        places = [i for i, x in enumerate(first) if isinstance(x, torch.Tensor | dict)]
+        place = one_of(rng, places)
+        others.append((*first[:place], second[place], *first[place + 1 :]))
+    rounds = student.drive(drive_same, calls, others)
+    for results, asked in zip(rounds, (calls, calls, others), strict=True):
+        for result, call in zip(results, asked, strict=True):
+            expect(result, *call)
+
+
+def drive_refused_views(student, calls):
+    """Runs beside the student's code: what calls (name, *args) raise where tensors are views."""
+    import torch
+
+    def lay(x):
+        if not isinstance(x, torch.Tensor) or not x.dim():
+            return x
+        made = x.repeat_interleave(2, -1)[..., ::2]
+        return made if not made.is_contiguous() else x.clone()  # see drive_laid
+
+    said = []
+    for name, *args in calls:
+        try:
+            getattr(student, name)(*map(lay, args))
+            said.append("nothing")
+        except Exception as error:
+            said.append("ValueError" if isinstance(error, ValueError) else type(error).__name__)
+    return said
+
+
+def refused_in_any_layout(student, calls):
+    """As refused(), and of views as well."""
+    refused(student, calls)
+    for (name, *args), kind in zip(calls, student.drive(drive_refused_views, calls), strict=True):
+        what = f"{name} of views, shape {list(args[0].shape)}"
+        assert kind == "ValueError", f"{what}: {kind} was raised, not ValueError"
 
 
 def expect_near(observed, expected, rtol, what):
@@ -101,6 +184,14 @@ def true_values(codes, scale, zero):
     """The weight [N, K] in float64."""
     groups = codes.double().reshape(*scale.shape, -1)
     return ((groups - zero.double()[..., None]) * scale.double()[..., None]).reshape(codes.shape)
+
+
+def expect_values(value, codes, scale, zero):
+    """As true_values, with the roundings of two products and of their difference: an error of 2
+    roundings of (code + zero) scale, or of less where the difference is taken first."""
+    expect_tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
+    off = (value.double() - true_values(codes, scale, zero)).abs()
+    expect_at_most(off, 3 * FLOAT32 * true_values(codes, scale, -zero), "the error of a value")
 
 
 def true_rtn(w, bits, group_size):
@@ -199,9 +290,7 @@ def test_values_of_any_codes(student, rng):
         codes[0, 0] = 255
         scale = (torch.rand(5, n_groups, generator=rng) + 1) * step
         zero = torch.randint(0, 256, (5, n_groups), generator=rng, dtype=torch.int32)
-        value = student.dequantize_groups(codes, scale, zero)
-        expect_tensor(value, "dequantize_groups(...)", torch.float32, codes.shape)
-        expect_close(value, true_values(codes, scale, zero), what="values", rtol=4 * FLOAT32)
+        expect_values(student.dequantize_groups(codes, scale, zero), codes, scale, zero)
 
 
 def drive_transposed(student, w, bits, group_size):
@@ -397,6 +486,90 @@ def drawn_scores(rng, k, count, size, kind):
     return score * size, min(max(share, 1e-9), 1.0)
 
 
+def drawn_x(rng, lead, k, size, dtype):
+    """x [*lead, k]: some entries are 0, in half of the draws a whole channel."""
+    x = size * torch.randn(*lead, k, generator=rng)
+    x = torch.where(torch.rand(x.shape, generator=rng) < 0.3, 0.0, x)
+    if whole(rng, 0, 1):
+        x[..., whole(rng, 0, k - 1)] = 0.0
+    return x.to(dtype)
+
+
+def expect_means(score, x):
+    rtol = (x.numel() // x.shape[-1] + 8) * FLOAT32
+    what = f"means of x {list(x.shape)} in {x.dtype}"
+    expect_near(score, x.double().abs().flatten(0, -2).mean(0), rtol, what)
+
+
+def expect_of_groups(result, name, *args):
+    """What a function of exercise 1 gave for args."""
+    what = f"{name} of {list(args[0].shape)} in {args[0].dtype}"
+    if name == "quantize_groups":
+        expect_codes(result, *args, what)
+    elif name == "dequantize_groups":
+        expect_values(result, *args)
+    elif name == "mean_magnitude":
+        expect_means(result, *args)
+    elif name == "top_channels":
+        count = max(1, round(args[1] * len(args[0])))
+        expect_top(result, args[0], count, f"fraction {args[1]:g} of {len(args[0])}")
+    else:
+        w, columns, bits, group_size = args
+        expect_grid(result, w, bits, group_size, what, columns)
+
+
+def calls_of_groups(rng, n, groups, group_size, bits, dtypes, lead, size, share):
+    """A call of each function of exercise 1 but top_channels; `share` of the columns is kept."""
+    k, (of_w, of_x) = groups * group_size, dtypes
+    codes = torch.randint(0, 256, (n, k), generator=rng).to(torch.uint8)
+    zero = torch.randint(0, 256, (n, groups), generator=rng, dtype=torch.int32)
+    scale = (torch.rand(n, groups, generator=rng) + 1) * size
+    w = drawn_weight(rng, n, k, group_size).to(of_w)
+    columns = torch.randperm(k, generator=rng)[: math.ceil(share * k)]
+    return [
+        ("quantize_groups", w, bits, group_size),
+        ("keep_channels", w, columns, bits, group_size),
+        ("dequantize_groups", codes, scale, zero),
+        ("mean_magnitude", drawn_x(rng, lead, k, size, of_x)),
+    ]
+
+
+def corners_of_groups(rng):
+    """Small calls in which every two of: width, group size, dtype, magnitude, one row or group, how
+    many are kept, which fraction and which scores, come together."""
+    types, calls = (torch.float32, torch.bfloat16), []
+    forms = list(itertools.product(types, (1, 8), (1, 24), (2.0**-90, 2.0**90)))
+    kept = spread(rng, (0, 1, 9, 24), len(forms))
+    for i, (dtype, bits, group_size, size) in enumerate(forms):
+        for n, groups in ((1, whole(rng, 1, 2)), (whole(rng, 2, 3), 24 // group_size)):
+            w = (size * torch.randn(n, groups * group_size, generator=rng)).to(dtype)
+            columns = torch.randperm(w.shape[1], generator=rng)[: kept[i]]
+            calls.append(("quantize_groups", w, bits, group_size))
+            calls.append(("keep_channels", w, columns, bits, group_size))
+    for share, kind, k in itertools.product((1.0, 0.001), range(4), (1, 12)):
+        for size in (2.0**-90, 2.0**90):
+            calls.append(("top_channels", drawn_scores(rng, k, 1, size, kind)[0], share))
+    for dims, dtype in itertools.product((1, 2, 3), types):
+        calls.append(("mean_magnitude", drawn_x(rng, [1] * dims, 1, 1.0, dtype)))
+    return calls
+
+
+def refused_groups(rng):
+    """Calls of exercise 1 that are a ValueError, each with a weight or scores of another kind."""
+    calls, types = [], (torch.float32, torch.bfloat16)
+    sizes = (2.0**-90, 1.0, 2.0**90)
+    bits, kinds = spread(rng, (1, 4, 8), 42), spread(rng, range(4), 48)
+    for i, (g, dtype) in enumerate(itertools.product((5, 8, 24, 0, -1, -12, 36), types)):
+        for j, size in enumerate(sizes):
+            w = (size * torch.randn((1, 4)[(i + j) % 2], 12, generator=rng)).to(dtype)
+            calls.append(("quantize_groups", w, bits[3 * i + j], g))
+    calls += [("quantize_groups", torch.ones(1, 1), 4, g) for g in (0, -1, 2)]
+    wrong = (-0.0, 0.0, 1 + 1e-9, 1.001, -1e-9, -0.1, 2, math.nan)
+    for i, (fraction, k, size) in enumerate(itertools.product(wrong, (1, 12), sizes)):
+        calls.append(("top_channels", drawn_scores(rng, k, 1, size, kinds[i])[0], fraction))
+    return [*calls, ("top_channels", torch.ones(12), math.inf)]
+
+
 @exercise(
     "ex1",
     points=1,
@@ -405,41 +578,28 @@ def drawn_scores(rng, k, count, size, kind):
     cause="a corner where two others meet, such as bfloat16 in a view; or memory used again",
 )
 def test_anywhere_in_groups(student, rng):
-    calls, checks = [], []
+    calls, pairs = [], []
     widths, kept = spread(rng, (*range(1, 9), 8, 7, 6, 5), 12), spread(rng, (0, 1, 0.5, 0.5, 1), 12)
-    k_scores = spread(rng, (1, 2, 7, 40, 41, 300), 6)
-    shares, kinds = spread(rng, (0.0, 0.3, 0.6, 1.0), 6), spread(rng, range(4), 12)
+    k_scores = spread(rng, (1, 2, 7, 40, 41, 300, 1100), 6)
+    shares, kinds = spread(rng, (0.0, 0.3, 0.6, 1.0), 12), spread(rng, range(4), 12)
     for i, (n, groups, group_size, lead, dtype, size) in enumerate(cases_in_pairs(rng, 90)):
-        bits, k = widths[i], groups * group_size
-        w = drawn_weight(rng, n, k, group_size).to(dtype)
-        what = f"w [{n}, {k}] in {dtype}"
-        calls.append(("quantize_groups", w, bits, group_size))
-        checks.append((expect_codes, w, bits, group_size, what))
-        columns = torch.randperm(k, generator=rng)[: math.ceil(kept[i] * k)]
-        calls.append(("keep_channels", w, columns, bits, group_size))
-        checks.append((expect_grid, w, bits, group_size, what, columns))
-        codes = torch.randint(0, 256, (n, k), generator=rng).to(torch.uint8)
-        zero = torch.randint(0, 256, (n, groups), generator=rng, dtype=torch.int32)
-        scale = (torch.rand(n, groups, generator=rng) + 1) * size
-        calls.append(("dequantize_groups", codes, scale, zero))
-        checks.append((expect_near, true_values(codes, scale, zero), 4 * FLOAT32, "values"))
-        x = (size * torch.randn(*lead, k, generator=rng)).to(dtype)
-        calls.append(("mean_magnitude", x))
-        right, rtol = x.double().abs().flatten(0, -2).mean(0), (math.prod(lead) + 8) * FLOAT32
-        checks.append((expect_near, right, rtol, f"means of x {list(x.shape)} in {dtype}"))
-        count = round(shares[i // 2] * k_scores[i // 2])
+        dtypes = (one_of(rng, (torch.float32, torch.bfloat16)), dtype)
+        form = (n, groups, group_size, widths[i], dtypes, lead, size)
+        made = calls_of_groups(rng, *form, kept[i])
+        count = round(shares[i] * k_scores[i // 2])
         score, share = drawn_scores(rng, k_scores[i // 2], count, size, kinds[i])
-        calls.append(("top_channels", score, share))
-        what = f"fraction {share:g} of {len(score)}"
-        checks.append((expect_top, score, max(1, count), what))
+        calls += [*made, ("top_channels", score, share)]
+        if i < 2:
+            pairs += zip(made, calls_of_groups(rng, *form, kept[i]), strict=True)
+            pairs.append((calls[-1], ("top_channels", score.flip(0), share)))
+    calls += corners_of_groups(rng)
+    checks = [(expect_of_groups, *call) for call in calls]
     expect_each(checks, held(student, rng, calls))
+    expect_same_tensors(student, rng, pairs, expect_of_groups)
     for k, share, count in ((5, 0.5, 2), (10, 0.25, 2), (1, 0.5, 1), (7, 0.5, 4), (12, 0.125, 2)):
         score = torch.randn(k, generator=rng)  # round() of a half is even
         expect_top(student.top_channels(score, share), score, count, f"fraction {share} of {k}")
-    w, score = torch.randn(4, 12, generator=rng), torch.randn(12, generator=rng)
-    calls = [("quantize_groups", w, 4, g) for g in (5, 8, 13, 24, 0, -1, -12)]
-    calls += [("top_channels", score, f) for f in (-0.0, 1 + 1e-9, -1e-9, 2, math.inf, math.nan)]
-    refused(student, calls)
+    refused_in_any_layout(student, refused_groups(rng))
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -597,6 +757,59 @@ def test_bias_against_float64(student, rng):
     expect_at_most((b.double() - right).abs(), bound, "w_hat alone in bfloat16: the error")
 
 
+def calls_with_scales(rng, n, groups, group_size, bits, lead, dtypes, size, power_of_w):
+    """A call of each function of exercise 2; dtypes: of x, w, w_hat and bias (or None).
+
+    In a third of the draws w_hat is w, in some rows or all; x may be 0.
+    """
+    k, (of_x, of_w, of_w_hat, of_bias) = groups * group_size, dtypes
+    w = (2.0**power_of_w * torch.randn(n, k, generator=rng)).to(of_w)
+    s = 2.0 ** (20 * torch.rand(k, generator=rng) - 10) * size
+    far = one_of(rng, (0.3, 3.0))  # within a factor of 2 a difference is exact in bfloat16
+    w_hat = w.float() * (1 + far * torch.randn(n, k, generator=rng))
+    if (same := whole(rng, 0, 5)) < 2:
+        rows = n if same else whole(rng, 1, n)
+        w_hat[:rows] = w[:rows].float()
+    x = torch.randn(*lead, k, generator=rng) + torch.randn(k, generator=rng)
+    x = (0.0 if whole(rng, 0, 9) == 0 else size) * x
+    x[..., whole(rng, 0, k - 1)] *= whole(rng, 0, 1)
+    x, w_hat, bias = x.to(of_x), w_hat.to(of_w_hat), None
+    if of_bias:
+        top = float(x.float().abs().max() * w.float().abs().max())
+        bias = (top * torch.randn(n, generator=rng)).to(of_bias)
+    return [
+        ("scaled_round_trip", w, s, bits, group_size),
+        ("output_error", x, w, w_hat),
+        ("corrected_bias", x, w, w_hat, bias),
+    ]
+
+
+def expect_of_scales(result, name, *args):
+    """What a function of exercise 2 gave for args."""
+    expect = {"scaled_round_trip": expect_round_trip, "output_error": expect_output_error}
+    expect.get(name, expect_bias)(result, *args)
+
+
+def refused_scales(rng):
+    """Calls of scaled_round_trip that are a ValueError, each with a weight of another kind."""
+    calls, types, sizes = [], (torch.float32, torch.bfloat16), (2.0**-25, 1.0, 2.0**25)
+    values = (0.0, -0.0, -1e-30, -1.5, -math.inf, math.inf, math.nan)
+    forms = list(itertools.product(values, types, sizes))
+    widths, lengths = spread(rng, (1, 3, 8), len(forms)), spread(rng, (1, 8, 48, 48), len(forms))
+    for (value, dtype, size), bits, k in zip(forms, widths, lengths, strict=True):
+        s = torch.rand(k, generator=rng) + 0.5
+        s[whole(rng, 0, k - 1)] = value
+        w = (size * torch.randn(whole(rng, 1, 3), k, generator=rng)).to(dtype)
+        groups = [g for g in (1, 2, 8, 24, 48, 48) if k % g == 0]
+        calls.append(("scaled_round_trip", w, s, bits, one_of(rng, groups)))
+    shapes = ((1, 1), (3,), (2,), (1, 24), (24, 1), (2, 24), (1,), (25,))
+    for i, (shape, size) in enumerate(itertools.product(shapes, sizes)):
+        k = 1 if i < 9 else 24
+        w = (size * torch.randn(3, k, generator=rng)).to(types[i % 2])
+        calls.append(("scaled_round_trip", w, torch.ones(shape), widths[i], k))
+    return calls
+
+
 @exercise(
     "ex2",
     points=1,
@@ -605,37 +818,28 @@ def test_bias_against_float64(student, rng):
     cause="a corner where two others meet, such as bfloat16 in a view; or memory used again",
 )
 def test_anywhere_with_scales(student, rng):
-    calls, checks = [], []
+    calls, pairs = [], []
     types = torch.float32, torch.bfloat16
     kinds = {x: spread(rng, list(itertools.product(types, types)), 6) for x in types}
     biases, powers = spread(rng, (None, *types), 12), spread(rng, (-25, 0, 20), 12)
     widths = spread(rng, (*range(1, 9), 8, 7, 6, 5), 12)
     for i, (n, groups, group_size, lead, dtype, size) in enumerate(cases_in_pairs(rng, 30)):
-        k, of_bias, (of_w, of_w_hat) = groups * group_size, biases[i], kinds[dtype].pop()
-        w = (2.0 ** powers[i] * torch.randn(n, k, generator=rng)).to(of_w)
-        s = 2.0 ** (20 * torch.rand(k, generator=rng) - 10) * size
-        calls.append(("scaled_round_trip", w, s, widths[i], group_size))
-        checks.append((expect_round_trip, w, s, widths[i], group_size))
-        w_hat = (w.float() * (1 + 0.3 * torch.randn(n, k, generator=rng))).to(of_w_hat)
-        x = torch.randn(*lead, k, generator=rng) + torch.randn(k, generator=rng)
-        x = (size * x).to(dtype)
-        calls.append(("output_error", x, w, w_hat))
-        checks.append((expect_output_error, x, w, w_hat))
-        bias = None
-        if of_bias:
-            top = float(x.float().abs().max() * w.float().abs().max())
-            bias = (top * torch.randn(n, generator=rng)).to(of_bias)
-        calls.append(("corrected_bias", x, w, w_hat, bias))
-        checks.append((expect_bias, x, w, w_hat, bias))
-    expect_each(checks, held(student, rng, calls))
-    place, calls = whole(rng, 0, 7), []
-    for value in (0.0, -0.0, -1e-30, -math.inf, math.inf, math.nan):
-        s = torch.rand(8, generator=rng) + 0.5
-        s[place] = value
-        calls.append(("scaled_round_trip", torch.randn(2, 8, generator=rng), s, 4, 4))
-    one = torch.randn(3, 1, generator=rng)
-    calls += [("scaled_round_trip", one, torch.ones(shape), 4, 1) for shape in ((1, 1), (3,), (2,))]
-    refused(student, calls)
+        dtypes = (dtype, *kinds[dtype].pop(), biases[i])
+        form = (n, groups, group_size, widths[i], lead, dtypes, size, powers[i])
+        made = calls_with_scales(rng, *form)
+        calls += made
+        if i < 2:
+            pairs += zip(made, calls_with_scales(rng, *form), strict=True)
+    w = torch.randn(3, 4, generator=rng)  # nothing to correct: the bias, in float32
+    for bias in (None, torch.randn(3, generator=rng).bfloat16()):
+        calls.append(("corrected_bias", torch.randn(2, 4, generator=rng), w, w.clone(), bias))
+    for dtype, size in itertools.product(types, (0, 1)):  # differences that bfloat16 cannot hold
+        both = [torch.randn(9, 8, generator=rng).bfloat16() for _ in range(2)]
+        x = (size * (torch.randn(3, 8, generator=rng) + 1)).to(dtype)
+        calls += [("corrected_bias", x, *both, None), ("output_error", x, *both)]
+    expect_each([(expect_of_scales, *call) for call in calls], held(student, rng, calls))
+    expect_same_tensors(student, rng, pairs, expect_of_scales)
+    refused_in_any_layout(student, refused_scales(rng))
 
 
 def expect_round_trip(w_hat, w, s, bits, group_size):
@@ -820,68 +1024,92 @@ def test_ties_and_calls(student, rng):
 
 
 def drive_searches(student, cases):
-    """Runs beside the student's code: searches whose block plays outputs that are given, and notes
-    the weights it got; all results after the last search."""
+    """Runs beside the student's code: searches whose block plays outputs that are given, or gives
+    back a weight that it got ("weight") or how far it is from the caller's ("difference"), and
+    notes the weights it got; all results after the last search.  Then all of it once more, with the
+    same tensors and other code's writing in the first results."""
+
+    def lay(w, i):
+        return w if i % 2 == 0 else w.T.contiguous().T
 
     def search(x_mean, weights, outputs, bits, group_size):
         heard = []
 
-        def block(weights):
-            heard.append([w.clone() for w in weights])
-            return outputs[len(heard) - 1].clone()
+        def block(got):
+            heard.append([w.clone() for w in got])
+            if outputs == "weight":
+                return got[-1]
+            if outputs == "difference":
+                return got[-1] - weights[-1]
+            y = outputs[len(heard) - 1]
+            return y.mT.clone().mT if y.dim() > 1 else y.clone()
 
-        x_mean = x_mean.repeat_interleave(2)[::2]
-        weights = [weights[0], *(w.T.contiguous().T for w in weights[1:])]
         return student.search_scales(x_mean, weights, block, bits, group_size), heard
 
+    def copied(results):
+        return [((s.clone(), ratio, list(losses)), heard) for (s, ratio, losses), heard in results]
+
+    cases = [
+        (x_mean.repeat_interleave(2)[::2], [lay(w, i) for i, w in enumerate(weights)], *rest)
+        for x_mean, weights, *rest in cases
+    ]
     results = [search(*case) for case in cases]
-    return [((s.clone(), ratio, list(losses)), heard) for (s, ratio, losses), heard in results]
-
-
-def drive_changed(student, first, second, ratio):
-    """Runs beside the student's code: scales of a tensor before and after it was written into."""
-    x_mean = first.clone()
-    before = student.candidate_scales(x_mean, ratio)
-    x_mean.copy_(second)
-    return before, student.candidate_scales(x_mean, ratio)
+    first = copied(results)
+    for (s, _, losses), _ in results:
+        s.zero_()
+        losses.clear()
+    return first, copied([search(*case) for case in cases])
 
 
 def played(rng, shape, size):
-    """(outputs of a shape, losses): whole numbers times size, a power of 2: losses are exact.
+    """(outputs of a shape, losses): whole numbers times size, a power of 2: sums are exact.
 
-    The least loss stands at two ratios at least, by errors of the same sizes at other places.
+    The least loss stands at two ratios at least, by errors of the same sizes at other places;
+    before the first of them, and at ratio 0, stands one that is as near to it as can be.
     """
     n = math.prod(shape)
-    exact = torch.randint(-8, 9, (n,), generator=rng).float()
     dtype = one_of(rng, (torch.float32, torch.bfloat16))
-    least = 100 if dtype is torch.bfloat16 else 900  # bfloat16 holds whole numbers up to 256
-    levels = torch.randint(least + 1, least + 21, (20,), generator=rng)
+    least = 100 if dtype is torch.bfloat16 else 900 if n > 1 else 4000
+    exact = torch.randint(-8, 9, (n,), generator=rng).float()
     first, second = (1 + torch.randperm(19, generator=rng)[:2]).tolist()
-    levels[0] = least + 1  # plain rounding is nearly as good as the best
-    levels[[first, second]] = least
-    errors = torch.zeros(n)
-    errors[: whole(rng, 1, n)] = 1.0
-    outputs = [exact]
-    for level in levels.tolist():
+    near = {0, max(0, min(first, second) - 1), whole(rng, 1, 19)} - {first, second}
+    many, outputs, losses = whole(rng, 1, min(n, 8)), [exact], []
+    for i in range(20):
+        errors = torch.zeros(n)
+        errors[:many] = float(least)
+        if i in near and many < n:
+            errors[many] = 1.0
+        elif i in near:
+            errors[0] += 1
+        elif i not in (first, second):
+            errors[0] += whole(rng, 1, 20)
+        losses.append(errors.double().square().sum().item() * size**2 / n)
         signs = 1 - 2 * torch.randint(0, 2, (n,), generator=rng)
-        outputs.append(exact + level * signs * errors[torch.randperm(n, generator=rng)])
-    losses = [(level * size) ** 2 * errors.sum().item() / n for level in levels.tolist()]
+        outputs.append(exact + (signs * errors)[torch.randperm(n, generator=rng)])
     return [(size * y).reshape(shape).to(dtype) for y in outputs], losses
 
 
 def expect_played(found, heard, case, right):
-    """The search of a case whose block played its outputs."""
+    """The search of a case whose block played its outputs; else (right is None) gave weights."""
     x_mean, weights, _, bits, group_size = case
     s, ratio, losses = expect_tuple(found, (torch.Tensor, float, list), "search_scales")
     expect_tensor(s, "the scales", torch.float32, x_mean.shape)
     kinds = {type(loss).__name__ for loss in losses}
     assert len(losses) == 20 and kinds == {"float"}, f"losses: {len(losses)} of type {kinds}"
-    for i, (loss, exact) in enumerate(zip(losses, right, strict=True)):
-        expect_close(loss, exact, what=f"the loss at {i}/20", rtol=16 * FLOAT32)
-    best = right.index(min(right))
+    assert len(heard) == 21, f"the block ran {len(heard)} times, 21 are needed"
+    expect_heard(heard, weights, x_mean, bits, group_size)
+    last = [got[-1] for got in heard]
+    exact = right or [(w - last[0]).double().square().mean().item() for w in last[1:]]
+    rtol = (16 + (0 if right else last[0].numel())) * FLOAT32
+    for i, (loss, each) in enumerate(zip(losses, exact, strict=True)):
+        expect_close(loss, each, what=f"the loss at {i}/20", rtol=rtol)
+    best = (right or losses).index(min(right or losses))
     assert abs(ratio - best / 20) < 1e-9, f"ratio {ratio}, the first least loss is at {best}/20"
     expect_close(s, true_candidate(x_mean, best / 20), what="the scales", rtol=64 * FLOAT32)
-    assert len(heard) == 21, f"the block ran {len(heard)} times, 21 are needed"
+
+
+def expect_heard(heard, weights, x_mean, bits, group_size):
+    """What the block got: the weights as they are, then those of each ratio."""
     for got in heard:
         assert [w.shape for w in got] == [w.shape for w in weights], "block got other shapes"
     assert all(map(torch.equal, heard[0], weights)), "the first call is not with the float weights"
@@ -895,6 +1123,37 @@ def expect_played(found, heard, case, right):
             assert ((off <= bound) | ~clear).all(), f"at {i}/20 block got other weights"
 
 
+def drawn_searches(rng):
+    """(cases of drive_searches, their losses or None)."""
+    cases, losses = [], []
+    outs = spread(rng, ((), (1,), (7,), (2, 4), (2, 1, 4), (2, 2, 1, 4), (2048,)), 7)
+    outs += ["weight", "difference"]
+    widths, counts = spread(rng, (1, 2, 3, 4, 8), 9), spread(rng, (1, 2, 3, 5), 9)
+    sizes = spread(rng, (-30, -15, 0, 0, 15, 30), 9)  # losses from 1e-13
+    group_sizes = spread(rng, (1, 2, 3, 5, 24), 5)
+    even = whole(rng, 0, 6)  # all channels alike: block is asked as often
+    for i, (bits, count, out) in enumerate(zip(widths, counts, outs, strict=True)):
+        if i % 2 == 0:  # two of one shape
+            group_size = group_sizes[i // 2]
+            n_groups = whole(rng, 1, 3) if group_size > 1 else 1
+        x_mean = 10 ** (4 * torch.rand(group_size * n_groups, generator=rng) - 2)
+        if i == even:
+            x_mean[:] = x_mean[0].clone()
+        shapes = [(whole(rng, 1, 4), len(x_mean)) for _ in range(count)]
+        weights = [power(rng, 20) * torch.randn(shape, generator=rng) for shape in shapes]
+        outputs, right = (out, None) if isinstance(out, str) else played(rng, out, 2.0 ** sizes[i])
+        cases.append((x_mean, weights, outputs, bits, group_size))
+        losses.append(right)
+    return cases, losses
+
+
+def expect_candidate(s, _, x_mean, ratio):
+    expect_tensor(s, "candidate_scales(...)", torch.float32, x_mean.shape)
+    # a^r is off by r ln(a) roundings and a few, and so is each of what divides it
+    rtol = (16 + 3 * 24) * FLOAT32
+    expect_close(s, true_candidate(x_mean, ratio), what=f"scales at {ratio}", rtol=rtol)
+
+
 @exercise(
     "ex3",
     points=1,
@@ -904,42 +1163,23 @@ def expect_played(found, heard, case, right):
     "weights in views; or memory that is used again",
 )
 def test_anywhere_in_the_search(student, rng):
-    cases, losses = [], []
-    outs = spread(rng, ((), (1,), (7,), (2, 3), (2, 1, 4), (2, 2, 1, 3)), 6)
-    widths, counts = spread(rng, (1, 2, 3, 4), 6), spread(rng, (1, 2, 3), 6)
-    sizes = spread(rng, (-30, -15, 0, 0, 15, 30), 6)  # losses from 1e-13
-    even = whole(rng, 0, 5)  # all channels alike: block is asked as often
-    for i, (bits, count, out) in enumerate(zip(widths, counts, outs, strict=True)):
-        if i % 2 == 0:  # two of one shape
-            group_size, n_groups = whole(rng, 1, 6), whole(rng, 1, 3)
-        x_mean = 10 ** (4 * torch.rand(group_size * n_groups, generator=rng) - 2)
-        if i == even:
-            x_mean[:] = x_mean[0].clone()
-        shapes = [(whole(rng, 1, 4), len(x_mean)) for _ in range(count)]
-        weights = [power(rng, 20) * torch.randn(shape, generator=rng) for shape in shapes]
-        outputs, right = played(rng, out, 2.0 ** sizes[i])
-        cases.append((x_mean, weights, outputs, bits, group_size))
-        losses.append(right)
-    results = student.drive(drive_searches, cases)
-    for (found, heard), case, right in zip(results, cases, losses, strict=True):
-        expect_played(found, heard, case, right)
+    cases, losses = drawn_searches(rng)
+    for results in student.drive(drive_searches, cases):
+        for (found, heard), case, right in zip(results, cases, losses, strict=True):
+            expect_played(found, heard, case, right)
     calls = []
-    for k in (1, 2, 9, 9, 30):
+    for i, k in enumerate((1, 1, 2, 9, 9, 70, 1100)):
         x_mean = torch.rand(k, generator=rng) * 10 ** (20 * torch.rand(k, generator=rng) - 10)
         x_mean[torch.rand(k, generator=rng) < 0.2] = 0.0
+        x_mean = x_mean * (0.0, 1, 1, 1e-20, 1, 1, 1)[i]
         drawn = 0.05 + 0.95 * torch.rand((), generator=rng).item()
-        for ratio in (one_of(rng, RATIOS), drawn, 1.0):
+        for ratio in (one_of(rng, RATIOS[1:]), drawn, 0.0, 0.95, 1.0):
             calls.append(("candidate_scales", x_mean, ratio))
-    for (_, x_mean, ratio), results in zip(calls, held(student, rng, calls), strict=True):
+    for (_, *args), results in zip(calls, held(student, rng, calls), strict=True):
         for s in results:
-            expect_tensor(s, "candidate_scales(...)", torch.float32, x_mean.shape)
-            # a^r is off by r ln(a) roundings and a few, and so is each of what divides it
-            rtol = (16 + 3 * 24) * FLOAT32
-            expect_close(s, true_candidate(x_mean, ratio), what=f"scales at {ratio}", rtol=rtol)
-    both = [torch.rand(6, generator=rng) + 0.1 for _ in range(2)]
-    for s, x_mean in zip(student.drive(drive_changed, *both, 0.5), both, strict=True):
-        what = "scales of a tensor that is written into"
-        expect_close(s, true_candidate(x_mean, 0.5), what=what, rtol=64 * FLOAT32)
+            expect_candidate(s, _, *args)
+    pairs = [(call, (call[0], call[1].flip(0) + 0.5, call[2])) for call in calls]
+    expect_same_tensors(student, rng, pairs, expect_candidate)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -960,10 +1200,14 @@ NORMS = ("input_layernorm", "post_attention_layernorm")
 EVERYTHING = (*(name for names in READERS.values() for name in names), *NORMS)
 
 
-def random_layer(rng, heads=3, kv_heads=3, width=8, inner=5, biases=()):
-    """Tensors of a layer with heads of 2 channels; modules called in `biases` have one."""
-    q, kv = 2 * heads, 2 * kv_heads
-    shapes = {f"self_attn.{part}_proj": (n, width) for part, n in (("q", q), ("k", kv), ("v", kv))}
+def random_layer(rng, heads=3, kv_heads=3, width=8, inner=5, biases=(), of_q=2):
+    """Tensors of a layer; a head has 2 channels of values, and `of_q` of queries and of keys.
+
+    Modules called in `biases` have one.
+    """
+    q, k, v = 2 * heads, of_q * kv_heads, 2 * kv_heads
+    rows = (("q", of_q * heads), ("k", k), ("v", v))
+    shapes = {f"self_attn.{part}_proj": (n, width) for part, n in rows}
     shapes |= {"self_attn.o_proj": (width, q), "mlp.down_proj": (width, inner)}
     shapes |= {f"mlp.{part}_proj": (inner, width) for part in ("gate", "up")}
     shapes |= dict.fromkeys(NORMS, (width,))
@@ -997,10 +1241,11 @@ def expect_folded(student, layer, scales, what):
 def expect_fold(folded, layer, scales, what):
     """The fold of a layer, tensor by tensor; those without a factor are bit-equal."""
     expected = true_fold(layer, scales)
+    modules = {name for key in scales for name in (*READERS[key], SOURCES[key])}
     assert isinstance(folded, dict) and folded.keys() == layer.keys(), f"{what}: other names"
     for name, tensor in layer.items():
         expect_tensor(folded[name], f"{what}: {name}", torch.float32, tensor.shape)
-        changes = not torch.equal(expected[name], tensor.double())
+        changes = name.rpartition(".")[0] in modules
         # at most two products and two quotients, or two products with rounded 1 / s
         rtol = 8 * FLOAT32 if changes else 0.0
         expect_close(folded[name], expected[name], what=f"{what}: {name}", rtol=rtol)
@@ -1091,42 +1336,97 @@ def test_there_and_back(student, rng):
 )
 def test_anywhere_in_a_layer(student, rng):
     calls, shares = [], spread(rng, (1, 1, 1, 2, 3), 5)
-    near = whole(rng, 0, 9)  # scales close to 1 are scales
+    queries, kinds = spread(rng, (1, 2, 2, 3), 10), spread(rng, range(6), 10)
+    widths, inners = spread(rng, (0, 1, 4, 7, 80), 5), spread(rng, (0, 1, 3, 300), 5)
     for i in range(10):
         if i % 2 == 0:  # two of one shape
             heads, shared = whole(rng, 1, 3), shares[i // 2]
-            width, inner = one_of(rng, (2 * heads, 1, 4, 7)), one_of(rng, (1, 3, 2 * heads))
+            width, inner = widths[i // 2] or 2 * heads, inners[i // 2] or 2 * heads
         biases = [name for name in EVERYTHING if torch.rand((), generator=rng) < 0.5]
-        layer = random_layer(rng, heads * shared, heads, width, inner, biases)
+        layer = random_layer(rng, heads * shared, heads, width, inner, biases, queries[i])
         layer |= further(rng, width, inner)
         layer = {name: power(rng, 20) * tensor for name, tensor in layer.items()}
         keys = [key for key in READERS if shared == 1 or key != "o"]
         keys = [keys[i] for i in torch.randperm(len(keys), generator=rng).tolist()]
-        scales = scales_of(layer, keys[: whole(rng, 1 + i % 2 * (len(keys) - 1), len(keys))], rng)
-        scales = {key: power(rng, 20) * s for key, s in scales.items()}
-        if i == near:
-            scales = {key: 1 + 1e-4 * (s / s.max()) for key, s in scales.items()}
-        calls.append(("fold_layer", layer, scales))
+        keys = keys[: whole(rng, 1 + i % 2 * (len(keys) - 1), len(keys))]
+        calls.append(("fold_layer", layer, of_kind(rng, scales_of(layer, keys, rng), kinds[i])))
     for (_, layer, scales), results in zip(calls, held(student, rng, calls), strict=True):
         for folded in results:
             expect_fold(folded, layer, scales, f"scales of {list(scales)}")
-    for heads, kv_heads, width in ((8, 4, 8), (4, 2, 4), (2, 1, 5), (6, 2, 3)):
-        layer = random_layer(rng, heads, kv_heads, width, 2 * heads)
-        scales = scales_of(layer, one_of(rng, (("o",), ("down", "o"), ("o", "qkv"))), rng)
-        with pytest.raises(ValueError):
-            student.fold_layer(layer, scales)
+    _, layer, scales = calls[0]
+    other = {name: power(rng, 5) * tensor.flip(0) for name, tensor in layer.items()}
+    second = ("fold_layer", other, {key: 3 / s for key, s in scales.items()})
+    expect_same_tensors(student, rng, 3 * [(calls[0], second)], lambda folded, _, *args:
+                        expect_fold(folded, *args, "the same tensors again"))  # fmt: skip
+    expect_tied(student, rng)
+    refused(student, refused_layers(rng))
+
+
+def of_kind(rng, scales, kind):
+    """Scales of a kind: of any size (0, 1), near 1, all 1, all the same, or one that is not 1."""
+    if kind == 2:
+        return {key: 1 + 1e-4 * (s / s.max()) for key, s in scales.items()}
+    if kind > 2:
+        scales = {
+            key: torch.full_like(s, 1 if kind != 4 else s[0].item()) for key, s in scales.items()
+        }
+    if kind == 5:
+        for s in scales.values():
+            s[whole(rng, 0, len(s) - 1)] = 3.0
+    return {key: power(rng, 20) * s for key, s in scales.items()} if kind < 2 else scales
+
+
+def refused_layers(rng):
+    """Folds of layers with shared heads and scales of o, of every kind."""
+    calls, queries, kinds = [], spread(rng, (1, 2, 3, 6), 12), spread(rng, range(6), 12)
+    shapes = ((8, 4, 8), (4, 2, 4), (2, 1, 5), (6, 2, 3), (40, 1, 70), (2, 1, 1))
+    keys = spread(rng, (("o",), ("down", "o"), ("o", "qkv"), tuple(READERS)), 12)
+    for i, (heads, kv_heads, width) in enumerate(2 * shapes):
+        biases = [name for name in EVERYTHING if torch.rand((), generator=rng) < 0.5]
+        layer = random_layer(rng, heads, kv_heads, width, 2 * heads, biases, queries[i])
+        layer |= further(rng, width, 2 * heads)
+        scales = of_kind(rng, scales_of(layer, keys[i], rng), kinds[i])
+        calls.append(("fold_layer", layer, scales))
     layer = random_layer(rng, 2, 1) | {
         f"self_attn.{part}_proj.weight": torch.randn(1, 8, generator=rng) for part in "kv"
     }
-    with pytest.raises(ValueError):  # one head of one channel
-        student.fold_layer(layer, scales_of(layer, ("o",), rng))
+    for kind in (0, 3, 4):  # one head of one channel
+        scales = of_kind(rng, scales_of(layer, ("o",), rng), kind)
+        calls.append(("fold_layer", layer, scales))
+    return calls
 
 
 def further(rng, width, inner):
-    """Tensors beside those of the card, of modules whose names begin as theirs do."""
+    """Tensors beside those of the card, of modules whose names begin or end as theirs do."""
     shapes = {f"{name}2.weight": (inner, width) for name in SOURCES.values()}
+    shapes |= {f"{name}.weight": (width,) for name in ("pre_mlp_layernorm", "post_mlp_layernorm")}
+    shapes |= {f"{name}_layernorm.bias": (width,) for name in ("pre_mlp", "self_attn.sub")}
+    shapes |= {"mlp.shared_up_proj.weight": (inner, width), "self_attn.kv_proj.bias": (width,)}
     shapes["self_attn.q_norm.weight"] = (2,)
     return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
+
+
+def drive_tied(student, layer, scales, ties):
+    """Runs beside the student's code: the fold of a layer where two names hold one tensor, or one
+    name a number that is expanded (second name None)."""
+    layer = dict(layer)
+    for name, other in ties:
+        layer[name] = layer[other] if other else layer[name][:1].expand(layer[name].shape)
+    return {name: x.clone() for name, x in student.fold_layer(layer, scales).items()}
+
+
+def expect_tied(student, rng):
+    ties = [("mlp.gate_proj.weight", "mlp.up_proj.weight")]
+    ties += [("self_attn.k_proj.weight", "self_attn.q_proj.weight")]
+    ties += [(f"{NORMS[0]}.{kind}", f"{NORMS[1]}.{kind}") for kind in ("weight", "bias")]
+    expanded = [(f"{name}.weight", None) for name in NORMS] + [("self_attn.v_proj.bias", None)]
+    for pairs in (ties, expanded):
+        layer = random_layer(rng, biases=EVERYTHING)
+        scales = scales_of(layer, READERS, rng)
+        folded = student.drive(drive_tied, layer, scales, pairs)
+        for name, other in pairs:
+            layer[name] = layer[other] if other else layer[name][:1].expand(layer[name].shape)
+        expect_fold(folded, layer, scales, "tensors that share memory")
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1267,6 +1567,78 @@ def test_codes_out_of_range(student, rng):
                 student.pack_int4(bad)
 
 
+def expect_of_words(result, name, *args):
+    """What a function of exercise 5 gave for args (for a product: of packed_case's tensors)."""
+    if name == "pack_int4":
+        expect_same(result, packed(args[0]), f"words of {list(args[0].shape)} in {args[0].dtype}")
+    elif name == "unpack_int4":
+        expect_same(result, unpacked(*args), f"{args[1]} codes of words {list(args[0].shape)}")
+    else:
+        x, words, scale, zeros, bias = args
+        zero = unpacked(zeros, scale.numel()).reshape(scale.shape)
+        w_hat = true_values(unpacked(words, x.shape[-1]), scale, zero)
+        expect_any_product(result, x, w_hat, bias)
+
+
+def unpacked(words, length):
+    """Codes as the card defines them, made here."""
+    codes = words.long()[..., None] >> (4 * torch.arange(8)) & 15
+    return codes.flatten(-2)[..., :length].to(torch.uint8)
+
+
+def calls_of_words(rng, shape, of_codes, n, groups, group_size, lead, kind, size, biased):
+    """A call of each function of exercise 5; kind: the dtype of x."""
+    codes = torch.randint(0, 16, shape, generator=rng)
+    codes = (0 * codes if whole(rng, 0, 4) == 0 else codes).to(of_codes)
+    words, scale, zeros, _ = packed_case(n, groups, group_size, rng, size)
+    x = (power(rng, 60) * drawn_x(rng, lead, groups * group_size, 1.0, torch.float32)).to(kind)
+    bias = float(x.abs().max()) * size * torch.randn(n, generator=rng)
+    return [
+        ("pack_int4", codes),
+        ("unpack_int4", packed(torch.randint(0, 16, shape, generator=rng)), shape[-1]),
+        ("w4a16_linear", x, words, scale, zeros, bias.to(kind) if biased else None),
+    ]
+
+
+def corners_of_words(rng, types):
+    """Small calls in which every two of: dtype, length and number of dimensions, come together."""
+    calls = []
+    for length, dims in itertools.product((1, 8, 41), (0, 1, 2, 3)):
+        shape = [whole(rng, 1, 3) for _ in range(dims)] + [length]
+        codes = torch.randint(0, 16, shape, generator=rng)
+        codes[..., -1] = 15
+        calls += [("pack_int4", codes.to(dtype)) for dtype in types]
+        calls.append(("unpack_int4", packed(codes), length))
+    kinds = (torch.float32, torch.bfloat16)
+    for dims, kind, size in itertools.product((1, 2, 3), kinds, (2.0**-14, 4000.0)):
+        words, scale, zeros, _ = packed_case(3, 2, 12, rng, size)
+        x = drawn_x(rng, [2] * dims, 24, power(rng, 60), kind)
+        bias = float(x.abs().max()) * size * torch.randn(3, generator=rng)
+        calls.append(("w4a16_linear", x, words, scale, zeros, None))
+        calls.append(("w4a16_linear", 0 * x, words, scale, zeros, None))
+        calls.append(("w4a16_linear", x, words, scale, zeros, bias.to(kind)))
+    return calls
+
+
+def refused_codes(rng):
+    """Calls of pack_int4 that are a ValueError: one wrong code anywhere, in every dtype."""
+    types, calls = (torch.uint8, torch.int16, torch.int32, torch.int64), []
+    for dtype in types:
+        code, low, high = whole(rng, 0, 15), torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        for value in (16, -1, -15, 2**8 + code, 2**16 + code, code - 2**16, 2**32 + code,
+                      code - 2**32, 2**40 + code, low, high):  # fmt: skip
+            if value in range(16) or not low <= value <= high:
+                continue
+            shape = [whole(rng, 2, 3) for _ in range(len(calls) % 4)]
+            shape += [one_of(rng, (1, whole(rng, 2, 20), 300))]
+            codes = torch.randint(0, 16, shape, generator=rng).to(dtype)
+            last = codes.numel() - 1
+            codes.view(-1)[one_of(rng, (0, last, last, whole(rng, 0, last)))] = value
+            calls.append(("pack_int4", codes))
+        calls.append(("pack_int4", torch.tensor([high], dtype=dtype)))
+    return calls
+
+
 @exercise(
     "ex5",
     points=1,
@@ -1276,43 +1648,26 @@ def test_codes_out_of_range(student, rng):
     "2^32 + 3 is 3; or memory that is used again",
 )
 def test_anywhere_in_packed_words(student, rng):
-    calls, checks = [], []
+    calls, pairs = [], []
     types = (torch.uint8, torch.int16, torch.int32, torch.int64)
-    lengths, dims = spread(rng, (1, 7, 8, 9, 25, 41), 6), spread(rng, (0, 1, 2, 3), 6)
-    dtypes, biased = spread(rng, types, 12), spread(rng, (True, True, False), 12)
+    lengths, dims = spread(rng, (1, 7, 8, 9, 41, 1030), 6), spread(rng, (0, 1, 2, 3), 6)
+    dtypes, biased = spread(rng, types, 12), spread(rng, (True, False), 12)
     for i, (n, groups, group_size, lead, kind, size) in enumerate(cases_in_pairs(rng, 14)):
         if i % 2 == 0:  # two of one shape
             shape = [whole(rng, 1, 3) for _ in range(dims[i // 2])] + [lengths[i // 2]]
-        codes = torch.randint(0, 16, shape, generator=rng).to(dtypes[i])
-        words = packed(codes)
-        calls += [("pack_int4", codes), ("unpack_int4", words, shape[-1])]
-        checks += [(expect_same, words, "words"), (expect_same, codes.to(torch.uint8), "codes")]
-        words, scale, zeros, w_hat = packed_case(n, groups, group_size, rng, size)
-        x = (power(rng, 60) * torch.randn(*lead, groups * group_size, generator=rng)).to(kind)
-        bias = float(x.abs().max()) * size * torch.randn(n, generator=rng)
-        bias = bias.to(kind) if biased[i] else None
-        calls.append(("w4a16_linear", x, words, scale, zeros, bias))
-        checks.append((expect_any_product, x, w_hat, bias))
-    expect_each(checks, held(student, rng, calls))
+        form = (shape, dtypes[i], n, groups, group_size, lead, kind, size, biased[i])
+        made = calls_of_words(rng, *form)
+        calls += made
+        if i < 2:
+            pairs += zip(made, calls_of_words(rng, *form), strict=True)
+    calls += corners_of_words(rng, types)
+    expect_each([(expect_of_words, *call) for call in calls], held(student, rng, calls))
     turned = torch.randint(0, 16, (3, 16), generator=rng)
     for results in held(student, rng, 4 * [("pack_int4", turned)]):  # in all four ways
         expect_same(results[0], packed(turned), "words")
+    expect_same_tensors(student, rng, pairs, expect_of_words)
     expect_refilled(student, rng)
-    limits = {torch.uint8: (0, 255), torch.int16: (-(2**15), 2**15 - 1)}
-    limits |= {torch.int32: (-(2**31), 2**31 - 1), torch.int64: (-(2**63), 2**63 - 1)}
-    calls = []
-    for dtype in types:
-        code = whole(rng, 0, 15)
-        for value in (16, -1, -15, 2**8 + code, 2**16 + code, code - 2**16, 2**32 + code,
-                      code - 2**32, 2**40 + code, *limits[dtype]):  # fmt: skip
-            if value in range(16) or not limits[dtype][0] <= value <= limits[dtype][1]:
-                continue
-            shape = [whole(rng, 2, 3) for _ in range(len(calls) % 3)] + [whole(rng, 1, 20)]
-            codes = torch.randint(0, 16, shape, generator=rng).to(dtype)
-            last = codes.numel() - 1
-            codes.view(-1)[one_of(rng, (0, last, last, whole(rng, 0, last)))] = value
-            calls.append(("pack_int4", codes))
-    refused(student, calls)
+    refused_in_any_layout(student, refused_codes(rng))
 
 
 def drive_refilled(student, cases):
@@ -1459,32 +1814,58 @@ def test_no_ridge(student, rng):
     cause="a small number taken for 0, an integer division, or a limit of sizes",
 )
 def test_anywhere_on_a_machine(student, rng):
+    asked = [(("decode_rate", 7, 2, 9, 3, 2, 5), 3 / 6.5), (("ridge_batch", 7, 2, 9, 2, 5), 4.375)]
     for e in (-60, -20, 0, 30, 60):  # seconds a step, from 1e-18
-        size = 2.0**e
-        for less, right in ((0.5, 8.0), (2.0**-24, 2.0**26), (0.0, math.inf), (-1.0, math.inf)):
-            kv = size * 2.0 * (1 - less)
-            ridge = student.ridge_batch(8.0 * size, kv, 4.0 * size, 2.0, 4.0)
-            expect_close(expect_number(ridge, "ridge_batch"), right, what=f"{kv:g}: the ridge",
-                         rtol=1e-6)  # fmt: skip
-        for batch in (1, 7, whole(rng, 2, 10**6)):
-            for kv in (0, size * whole(rng, 0, 9)):
-                peak = one_of(rng, (3.0, 1e3, math.inf))
-                reading, computing = (5 * size + batch * kv) / 2, batch * size / peak
-                rate = student.decode_rate(5 * size, kv, size, batch, 2.0, peak)
-                what = f"batch {batch}, kv {kv:g}: the rate"
-                right = batch / max(reading, computing)
-                expect_close(expect_number(rate, "decode_rate"), right, what=what, rtol=1e-12)
-    rate = expect_number(student.decode_rate(7, 2, 9, 3, 2, 5), "decode_rate")
-    expect_close(rate, 3 / 6.5, what="the rate of whole numbers", rtol=1e-12)
-    ridge = expect_number(student.ridge_batch(7, 2, 9, 2, 5), "ridge_batch")
-    expect_close(ridge, 3.5 / 0.8, what="the ridge of whole numbers", rtol=1e-12)
+        asked += drawn_ridges(rng, 2.0**e) + drawn_rates(rng, 2.0**e)
     for bits in (*range(1, 9), 16):
-        n, k = whole(rng, 1, 10**5), whole(rng, 1, 10**5)
-        for group_size in (1, k - 1 or 1, k, k + 1, 2 * k, whole(rng, 1, 300)):
-            found = student.weight_bytes([(n, k), (1, 1)], bits, group_size)
-            right = 2 * (n * k + 1)
-            if bits < 16:
-                groups = n * -(-k // group_size) + 1
-                right = ((n * k + 1) * bits + groups * (16 + bits)) / 8
-            what = f"[{n}, {k}] and [1, 1], {bits} bits, G = {group_size}"
-            assert expect_number(found, "weight_bytes") == right, f"{what}: {found}, not {right}"
+        asked += drawn_bytes(rng, bits)
+    calls = [call for call, _ in asked]
+    for ((name, *args), right), results in zip(asked, held(student, rng, calls), strict=True):
+        for found in results:
+            rtol = 0.0 if name == "weight_bytes" else 1e-12
+            shown = ", ".join(f"{x:g}" for x in args) if rtol else f"{args[0][:2]}, .., {args[1:]}"
+            what = f"{name}({shown})"
+            expect_close(expect_number(found, what), right, what=what, rtol=rtol)
+
+
+def drawn_bytes(rng, bits):
+    """(call, what is right) of weight_bytes: every list of shapes and every size of groups."""
+    n, k = whole(rng, 1, 10**5), whole(rng, 1, 10**5)
+    lists = [[(n, k), (1, 1)], [], [(n, k)], 3 * [(28_672, 8192)], [(1, k), (n, 1)] * 60]
+    asked = []
+    for shapes in lists:
+        for group_size in (1, 128, k - 1 or 1, k, k + 1, 2 * k, whole(rng, 1, 300)):
+            total = 0
+            for rows, row in shapes:
+                groups = rows * -(-row // group_size) if bits < 16 else 0
+                total += rows * row * bits + groups * (16 + bits)
+            asked.append((("weight_bytes", shapes, bits, group_size), total / 8))
+    return asked
+
+
+def drawn_ridges(rng, size):
+    """(call, what is right) where one more sequence takes less, or no less, time to read."""
+    asked = []
+    for less in (0.5, 2.0**-24, 0.0, -(2.0**-24), -1.0, 1.0):  # exact, whichever way it is computed
+        bandwidth, peak = 2.0 ** whole(rng, 0, 40), 2.0 ** whole(rng, 0, 50)
+        for weights in (8.0, 0.0, one_of(rng, (2.0**-30, 2.0**-3, 2.0**20))):
+            args = (weights * size * bandwidth, size * bandwidth * (1 - less), size * peak)
+            right = weights / less if less > 0 else math.inf
+            asked.append((("ridge_batch", *args, bandwidth, peak), right))
+    return asked
+
+
+def drawn_rates(rng, size):
+    """(call, what is right): computing takes as long as reading, a little more or less, or far
+    from that, at batches of every kind."""
+    asked = []
+    for batch in (1, 7, whole(rng, 65, 10**6), 0.25, whole(rng, 2, 300) + 0.5):
+        for ratio in (2.0**-40, 2.0**-10, 0.5, 1 - 2.0**-20, 1.0, 1 + 2.0**-20, 2.0, 2.0**10):
+            weights, kv = size * whole(rng, 1, 9), size * one_of(rng, (0, 2.0**-20, 1, 1e3))
+            weights = 0.0 if kv and whole(rng, 0, 4) == 0 else weights
+            bandwidth, peak = 2.0 ** whole(rng, -2, 40), one_of(rng, (3.0, 1e3, 2.0**46))
+            reading = (weights + batch * kv) / bandwidth
+            flops = ratio * reading / batch * peak
+            right = batch / max(reading, batch * flops / peak)
+            asked.append((("decode_rate", weights, kv, flops, batch, bandwidth, peak), right))
+    return asked
