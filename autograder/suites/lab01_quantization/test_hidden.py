@@ -1303,6 +1303,9 @@ def test_every_width(student, rng):
         levels = 0.25 * (torch.arange(qmin - 3, qmax + 4) - z)  # exact; three past each end
         upstream = torch.randn(levels.shape, generator=rng)
         cases.append((levels, torch.tensor(0.25), zero, bits, symmetric, upstream))
+    # ties inside: there |x_hat - x| may be above s / 2 by a rounding
+    ties, middle = (torch.arange(-100, 100) + 0.5) * 0.3, torch.tensor(127, dtype=torch.int32)
+    cases.append((ties, torch.tensor(0.3), middle, 8, False, torch.ones(200)))
     # so many steps outside that what counts them in 16 or 32 bits is inside again
     far = torch.tensor([65539.0, -65533.0, 2.0**32, -(2.0**32), 2.0**40])
     middle = torch.tensor(8, dtype=torch.int32)
