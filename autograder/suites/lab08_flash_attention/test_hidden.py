@@ -607,12 +607,12 @@ def expect_walk(walk, q, k, v, scale, block_m, block_n):
     """
     (value, said), (T, d), S = walk, q.shape, len(k)
     what = f"T = {T}, S = {S}, d = {d}, blocks {block_m} and {block_n}, scale {scale:g}"
-    assert value is None, "tiled_attention returns nothing: it writes"
+    assert value is None, f"{what}: something was returned"
     read, write, seen = memory(q, k, v, (block_m, block_n))
     for step in said:
         (read if len(step) == 3 else write)(*step)
     many = -(-T // block_m)
-    for name, right in (("q", 1), ("k", many), ("v", many)):
+    for name, right in {"q": 1, "k": many, "v": many}.items():
         assert (seen[name] == right).all(), f"{what}: rows of {name} were not read {right} times"
     q, k, v = q.double(), k.double(), v.double()
     s, size = scale * q @ k.T, abs(scale) * q.abs() @ k.abs().T
@@ -1433,7 +1433,8 @@ def split_case(rng, HKV, group, S, D, splits, per, BN, dtype, BG, scale):
 
 def expect_splits(run, case):
     expect_products(run, case)
-    a, (splits, HKV) = case["args"], case["grid"]
+    a, grid = case["args"], case["grid"]
+    splits, HKV = grid
     what = f"GROUP = {a['GROUP']}, S = {a['S']}, {a['per_split']} keys a split, {splits} splits"
     part = run["outputs"]["Part"].view(splits, HKV, a["GROUP"], -1).double()
     lse = run["outputs"]["PartLSE"].view(splits, HKV, a["GROUP"]).double()
