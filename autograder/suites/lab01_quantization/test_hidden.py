@@ -233,7 +233,10 @@ def test_range_on_one_side_of_zero(student, rng):
     "for zeros that acts on all groups at once",
 )
 def test_grid_follows_the_range(student, rng):
-    lo, hi = torch.tensor([-1.0, -3.0, 0.0, 0.0]), torch.tensor([2.0, 1.0, 5.0, 0.0])
+    lo, hi = (
+        torch.tensor([-1.0, -3.0, 0, -2, 0]),
+        torch.tensor([2.0, 1.0, 5, 2, 0]),
+    )  # -2 to 2: no zeros
     hi[:3] += torch.rand(3, generator=rng) * 0.1
     for bits, symmetric in ((4, False), (4, True), (8, False)):
         for power in (0, -20, -60, -100, 40, 100):
@@ -241,12 +244,12 @@ def test_grid_follows_the_range(student, rng):
             scale, zero = grid(student, *small, bits, symmetric)
             s, z, sure = true_grid(*small, bits, symmetric)
             what = f"range times 2^{power}"
-            expect_close(scale[:3], s[:3], what=f"scale of a {what}", rtol=SCALE)
-            off = torch.where(sure, 0.0, 1.0)[:3]
-            expect_at_most((zero - z)[:3].abs(), off, f"zero of a {what}: distance")
+            expect_close(scale[:4], s[:4], what=f"scale of a {what}", rtol=SCALE)
+            off = torch.where(sure, 0.0, 1.0)[:4]
+            expect_at_most((zero - z)[:4].abs(), off, f"zero of a {what}: distance")
             qmin, qmax = (0, 0) if symmetric else codes_of(bits, False)
-            assert 0 < scale[3] < torch.inf and qmin <= zero[3] <= qmax, (
-                f"a group of zeros got the scale {scale[3]:g} and the zero point {zero[3]:g}"
+            assert 0 < scale[4] < torch.inf and qmin <= zero[4] <= qmax, (
+                f"a group of zeros got the scale {scale[4]:g} and the zero point {zero[4]:g}"
             )
 
 
@@ -594,6 +597,8 @@ def test_one_side_at_a_time(student, rng):
         expect_product(student, *drawn, "both zero points")
         drawn[side] = torch.zeros(4).long()
         expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} are 0")
+        drawn[side] = torch.tensor([3, -7, 7, -3])
+        expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} add up to 0")
 
 
 @exercise(
@@ -750,6 +755,8 @@ def test_awkward_weights(student, rng):
     outlier[3, 2] = 1e30
     weights = (-w.abs() - 1, w.bfloat16(), w[:1, :1], w[:1], w[:, :1], outlier)
     cases = [(case, 4, group, False) for case in weights for group in ("tensor", "channel", 5)]
+    high, wide = torch.randn(100, 3, generator=rng), torch.randn(1, 300, generator=rng)
+    cases += [(high, 4, "channel", False), (wide, 4, 1, False)]  # 300 groups in a row
     expect_round_trips(student, [*cases, (w.bfloat16(), 8, 5, True)])
     for value in (0.0, -2.5):
         flat = torch.full((3, 7), value)
@@ -839,8 +846,8 @@ def test_packed_bytes(student, rng):
     for shape in ((3, 4, 5), (4, 5), (1, 1), ()):
         cube = torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8)
         expect_packed(student.pack_codes(cube, 3), cube, 3)
-    long = torch.randint(8, (20_001,), generator=rng, dtype=torch.uint8)
-    expect_packed(student.pack_codes(long, 3), long, 3)
+    long = torch.randint(8, (22_001,), generator=rng, dtype=torch.uint8)
+    expect_packed(student.pack_codes(long, 3), long, 3)  # more bits than 16 bits can count
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -1194,8 +1201,11 @@ def drive_gradients(student, cases):
         y = student.fake_quantize(x, scale, zero, bits=bits, symmetric=symmetric)
         grad = None
         if isinstance(y, torch.Tensor) and y.requires_grad and y.shape == x.shape:
-            grad, also = torch.autograd.grad(((y + other) * upstream).sum(), [x, other])
-            if not torch.equal(also, upstream):
+            total, given_back = y + other, view(upstream) if i % 2 else upstream
+            given_back, kept = given_back.to(total.dtype), upstream.clone()
+            torch.autograd.grad(total, [x, other], given_back, retain_graph=True)  # and once more
+            grad, also = torch.autograd.grad(total, [x, other], given_back)
+            if not torch.equal(also, kept):
                 more = "the gradient that others get changed"
             y = y.detach()
         if x.grad is not before or not (before == 1).all():
