@@ -431,7 +431,8 @@ lab.check("ex3")
 # may be found.
 #
 # Names are new in `start`, where one that has ended is new again, and known elsewhere; nobody rolls
-# back behind what was found or settled. Lists are the caller's, who may change them later.
+# back behind what was found or settled. Lists are the caller's, who may change them later. There
+# may be thousands of blocks. Both attributes are read and never written, and may be properties.
 
 
 # %% solution="ex4"
@@ -459,7 +460,7 @@ class Blocks:
         table = []
         for end in range(self.block, len(text), self.block):
             beginning = tuple(text[:end])
-            held = [b for b, tokens in self.holds.items() if tokens == beginning]
+            held = [b for b, own in self.holds.items() if len(own) == end and own == beginning]
             if not held:
                 break
             if not self.users[held[0]]:

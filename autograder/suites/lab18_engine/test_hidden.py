@@ -1114,13 +1114,44 @@ def long_walk(rng, length, names, letters, longest, block):
     return walk
 
 
-def drive_blocks(student, walks, blocks, block):
+def drive_blocks(student, walks, blocks, block, calls):
     """Runs beside the student's code: what was asked, what it gave, tables and free after it.
 
-    A text goes on behind what `start` was given: a request has written something.
+    A text goes on behind what `start` was given: a request has written something.  `calls`, if not
+    0: so many may be within one another.  With the thousand of Python a pool of hundreds of blocks
+    would not tell who needs a call for each, and one of thousands takes seconds.
     """
-    seen = []
-    for walk in walks:
+    import sys
+
+    def asked(pool, kind, name, what, texts, room, sure):
+        """(what was said, what was given back)."""
+        if kind == "start":
+            given = list(what)
+            value = pool.start(name, given).__index__()
+            given[:] = [-1] * len(given)  # the list is the caller's
+            top = max(what) + 1
+            written = [i % top for i in range(2 * block)]
+            texts[name], room[name], sure[name] = [*what, *written], value, value
+            return what, value
+        if kind == "grow":
+            return min(room[name] + what, len(texts[name])), None
+        if kind == "fill":  # all that is free, and so many blocks more
+            return (len(pool.tables[name]) + pool.free + what) * block, None
+        if kind == "settle":
+            said = min(sure[name] + what, room[name], len(texts[name]))
+            given = texts[name][: said if said % 3 == 1 else None]
+            pool.settle(name, given, said)
+            given[:] = [-1] * len(given)  # the list is the caller's
+            sure[name] = said
+            return said, None
+        if kind == "roll_back":
+            said = room[name] = max(room[name] - what, sure[name])
+            pool.roll_back(name, said)
+            return said, None
+        pool.end(name)
+        return what, None
+
+    def walked(walk):
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
         other = student.Blocks(blocks + 3, block)  # which is none of this one's business
         other.start("a", [0] * (2 * block + 1))
@@ -1129,28 +1160,10 @@ def drive_blocks(student, walks, blocks, block):
         for kind, name, what in walk:
             value, said = None, what
             try:
-                if kind == "start":
-                    given = list(what)
-                    value = pool.start(name, given).__index__()
-                    given[:] = [-1] * len(given)  # the list is the caller's
-                    written = [i % (max(what) + 1) for i in range(2 * block)]
-                    texts[name], room[name], sure[name] = [*what, *written], value, value
-                elif kind == "grow":
-                    said = min(room[name] + what, len(texts[name]))
+                said, value = asked(pool, kind, name, what, texts, room, sure)
+                if kind in ("grow", "fill"):
                     pool.grow(name, said)
                     room[name] = max(room[name], said)
-                elif kind == "settle":
-                    said = min(sure[name] + what, room[name], len(texts[name]))
-                    given = texts[name][: said if said % 3 == 1 else None]
-                    pool.settle(name, given, said)
-                    given[:] = [-1] * len(given)  # the list is the caller's
-                    sure[name] = said
-                elif kind == "roll_back":
-                    said = max(room[name] - what, sure[name])
-                    pool.roll_back(name, said)
-                    room[name] = said
-                else:
-                    pool.end(name)
             except MemoryError:
                 value = "MemoryError"
             except NotImplementedError:
@@ -1162,8 +1175,16 @@ def drive_blocks(student, walks, blocks, block):
                 rows.append((said, value, tables, pool.free.__index__()))
             except Exception as fault:
                 rows.append((said, value, type(fault).__name__, -1))
-        seen.append(rows)
-    return seen
+        return rows
+
+    usual, depth, frame = sys.getrecursionlimit(), 0, sys._getframe()
+    while frame:
+        depth, frame = depth + 1, frame.f_back
+    sys.setrecursionlimit(depth + calls if calls else usual)
+    try:
+        return [walked(walk) for walk in walks]
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def judge_of(blocks, block):
@@ -1175,7 +1196,8 @@ def judge_of(blocks, block):
             if not isinstance(tables, dict):
                 return i, "tables cannot be read"
             if kind == "start":
-                own, written = tables.get(name), [j % (max(said) + 1) for j in range(2 * block)]
+                own, top = tables.get(name), max(said) + 1
+                written = [j % top for j in range(2 * block)]
                 texts[name] = [*said, *written]
                 if own is None or value != len(own) * block:
                     return i, "a table, and the number of its tokens"
@@ -1183,7 +1205,7 @@ def judge_of(blocks, block):
                     return i, wrong
                 shelf.line = [n for n in shelf.line if n not in own]
                 shelf.tables[name], value = list(own), None
-            elif kind == "grow":
+            elif kind in ("grow", "fill"):
                 needs = max(-(-said // block) - len(shelf.tables[name]), 0)
                 if (needs > len(shelf.line)) != (value == "MemoryError"):
                     return i, "MemoryError where there is room, or none where there is not"
@@ -1209,9 +1231,9 @@ def judge_of(blocks, block):
     return judge
 
 
-def check_walks(student, walks, blocks, block):
+def check_walks(student, walks, blocks, block, calls=0):
     expect_walks(
-        lambda walks: student.drive(drive_blocks, walks, blocks, block),
+        lambda walks: student.drive(drive_blocks, walks, blocks, block, calls),
         walks,
         judge_of(blocks, block),
         lambda walk: walk,
@@ -1302,10 +1324,12 @@ def test_held_twice(student, rng):
     cause="a limit that nobody asked for, or a name that counts as nobody",
 )
 def test_long_texts_of_blocks(student, rng):
-    text = [draw(rng, 0, 150000) for _ in range(3000)]
-    walk = [("start", 0, text)]
-    walk += [("grow", 0, 33)] * 200 + [("settle", 0, 33)] * 200
-    walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:2000]), ("grow", "", 31)]
+    text = row_of(rng, 150000, 3000)
+    walk = [("start", 0, text), *[("grow", 0, 33)] * 100, ("settle", 0, 3001)]
+    check_walks(student, [[*walk, ("end", 0, 0), ("start", "", text)]], 400, 16)
+    walk = [("start", 0, text[:1300]), *[("grow", 0, 33)] * 40]
+    walk += [*[("settle", 0, 33)] * 8, *[("settle", 0, 130)] * 8]
+    walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:1100]), ("grow", "", 31)]
     walk += [("grow", 1, 17), ("end", "", 0), ("start", 2, text), ("roll_back", 1, 9)]
     back = [("start", 0, text), ("grow", 0, 2900), ("settle", 0, 100), ("roll_back", 0, 2000)]
     back += [("start", 1, text), ("grow", 1, 1500), ("roll_back", 1, 1500), ("grow", 0, 700)]
@@ -1324,14 +1348,18 @@ def test_anywhere_in_blocks(student, rng):
     sizes = {}
     for blocks, block, name, length, token, done, back in every_pair(
         rng,
-        (1, 5, 410),
-        (1, 3, 16),
+        (1, 5, 410, 1100),
+        (1, 3, 16, 70),
         (0, "", "a", 7),
-        (1, 7, 65, 200),
+        ("one", "block", "block + 1", "2 blocks", "2 blocks + 1", "3 blocks - 1", 65, 200),
         (0, 150000),
         (0, 1, 300),
         (0, 1, 17, 300),
     ):
+        length = {
+            "one": 1, "block": block, "block + 1": block + 1, "2 blocks": 2 * block,
+            "2 blocks + 1": 2 * block + 1, "3 blocks - 1": 3 * block - 1,
+        }.get(length, length)  # fmt: skip
         text = [token + step for step in row_of(rng, 1, length)]
         walk = [("start", name, text), ("settle", name, 0), ("roll_back", name, 0)]
         walk += [("grow", name, draw(rng, 1, 2 * block)), ("grow", name, 3201)]
@@ -1344,14 +1372,21 @@ def test_anywhere_in_blocks(student, rng):
         walk += [("end", name, 0), ("start", name, text), ("grow", name, block), ("end", "b", 0)]
         walk += [("roll_back", name, 3201), ("start", 8, [token] * (block + 1)), ("end", name, 0)]
         sizes.setdefault((blocks, block), []).append(walk)
-    for name in (0, "", "0"):  # all of a long text certain, and more taken back
+    for name in (0, "", "a"):  # all of a long text certain, and more taken back
         text = row_of(rng, 150000, 3201)
-        walk = [("start", name, text), ("grow", name, 3201), ("settle", name, 3201)]
-        walk += [("grow", name, 30), ("roll_back", name, 40), ("end", name, 0)]
-        walk += [("start", name, text[:1]), ("settle", name, 0), ("start", "b", text[:49])]
-        sizes[410, 16].append(walk)
+        walk = [("start", name, text), ("settle", name, 0), ("grow", name, 3201)]
+        walk += [("settle", name, 3201), ("grow", name, 30), ("roll_back", name, 40)]
+        walk += [("end", name, 0), ("start", name, text[:1]), ("settle", name, 0)]
+        sizes[410, 16].append([*walk, ("start", "b", text[:49])])
+    for blocks, block in sizes:  # to the last block, and one more than there are
+        walk = [("start", 0, [1] * (2 * block)), ("grow", 0, block), ("start", "", [1])]
+        sizes[blocks, block].append([*walk, *[("fill", 0, step) for step in (-1, 1, 0, 1)]])
     for (blocks, block), walks in sizes.items():
         check_walks(student, walks, blocks, block)
+    text = row_of(rng, 1, 401)
+    long = [("start", 0, text), ("grow", 0, 400), ("settle", 0, 400), ("end", 0, 0)]
+    long += [("start", "", text), ("roll_back", "", 0), ("start", 1, text), ("end", 1, 0)]
+    check_walks(student, [[*long, ("grow", "", 2)]], 420, 1, calls=120)
 
 
 # ---- exercise 5 --------------------------------------------------------------------------------

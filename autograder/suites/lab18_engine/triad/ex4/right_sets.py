@@ -21,10 +21,9 @@ class Blocks:
             self.where[key].discard(number)
 
     def start(self, name, text):
-        key, table = (), []
+        table = []
         for at in range(0, len(text) - self.n, self.n):
-            key = (key, tuple(text[at : at + self.n]))
-            found = self.where.get(key)
+            found = self.where.get(tuple(text[: at + self.n]))
             if not found:
                 break
             table.append(max(found))
@@ -51,11 +50,9 @@ class Blocks:
                 self.queue[number] = None
 
     def settle(self, name, text, cached):
-        key = ()
         for i in range(cached // self.n):
-            key = (key, tuple(text[i * self.n : (i + 1) * self.n]))
-            number = self.tables[name][i]
-            if self.label.get(number) is not key:
+            key, number = tuple(text[: (i + 1) * self.n]), self.tables[name][i]
+            if self.label.get(number) != key:
                 self.forget(number)
                 self.label[number] = key
                 self.where.setdefault(key, set()).add(number)
