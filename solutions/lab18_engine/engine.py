@@ -687,8 +687,8 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 #   with `cached` tokens cached, make a step together; each has g proposals. A proposal holds with
 #   probability `acceptance` if all before it held. Proposing costs nothing. Which g from 0 to
 #   `most` makes the most tokens per second? Of equal ones the smallest; where rounding alone parts
-#   them, any. **Derive** how many tokens come out of a pass on average, and what pieces and logits
-#   it has.
+#   them (by less than one part in 10^12), any. **Derive** how many tokens come out of a pass on
+#   average, and what pieces and logits it has.
 #
 # Bandwidth and peak are above 0, the rest at least 0, and a step takes some time; acceptance is
 # from 0 to 1, both included; requests ≥ 1.

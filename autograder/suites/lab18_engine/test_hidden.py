@@ -1821,27 +1821,101 @@ def exact_seconds(machine, pieces, logits):
 
 def machine_of(rng, kind, most, fixed):
     """`most` is what costs most: weights, rows, tokens, pairs or logits."""
-    size = {"int": 1, "whole": 1.0, "fraction": 0.37, "large": 10**10, "large float": 1e10}[kind]
+    size = {"int": 1, "fraction": 0.37, "large": 10**10, "large float": 1e10, "tiny": 1e-9}
+    size = size.get(kind, 1.0)
     names = ("weights", "row", "token", "pair", "head")
     machine = {name: draw(rng, 1, 9) * size for name in names}
     machine |= {most: machine[most] * 10**4} if most in names else dict.fromkeys(names, 0)
     machine |= {"bandwidth": draw(rng, 1, 9) * size, "peak": draw(rng, 1, 9) * size}
     least = 0 if most in names else 1  # a step takes some time
-    return machine | {"fixed": max(fixed, least) * (1 if isinstance(size, int) else 1.0)}
+    machine |= {"fixed": max(fixed, least) * (1 if isinstance(size, int) else 1.0)}
+    if kind == "mixed":  # whole numbers, of which every second one is an int
+        for i in torch.randperm(7, generator=rng).tolist()[:4]:
+            name = [*names, "bandwidth", "peak"][i]
+            machine[name] = int(machine[name])
+    return machine
+
+
+def rates_of(machine, requests, cached, share, most):
+    """Tokens per second of 0 .. most proposals: seconds exact, tokens by a sum of falling terms."""
+    tokens, rates = [], []
+    for g in range(most + 1):
+        tokens.append(float(share) ** g)
+        cost = exact_seconds(machine, [(requests, cached, g + 1)], requests * (g + 1))
+        rates.append(requests * math.fsum(tokens) / float(cost))
+    return rates
+
+
+def fixed_at(share, g, step):
+    """Seconds that are fixed, for which g and g + 1 proposals are worth the same, if a token more
+    takes `step` seconds and nothing else costs."""
+    made, then = (math.fsum(share**i for i in range(n + 1)) for n in (g, g + 1))
+    return step * (made * (g + 2) - then * (g + 1)) / share ** (g + 1)
+
+
+def at_a_threshold(rng):
+    """Cases of best_gamma next to where one proposal more begins to be worth it, on both sides."""
+    cases = []
+    for share, g in (
+        *((share, 0) for share in (1e-9, 1e-3, 0.02, 0.5, 0.995, 1 - 1e-6)),
+        *((share, 1) for share in (0.01, 0.3, 0.9, 0.999)),
+        *((share, 7) for share in (0.4, 0.97, 0.99, 0.991, 0.9999, 1.0)),
+        *((share, draw(rng, 60, 90)) for share in (0.95, 0.992, 0.999, 1 - 1e-4)),
+        (draw(rng, 9901, 9999) / 10**4, draw(rng, 20, 60)),
+    ):
+        rate, requests = draw(rng, 1, 9), draw(rng, 1, 4)
+        for near in (1 - 1e-3, 1 + 1e-3):
+            what = ("token", "head", "weights")[draw(rng, 0, 2)]
+            machine = dict.fromkeys(H100, 0) | {"bandwidth": rate, "peak": rate}
+            # one token more of each request takes requests / rate seconds
+            machine |= {"head" if what == "head" else "token": 1}
+            fixed = near * fixed_at(share, g, requests / rate)
+            # as weights that are read: no longer than computing, and so of no account
+            machine |= {"fixed": fixed, "weights": rate if what == "weights" else 0}
+            machine["weights"] *= requests / rate
+            cases.append((machine, requests, 0, share, g + draw(rng, 1, 40)))
+    return cases
+
+
+def drive_one_machine(student, machines, pieces, case):
+    """Runs beside the student's code: both functions, of one dict that holds one machine after the
+    other, and of one list."""
+    one, row, seen = {}, [], []
+    for i, machine in enumerate(machines):
+        one.clear()
+        one.update(machine)
+        row[:] = pieces[i:]
+        seen.append((student.seconds(one, row, i), student.best_gamma(one, *case)))
+    return seen
+
+
+def check_best(seen, machine, requests, cached, share, top):
+    rates = rates_of(machine, requests, cached, share, top)
+    assert type(seen) is int and 0 <= seen <= top, "no int from 0 to most"
+    expect_at_most(max(rates) / rates[seen], 1 + 1e-9, "the best rate, beside best_gamma's")
 
 
 @exercise(
     "ex6",
     points=1,
     invariant="both functions, anywhere in what the card admits: every two of machines, what costs "
-    "most, pieces, lengths, logits, requests, acceptance and most, against fractions",
-    cause="a corner where two others meet, such as whole numbers and many requests",
+    "most, pieces, lengths, logits, requests, acceptance and most, against fractions; and next to "
+    "where one proposal more begins to be worth it",
+    cause="a corner where two others meet, such as whole numbers and many requests; an acceptance "
+    "near 0 or 1 that counts as 0 or 1",
 )
 def test_anywhere_on_machines(student, rng):
-    kinds = ("int", "whole", "fraction", "large", "large float")
+    kinds = ("int", "whole", "fraction", "large", "large float", "tiny", "mixed")
     dear = ("weights", "row", "token", "pair", "head", "nothing")
     for kind, most, fixed, count, cached, n, logits in every_pair(
-        rng, kinds, dear, (0, 2, 0.25), (0, 1, 40), (0, 7, 10**5), (1, 2, 300), (0, 1, 50)
+        rng,
+        kinds,
+        dear,
+        (0, 2, 0.25),
+        (0, 1, 40, 300),
+        (0, 7, 10**5),
+        (1, 2, 300),
+        (0, 1, 50, 1030),
     ):
         machine = machine_of(rng, kind, most, fixed)
         each = [(1, cached + draw(rng, 0, 3), max(1, n - draw(rng, 0, 3))) for _ in range(count)]
@@ -1851,18 +1925,21 @@ def test_anywhere_on_machines(student, rng):
         assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
         right = float(exact_seconds(machine, each, logits))
         assert math.isclose(seen, right, rel_tol=1e-9), "other seconds"
+    shares = (0, 1, 0.0, 1.0, 0.5, 0.97, 1e-6, 0.995, 1 - 1e-5)
     for kind, most, fixed, requests, cached, share, top in every_pair(
-        rng, kinds, dear, (0, 2), (1, 2, 520), (0, 7, 4100), (0, 1, 0.0, 1.0, 0.5, 0.97), (0, 1, 14)
+        rng, kinds, dear, (0, 2), (1, 2, 520, 1030), (0, 7, 4100), shares, (0, 1, 14)
     ):
-        machine, made, rates = machine_of(rng, kind, most, fixed), Fraction(0), []
-        for g in range(top + 1):
-            made += Fraction(share) ** g
-            cost = exact_seconds(machine, [(requests, cached, g + 1)], requests * (g + 1))
-            rates.append(requests * made / cost)
+        machine = machine_of(rng, kind, most, fixed)
         seen = student.best_gamma(machine, requests, cached, share, top)
-        assert type(seen) is int and 0 <= seen <= top, "no int from 0 to most"
-        expect_at_most(
-            float(max(rates) / rates[seen]), 1 + 1e-9, "the best rate, beside best_gamma's"
-        )
+        check_best(seen, machine, requests, cached, share, top)
         if share == 0 and most == "nothing":  # all are the same, in any arithmetic
             assert seen == 0, "of equal ones not the smallest"
+    for case in at_a_threshold(rng):
+        check_best(student.best_gamma(*case), *case)
+    machines = [machine_of(rng, kind, "token", 2) for kind in kinds]
+    pieces = [(str(i), i, 2) for i in range(len(kinds) + 1)]
+    cases = student.drive(drive_one_machine, machines, pieces, (2, 5, 0.9, 12))
+    for i, (machine, (cost, best)) in enumerate(zip(machines, cases, strict=True)):
+        right = float(exact_seconds(machine, [(1, *row[1:]) for row in pieces[i:]], i))
+        assert math.isclose(cost, right, rel_tol=1e-9), "other seconds, of a dict that changed"
+        check_best(best, machine, 2, 5, 0.9, 12)
