@@ -590,8 +590,10 @@ def drive_linear(student, weight, bias, group, inputs):
     import torch
 
     def alive():
-        found = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
-        return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in found}
+        kinds = torch.Tensor, torch.UntypedStorage
+        found = [t for t in gc.get_objects() if issubclass(type(t), kinds)]
+        found = [t.untyped_storage() if hasattr(t, "untyped_storage") else t for t in found]
+        return {t.data_ptr(): t.nbytes() for t in found}
 
     gc.collect()
     before = alive()
@@ -986,12 +988,67 @@ def test_all_else(student, rng):
 
 
 def drive_packed(student, cases):
-    """Runs beside the student's code: outputs of each linear, all of which are made before."""
-    modules = [student.Packed(w, b, group) for w, b, group, _ in cases]
-    return [
-        [module(x).detach() for x in inputs]
-        for module, (_, _, _, inputs) in zip(modules, cases, strict=True)
+    """Runs beside the student's code: outputs of each linear, all of which are made before; and
+    again, when others have written into the first and into what the linears were made of.
+
+    How w, bias and x lie is the case's way: 0 as they came, 1 the first two dimensions exchanged,
+    2 each second number of some that are larger in every dimension, 3 one number read again and
+    again where all rows are one.
+    """
+
+    def lay(x, way):
+        if x is None:
+            return None
+        if way == 1 and x.dim() > 1:
+            return x.clone().transpose(0, 1).contiguous().transpose(0, 1)
+        if way == 2:
+            larger = x
+            for d in range(x.dim()):
+                larger = larger.repeat_interleave(2, d)
+            return larger[(slice(None, None, 2),) * x.dim()]
+        if way == 3 and x.dim() > 1 and x.shape[0] > 1:
+            return x[:1].expand(x.shape)
+        return x.clone()
+
+    given = [[lay(some, way) for some in (w, b)] for w, b, _, _, way in cases]
+    modules = [
+        student.Packed(*some, group) for some, (_, _, group, _, _) in zip(given, cases, strict=True)
     ]
+    seen = []
+    for _ in range(2):
+        held = [
+            [module(lay(x, way if i else 0)) for i, x in enumerate(inputs)]
+            for module, (_, _, _, inputs, way) in zip(modules, cases, strict=True)
+        ]
+        seen.append([[y.detach().clone() for y in outputs] for outputs in held])
+        for x in [x for some in (*held, *given) for x in some if x is not None]:
+            if 0 not in x.stride():
+                x.detach().zero_()
+    return seen
+
+
+def drive_memory(student, n, k, x):
+    """Runs beside the student's code: bytes of Python's own that stay behind the calls of a linear,
+    when another was made and called before.
+
+    Those of numpy, lists and bytes; tracemalloc does not see torch's.
+    """
+    import gc
+    import tracemalloc
+
+    import torch
+
+    weight = torch.sin(torch.arange(n * k).float()).view(n, k)
+    linear = student.Packed(weight, None, 32)
+    linear(x), linear(x)
+    linear = student.Packed(weight + 1, None, 32)
+    tracemalloc.start()
+    for _ in range(2):
+        linear(x)
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return kept
 
 
 def grid(weight, group):
@@ -1010,61 +1067,96 @@ def grid(weight, group):
     return [x.expand(n, -1, g).reshape(n, -1)[:, :k] for x in (right, step, sure)]
 
 
+FOUR_BIT_SIZES = (
+    *((0, 0), (2e-8, 0), (1, 0), (1, 4), (1, -4), (2e-4, 0), (1000, 0), (1000, 6000)),
+    *(("one", 1e4), ("unlike", 0)),
+)
+
+
+def weights_of(rng, n, k, group, size, shift, dtype):
+    """[n, k] of the dtype; "one" is another in one place, and a group before it is 0; of "unlike"
+    each group has a magnitude of its own."""
+    w = torch.randn(n, k, generator=rng).clamp(-3.5, 3.5)
+    place = draw(rng, 0, n - 1), draw(rng, 0, k - 1)
+    if size == "one":
+        w[0, :group] = 0
+        w[place] = shift
+    elif size == "unlike":
+        w *= 10.0 ** (torch.arange(k) // group % 7 - 4)
+    else:
+        w = size * w + shift
+        if size == 1000 and not shift:
+            w[place] = 1e4
+    w = w.to(dtype)
+    return w.clamp(-9984, 9984) if dtype == torch.bfloat16 else w
+
+
+def check_four_bits(w, bias, group, inputs, outputs, later):
+    assert all(y.dtype == w.dtype for y in outputs), "another dtype"
+    for one, two in zip(outputs, later, strict=True):
+        assert one.shape == two.shape and torch.equal(one, two), "another result when asked again"
+    b = torch.zeros(len(w)).double() if bias is None else bias.double()
+    right, step, sure = grid(w, group)
+    eps = torch.finfo(w.dtype).eps
+    w_hat = outputs[0].double().T - b[:, None]
+    assert w_hat.shape == w.shape, "another shape"
+    slack = 2 * eps * (w.double().abs() + step + 2 * b.abs()[:, None])
+    bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + slack
+    expect_at_most((w_hat - w.double()).abs(), bound, "|w_hat - w|")
+    far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
+    expect_at_most(far, 16e-6 * step + slack, "distance of w_hat from what the card says")
+    x, y = inputs[1].double(), outputs[1].double()
+    assert y.shape == (*x.shape[:-1], len(w)), "another shape"
+    size = x.abs() @ (w_hat.abs() + slack).T + b.abs()
+    limit = (x.shape[-1] + 8) * eps * size + x.abs() @ slack.T + 1e-30
+    expect_at_most((y - x @ w_hat.T - b).abs(), limit, "|forward - x W_hat^T - b|")
+
+
 @exercise(
     "ex3",
     points=1,
     invariant="linears anywhere in what the card admits: every two of sizes, group, dtype, "
-    "magnitude, bias and layout, all made before the first is called",
-    cause="a corner where two others meet, such as one column and bfloat16; or memory used again",
+    "magnitude, bias and layout, all made before the first is called; asked again, and memory",
+    cause="a corner where two others meet, such as one column and bfloat16; an x whose first two "
+    "dimensions are exchanged; memory used again, or W_hat kept as numbers of any kind",
 )
 def test_anywhere_in_four_bits(student, rng):
     cases = []
-    for n, k, group, dtype, (size, shift), biased, view, lead in every_pair(
+    for n, columns, group, dtype, (size, shift), biased, way, lead in every_pair(
         rng,
         (1, 3, 40),
-        (1, 5, 301),
-        (1, 5, 32, 128),
+        (1, 5, 301, "group - 1", "group", "group + 1", "3 groups", "3 groups + 1"),
+        (1, 2, 5, 32, 128),
         (torch.float32, torch.float64, torch.bfloat16),
-        ((0, 0), (2e-8, 0), (1, 0), (1, 4), (1, -4), (2e-4, 0), (1000, 0), (1000, 6000)),
+        FOUR_BIT_SIZES,
         (None, 1e-6, 1.0, 1e4),
-        (False, True),
-        ((), (0,), (2,), (2, 1), (2, 1, 3)),
+        (0, 1, 2, 3),
+        ((), (0,), (2, 3), (2, 1, 3), (2, 0), (1, 2, 1, 2)),
     ):
-        w = (size * torch.randn(n, k, generator=rng).clamp(-3.5, 3.5) + shift).to(dtype)
-        if size == 1000 and not shift:
-            w[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e4
+        k = {"group - 1": group - 1, "group": group, "group + 1": group + 1}.get(columns, columns)
+        k = {"3 groups": 3 * group, "3 groups + 1": 3 * group + 1}.get(k, k)
+        w = weights_of(rng, n, max(k, 1), group, size, shift, dtype)
         bias = None if biased is None else (biased * torch.randn(n, generator=rng)).to(dtype)
-        x = torch.randn(*lead, k, generator=rng).to(dtype)
-        unit = torch.eye(k, dtype=dtype)
-        if view:
-            w, x = w.T.contiguous().T, x.repeat_interleave(2, -1)[..., ::2]
-        cases.append((w, bias, group, [unit, x]))
+        x = torch.randn(*lead, w.shape[1], generator=rng).to(dtype)
+        if way == 3 and n > 1:
+            w[:] = w[0].clone()
+        if way == 3 and len(lead) and lead[0] > 1:
+            x[:] = x[0].clone()
+        cases.append((w, bias, group, [torch.eye(w.shape[1], dtype=dtype), x], way))
     for group in (1, 5, 32, 128):  # a bias of one number, with weights of 0 and of 10^4
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             for top in (0, 9984 if dtype == torch.bfloat16 else 10**4):
                 w = (top * torch.rand(1, 7, generator=rng)).to(dtype)
                 w[0, draw(rng, 0, 6)] = top
                 inputs = [torch.eye(7, dtype=dtype), torch.randn(7, generator=rng).to(dtype)]
-                cases.append((w, torch.randn(1, generator=rng).to(dtype), group, inputs))
-    for (w, bias, group, inputs), outputs in zip(
-        cases, student.drive(drive_packed, cases), strict=True
-    ):
-        assert all(y.dtype == w.dtype for y in outputs), "another dtype"
-        b = torch.zeros(len(w)).double() if bias is None else bias.double()
-        right, step, sure = grid(w, group)
-        eps = torch.finfo(w.dtype).eps
-        w_hat = outputs[0].double().T - b[:, None]
-        assert w_hat.shape == w.shape, "another shape"
-        slack = 2 * eps * (w.double().abs() + step + 2 * b.abs()[:, None])
-        bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + slack
-        expect_at_most((w_hat - w.double()).abs(), bound, "|w_hat - w|")
-        far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
-        expect_at_most(far, 16e-6 * step + slack, "distance of w_hat from what the card says")
-        x, y = inputs[1].double(), outputs[1].double()
-        assert y.shape == (*x.shape[:-1], len(w)), "another shape"
-        size = x.abs() @ (w_hat.abs() + slack).T + b.abs()
-        limit = (x.shape[-1] + 8) * eps * size + x.abs() @ slack.T + 1e-30
-        expect_at_most((y - x @ w_hat.T - b).abs(), limit, "|forward - x W_hat^T - b|")
+                cases.append((w, torch.randn(1, generator=rng).to(dtype), group, inputs, 0))
+    for n, k in ((1, 1030), (1030, 3)):
+        inputs = [torch.eye(k), torch.randn(2, 1030 // n, k, generator=rng)]
+        cases.append((torch.randn(n, k, generator=rng), None, draw(rng, 2, 40), inputs, 1))
+    kept = student.drive(drive_memory, 40, 200, torch.ones(2, 200))
+    expect_at_most(float(kept), 40.0 * 200, "bytes that stay behind a call, of numbers of any kind")
+    for case, *outputs in zip(cases, *student.drive(drive_packed, cases), strict=True):
+        check_four_bits(*case[:4], *outputs)
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
