@@ -133,9 +133,9 @@ print("C gets", own[:1] if own[0] != proposed[0] else own[:2], "since 9 is not 4
 # - `step(pieces, texts, proposed, best) -> (new, cached)`: what a greedy pass yields. `best[i]` is
 #   the token with the largest logit at place i of the pass (T ints; -1 where nobody asks).
 #   `new[name]`, for every piece: the model's own tokens up to the first that no proposal in the
-#   piece agrees with, it included; [] if the piece has no wanted places. `cached[name]`: how many tokens
-#   of the request have a key *that stays* after this pass. **Decide** which do: the newest token
-#   has not been read by any pass, and a refused proposal has been read for nothing.
+#   piece agrees with, it included; [] if the piece has no wanted places. `cached[name]`, for every
+#   piece: how many tokens of the request have a key *that stays* after this pass. **Decide** which
+#   do: the newest token has not been read by any pass, and a refused proposal for nothing.
 #
 # `texts` and `proposed` may hold others, too; a request without proposals is in `proposed` with []
 # or not at all. A piece never reaches beyond the last proposal, and may read some proposals or none.

@@ -37,6 +37,54 @@ def row_of(rng, top, count):
     return torch.randint(0, top + 1, (count,), generator=rng).tolist()
 
 
+def drive_reused(student, name, calls):
+    """Runs beside the student's code: results of all calls, read when all were made; and again,
+    when others have written into those.
+
+    The lists and dicts that are passed are the same ones in each call, with other contents.
+    """
+
+    def fresh(x):
+        if isinstance(x, dict):
+            return {key: fresh(value) for key, value in x.items()}
+        if isinstance(x, list | tuple):
+            return type(x)(map(fresh, x) if of_some(x) else x)
+        return x
+
+    def of_some(x):
+        return bool(x) and isinstance(x[0], dict | list | tuple)
+
+    def spoil(x):
+        if isinstance(x, dict) or (isinstance(x, list | tuple) and of_some(x)):
+            for part in x.values() if isinstance(x, dict) else x:
+                spoil(part)
+        if isinstance(x, dict):
+            x.clear()
+            x["nobody"] = [-7]
+        elif isinstance(x, list):
+            x[:] = [-7] * (len(x) + 1)
+
+    def all_of(calls):
+        results = []
+        for args in calls:
+            for i, value in enumerate(args):
+                if not isinstance(value, dict | list):
+                    boxes[i] = value
+                    continue
+                box = boxes.setdefault(i, type(value)())
+                spoil(box)
+                box.clear()
+                (box.update if isinstance(box, dict) else box.extend)(fresh(value))
+            results.append(getattr(student, name)(*(boxes[i] for i in range(len(args)))))
+        return results
+
+    boxes = {}
+    results = all_of(calls)
+    first = fresh(results)
+    spoil(results)
+    return first, all_of(calls[::-1])[::-1]
+
+
 # ---- exercise 1 --------------------------------------------------------------------------------
 
 
@@ -168,6 +216,7 @@ def pass_of(rng, count, name, length, guesses, top, begin, reach, extra, holds):
     texts, proposed, pieces, best = {}, {}, [], []
     if extra:
         texts["nobody"] = row_of(rng, top, extra)
+        proposed |= {} if guesses is None else {"nobody": row_of(rng, top, 2)}
     for i, who in enumerate(names):
         known = length if i == 0 else draw(rng, 1, 4)
         many = (guesses or 0) if i == 0 else (0 if guesses is None else draw(rng, 0, 2))
@@ -188,15 +237,23 @@ def pass_of(rng, count, name, length, guesses, top, begin, reach, extra, holds):
             right = p + 1 < len(whole) and p + 1 != wrong
             said = whole[p + 1] if right else draw(rng, 0, top) + (top if p + 1 == wrong else 0)
             best.append(said)
+    texts, proposed = (shuffled(rng, some) for some in (texts, proposed))
     return pieces, texts, proposed, best
+
+
+def shuffled(rng, some):
+    """The dict in another order."""
+    keys = list(some)
+    return {keys[i]: some[keys[i]] for i in torch.randperm(len(keys), generator=rng).tolist()}
 
 
 @exercise(
     "ex1",
     points=1,
     invariant="both functions, anywhere in what the card admits: every two of names, lengths, "
-    "tokens, proposals, ends and what holds, in one pass",
-    cause="a corner where two others meet, such as many pieces and no proposals at all",
+    "tokens, proposals, ends and what holds, in one pass; in lists and dicts that are used again",
+    cause="a corner where two others meet, such as many pieces and no proposals at all; one list "
+    "that is returned again and again",
 )
 def test_anywhere_in_a_pass(student, rng):
     cases = every_pair(
@@ -218,11 +275,19 @@ def test_anywhere_in_a_pass(student, rng):
     passes.append((many, texts, {"": [], 1: whole[1]}, [-1] * 1180 + [0, 150000]))
     passes.append(([("", 0, 1)], {"": whole[0], 0: [0], 1: [150000]}, {0: whole[1]}, [-1]))
     passes.append(([(0, 0, 1)], {0: [0], 1: whole[0], 2: [150000]}, {1: whole[1]}, [150000]))
-    rows = held_results(student, "layout", [some[:3] for some in passes])
-    for some, value in zip(passes, rows, strict=True):
-        expect_row(value, *some[:3])
-    for some, value in zip(passes, held_results(student, "step", passes), strict=True):
-        expect_yield(value, *some)
+    small = [(i, 0, 1 + i % 2) for i in range(1030)]  # many, and proposals that all hold
+    texts, best = {i: [i, i + 1] for i in range(1030)}, [7] * 1545
+    passes.append(
+        (small, texts, {5: [7] * 3}, [b if i % 3 == 2 else -1 for i, b in enumerate(best)])
+    )
+    best = row_of(rng, 150000, 1100)
+    passes.append(([("", 0, 1101)], {"": [7]}, {"": best}, [*best, 5]))
+    for seen in student.drive(drive_reused, "layout", [some[:3] for some in passes]):
+        for some, value in zip(passes, seen, strict=True):
+            expect_row(value, *some[:3])
+    for seen in student.drive(drive_reused, "step", passes):
+        for some, value in zip(passes, seen, strict=True):
+            expect_yield(value, *some)
 
 
 def behind(text):
@@ -1699,6 +1764,36 @@ def stream_of(rng, count, word, start, halves, last, ending):
     return stops, texts, last
 
 
+def drive_taken(student, calls):
+    """Runs beside the student's code: results of all calls and whether each is two new dicts; and
+    again, when others have put requests into those.
+
+    The dicts that are passed are the same two in each call, with other requests.
+    """
+
+    def all_of(calls):
+        found, apart, running, waiting = [], True, {}, {}
+        for run, wait, name, again in calls:
+            for box, some in ((running, run), (waiting, wait)):
+                box.clear()
+                box.update({key: [list(text), n] for key, (text, n) in some.items()})
+            one, two = student.take_out(running, waiting, name, again)
+            apart = apart and len({id(box) for box in (one, two, running, waiting)}) == 4
+            found.append((one, two))
+        return found, apart
+
+    def copied(found):
+        return [[{k: [*v] for k, v in one.items()} for one in two] for two in found]
+
+    found, apart = all_of(calls)
+    first = copied(found), apart
+    for two in found:
+        for i, one in enumerate(two):
+            one[f"another {i}"] = [[7], 0]
+    found, apart = all_of(calls[::-1])
+    return first, (copied(found[::-1]), apart)
+
+
 def state(token, length):
     """Who answers lacks one; who begins all."""
     return [[token] * length, 0 if length % 2 else length - 1]
@@ -1708,8 +1803,9 @@ def state(token, length):
     "ex5",
     points=1,
     invariant="streams and requests anywhere in what the card admits: every two of stop words, "
-    "lengths, half characters and ends; of names, tokens, who runs and who waits",
-    cause="a corner where two others meet, such as many long words and a text that is empty",
+    "lengths, half characters and ends; of names, tokens, who runs and who waits; new dicts always",
+    cause="a corner where two others meet, such as many long words and a text that is empty; one "
+    "empty dict that is returned again and again",
 )
 def test_anywhere_in_streams(student, rng):
     streams = [
@@ -1719,23 +1815,29 @@ def test_anywhere_in_streams(student, rng):
             (0, 1, 3, 65),
             (1, 2, 9, 90),
             (0, 4, 3100),
-            (0, 1, 5),
+            (0, 1, 5, 70),
             (False, True),
             ("none", "one", "most", "word"),
         )
     ]
+    texts = [("ab" * 12 + "c")[: n // 40] for n in range(1040)]  # more calls than a thousand
+    word, many = "ab" * 520 + "c", [f"<{i}>" for i in range(310)]
+    streams += [(["ababc"] * 2, texts, True), ([word], [word[:-1], word + "d"], True)]
+    streams += [(many, ["a<30", "a<30\ufffd", "a<30é<309", "a<30é<309>"], True)]
     for stream, seen in zip(streams, student.drive(drive_streams, streams), strict=True):
         assert [tuple(row) for row in seen] == quick_stream(*stream), "another piece, or stopped"
+    calls, rights = [], []
     for run, wait, name, where, again, token, length in every_pair(
         rng,
-        (1, 2, 12),
-        (0, 1, 12),
+        (1, 2, 12, 310),
+        (0, 1, 12, 310),
         (0, "", "gone", 2**40),
         ("runs", "waits", "neither"),
         (False, True),
         (0, 150000),
         (1, 2000),
     ):
+        length = 1 if run + wait > 14 else length
         where = "runs" if again else where
         running = {
             i + 1 if i % 2 else str(i): state(token, length + i)
@@ -1750,13 +1852,16 @@ def test_anywhere_in_streams(student, rng):
                 rest, at = list(some.items()), draw(rng, 0, len(some))
                 some.clear()
                 some.update([*rest[:at], (name, state(token, length + 2)), *rest[at:]])
-        seen = parts(student.take_out(running, waiting, name, again), 2)
-        own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in seen]
+        calls.append((running, waiting, name, again))
         stay, line = (
             [(k, v[0], v[1]) for k, v in some.items() if k != name] for some in (running, waiting)
         )
-        head = [(name, running[name][0], 0)] if again else []
-        assert own == [stay, head + line], "another order, text or number"
+        rights.append([stay, ([(name, running[name][0], 0)] if again else []) + line])
+    for seen, kept in student.drive(drive_taken, calls):
+        assert kept is True, "a dict that was passed is returned, or one dict twice"
+        for two, right in zip(seen, rights, strict=True):
+            own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in two]
+            assert own == right, "another order, text or number"
 
 
 # ---- exercise 6 --------------------------------------------------------------------------------
