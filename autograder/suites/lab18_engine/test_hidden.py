@@ -1875,15 +1875,15 @@ def test_anywhere_in_streams(student, rng):
     calls, rights = [], []
     for run, wait, name, where, again, token, length in every_pair(
         rng,
-        (1, 2, 12, 310),
-        (0, 1, 12, 310),
+        (1, 2, 12),
+        (0, 1, 12),
         (0, "", "gone", 2**40),
         ("runs", "waits", "neither"),
         (False, True),
         (0, 150000),
-        (1, 2000),
+        (1, 1100),
     ):
-        length = 1 if run + wait > 14 else length
+        length = 1 if run + wait > 4 else length
         where = "runs" if again else where
         running = {
             i + 1 if i % 2 else str(i): state(token, length + i)
@@ -1903,6 +1903,14 @@ def test_anywhere_in_streams(student, rng):
             [(k, v[0], v[1]) for k, v in some.items() if k != name] for some in (running, waiting)
         )
         rights.append([stay, ([(name, running[name][0], 0)] if again else []) + line])
+    many, more = ({i + own: state(7, 1) for i in range(310)} for own in (0, 500))
+    calls.append((many, more, 9, True))
+    rights.append(
+        [
+            [(k, *v) for k, v in many.items() if k != 9],
+            [(9, [7], 0), *((k, *v) for k, v in more.items())],
+        ]
+    )
     for seen, kept in student.drive(drive_taken, calls):
         assert kept is True, "a dict that was passed is returned, or one dict twice"
         for two, right in zip(seen, rights, strict=True):
