@@ -24,7 +24,7 @@ from autograder.grading.judge import plain
 from autograder.grading.on_dask import OnDask
 from autograder.grading.results import Report, Result, write_report
 from autograder.intake.discover import Rejected, Submission, discover
-from autograder.intake.roster import read_map, read_roster
+from autograder.intake.roster import Roster, read_map, read_roster
 from autograder.labs.manifest import LabSpec, load_lab
 
 if TYPE_CHECKING:  # importing nbgrader takes a second
@@ -50,14 +50,17 @@ def grade_class(
 ) -> list[Result]:
     """Intake, grading, gradebook, feedback, table. Raises LabError, IntakeError, StorageError."""
     lab, roster = load_lab(lab_name, root), roster_of(root, roster)
-    submissions, cache = class_rows(root, path, lab, roster, mapping), cache_dir(root, lab)
+    people = read_roster(roster) if roster else None
+    mapped = read_map(mapping, people) if mapping else {}
+    submissions, cache = discover(path, lab, people, mapped), cache_dir(root, lab)
     before = previous_results(cache, submissions)
     with executor_of(scheduler) as executor:
         graded = grade_many(
             lab, submissions, jobs=jobs, executor=executor, cache=cache, regrade=regrade,
             unsafe=unsafe,
         )  # fmt: skip
-        from autograder.nbgrader.recording import record  # takes a second: grading has begun
+        about_people(root, lab, submissions, roster, people, set(mapped.values()))
+        from autograder.nbgrader.recording import record  # takes a second: the server is starting
 
         recorded = []
         recording = record(root, lab, submissions, graded, older=older)
@@ -122,23 +125,24 @@ def complain_of_unrecorded(recorded: list["Recorded"]) -> None:
         )
 
 
-def class_rows(
-    root: Path, path: Path, lab: LabSpec, roster: Path | None, mapping: Path | None
-) -> list[Submission | Rejected]:
-    """What everyone handed in. Raises UsageError, IntakeError: what is wrong with the files."""
-    people = read_roster(roster) if roster else None
-    mapped = read_map(mapping, people) if mapping else {}
-    rows = discover(path, lab, people, mapped)
-    from autograder.nbgrader.people import known_people  # takes a second
+def about_people(
+    root: Path,
+    lab: LabSpec,
+    rows: list[Submission | Rejected],
+    roster: Path | None,
+    people: Roster | None,
+    mapped: set[str],
+) -> None:
+    """Tells what is odd about who handed in. Raises UsageError if known people get other ids."""
+    from autograder.nbgrader.people import known_people  # takes a second: the server is starting
 
     known = known_people(root)
     if people is None:
-        said = without_roster(rows, set(mapped.values()), known)
+        said = without_roster(rows, mapped, known)
     else:
         said = about_roster(roster, people, known, root, lab.name)
     for line in said:
         tell(line)
-    return rows
 
 
 @contextmanager

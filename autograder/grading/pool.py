@@ -150,10 +150,11 @@ def run_jobs(
 ) -> Iterator[tuple[Item, Outcome]]:
     """Yields (item, answer or exception) as they come. limit: seconds until a job is given up.
 
-    The server starts at once, whenever the first answer is asked for.
+    The server starts at once, whenever the first answer is asked for, and ends with the iterator.
     """
-    waiting = deque(items)
-    return answers(job, waiting, jobs, limit, get_ready, Server(get_ready) if waiting else None)
+    found = answers(job, deque(items), jobs, limit, get_ready)
+    next(found)  # from here on its `finally` runs, also when no answer is ever asked for
+    return found
 
 
 def answers(
@@ -162,12 +163,13 @@ def answers(
     jobs: int,
     limit: float,
     get_ready: Ready,
-    server: Server | None,
 ) -> Iterator[tuple[Item, Outcome]]:
-    """What run_jobs yields."""
-    again, running = deque(), {}
+    """None once the server starts; then what run_jobs yields, while the next jobs run."""
+    again, running, done = deque(), {}, deque()
+    server = Server(get_ready) if waiting else None
     try:
-        while waiting or running or again:
+        yield None
+        while waiting or running or again or done:
             alone = not waiting and not running
             while waiting and len(running) < jobs or alone and again and not running:
                 if not server.alive():
@@ -175,6 +177,9 @@ def answers(
                 item = waiting.popleft() if waiting else again.popleft()
                 started = server.start(job, item, limit)
                 running[started.fd] = started, item, alone
+            if done:
+                yield done.popleft()
+                continue
             for fd in ended({fd: started for fd, (started, _, _) in running.items()}):
                 started, item, second = running.pop(fd)
                 outcome = started.outcome()
@@ -185,7 +190,7 @@ def answers(
                     continue
                 if outcome is None:
                     outcome = WorkerDied("the process that graded it died")
-                yield item, outcome
+                done.append((item, outcome))
     finally:
         if server is not None:
             server.close()

@@ -503,7 +503,8 @@ def test_put_back_by_hand(student, rng):
     check_put_back(student, ([("A", 9, 8), ("B", 5, 4)], [], 0, 9, 9, 4), [("A", 1)], ["B"])
     check_put_back(student, (three, [], 1, 9, 9, 4), [("A", 1), ("B", 1)], ["C"])
     check_put_back(student, ([("A", 6, 5), ("B", 5, 4)], [], 0, 9, 9, 4), [("A", 1)], ["B"])
-    check_put_back(student, ([("A", 20, 4), ("B", 5, 4)], [], 0, 9, 9, 4), [("A", 4)], ["B"])
+    three = [("A", 20, 4), ("B", 12, 11), ("C", 5, 4)]
+    check_put_back(student, (three, [], 0, 9, 9, 4), [("A", 4), ("B", 1)], ["C"])
 
 
 @exercise(

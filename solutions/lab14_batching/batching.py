@@ -559,7 +559,8 @@ lab.predict(
 #   **Decide** what `tokens` must be: users have seen every token of an answer that was made, and
 #   none may come twice, nor differ. `running` is the list *before* the step.
 #
-# No request needs more blocks than there are in all, so whoever is alone has room.
+# The rule is all: also a request that needs more blocks than there are in all is treated by it. (In
+# a whole run there is none, so whoever is alone has room.)
 
 
 # %% solution="ex4"
@@ -581,7 +582,7 @@ def preempting(
             last, _, held = stay.pop()
             put_back.append(last)
             free += -(-held // block)
-    if not put_back:
+    if not put_back and len(running) < most:
         work += mixed_chunks([], waiting, free, budget, most - len(running), block)
     return work, put_back
     ### END SOLUTION

@@ -1,10 +1,13 @@
-"""What a suite needs is imported before a server forks: no child imports a library of its own."""
+"""What a suite needs is imported before a server forks, and nowhere else."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from toylab import NAME, answered, make_course, write
+
+from autograder.labs.manifest import load_lab
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -39,6 +42,25 @@ def serve():
 ready_to_grade(lab, False, serve)
 os._exit(0)
 """
+
+GRADING = """
+import sys
+from pathlib import Path
+from autograder.commands.grade import grade_class
+
+[result] = grade_class(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[1]) / "in", jobs=1)
+assert result.status == "graded"
+assert "torch" not in sys.modules
+"""
+
+
+def test_who_shares_the_work_out_does_without_torch(tmp_path):
+    """It would take two seconds of every batch, and 200 MB."""
+    root = make_course(tmp_path)
+    write(root / "in/ada.ipynb", answered())
+    load_lab(NAME, root)  # keeps what the suites declare, which only torch can tell
+    subprocess.run([sys.executable, "-c", GRADING, root, NAME], check=True)
+    assert list(root.glob("feedback/ada/*/*.html"))
 
 
 @pytest.mark.parametrize("name", LABS)

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from efflib.lab.student import LocalStudent
 
 pytestmark = pytest.mark.slow
 NEVER = 3600.0
+PATIENT = 120.0  # seconds: only what is broken takes them
 STUDENTS = ("ada", "bob", "cleo")
 PLANTING = """
 import functools, gc, os, random, sys, types
@@ -151,6 +153,8 @@ def job(item: str) -> bytes:
             flag.touch()
             os.kill(os.getppid(), signal.SIGKILL)
             threading.Event().wait()
+    if item.startswith("tells"):
+        Path(item.split(": ")[1]).touch()
     return item.encode()
 
 
@@ -210,6 +214,27 @@ def test_a_child_that_is_killed_leaves_no_group(tmp_path, monkeypatch):
     assert pids and not [
         group for pid in pids for parent in parents for group in parent.glob(f"*-{pid}-*")
     ]
+
+
+def test_the_next_job_runs_while_an_answer_is_looked_at(tmp_path):
+    answers = run_jobs(job, ["first", f"tells: {tmp_path / 'second'}"], 1, NEVER)
+    assert next(answers) == ("first", b"first")
+    until = time.monotonic() + PATIENT
+    while not (tmp_path / "second").exists():
+        assert time.monotonic() < until, "the second job waits until its answer is asked for"
+        time.sleep(0.01)
+    assert len(list(answers)) == 1
+
+
+def test_who_never_asks_ends_the_server(monkeypatch):
+    started, popen = [], pool.subprocess.Popen
+    monkeypatch.setattr(
+        pool.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+    )
+    answers = run_jobs(job, ["never asked for"], 1, NEVER)
+    assert [process.poll() for process in started] == [None]
+    del answers
+    assert None not in [process.returncode for process in started]
 
 
 def test_who_asks_no_more_ends_the_server_and_its_children():
