@@ -138,7 +138,7 @@ print("C gets", own[:1] if own[0] != proposed[0] else own[:2], "since 9 is not 4
 #   do: the newest token has not been read by any pass, and a refused proposal for nothing.
 #
 # `texts` and `proposed` may hold others, too; a request without proposals is in `proposed` with []
-# or not at all. A piece never reaches beyond the last proposal, and may read some proposals or none.
+# or not at all. A piece never reaches beyond the last proposal, and may read fewer of them or none.
 # It may begin anywhere in the text and reach into them: known tokens and proposals in one piece.
 
 
@@ -324,8 +324,8 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 # **The bytes.** The module keeps two codes in a byte, and two zero points; a row may begin with a
 # byte of its own. So it holds at most N ⌈K/2⌉ bytes of codes, and for G groups in a row 2 N G bytes
 # of scales and N ⌈G/2⌉ of zero points, as buffers (one or more) that `state_dict` shows, and the
-# bias as it came, a copy (a buffer or a parameter). It keeps no other tensor, and no such numbers as
-# lists or arrays, no graph of weight or bias either; W_hat exists only in a call.
+# bias as it came, a copy (a buffer or a parameter). It keeps no other tensor, and no such numbers
+# as lists or arrays, no graph of weight or bias either; W_hat exists only in a call.
 #
 # Weights are finite, of magnitude up to 10^4, and may ask for gradients; N, K and group are at
 # least 1. The model is no linear itself; it calls its linears, which are of no subclass, and none
@@ -576,8 +576,8 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 #   end, which decodes to one or more `"\ufffd"`, may become a character. `add` returns what can be
 #   told now and has not been told. As long as no stop word has come: everything, but the longest
 #   end that may still become a stop word, and no `"\ufffd"` at the end (before other characters it
-#   is one of them); with `last` true nothing is held back. What may become a stop word is the end of
-#   the text *without* its last `"\ufffd"`s.
+#   is one of them); with `last` true nothing is held back. What may become a stop word is the end
+#   of the text *without* its last `"\ufffd"`s.
 #   When a stop word is in the text, with `last` as without: what stands before the first one, by
 #   where they begin; `stopped`, False until then, becomes True, and every further call returns "".
 # - `take_out(running, waiting, name, again) -> (running, waiting)`: both are dicts name -> [text,
@@ -585,7 +585,7 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 #   ones. If `again`, it stands first in the line. **Decide** with which text, and how much of it
 #   cached: its client has seen every token, and its blocks are somebody else's. If not `again` it
 #   is gone, also if it waits; a name that is in neither is no fault. All others stay as they are,
-#   who waits may have some cached. Two new dicts are returned; lists in them may be those of before.
+#   who waits may have some cached. Two new dicts are returned; lists in them may be the old ones.
 #
 # Stop words are not empty and hold no `"\ufffd"`; there may be none of them. Nothing is added after
 # `last`. Who is taken out `again` runs.
