@@ -74,13 +74,20 @@ def grade_class(
     if json is not None:
         with files_told(json):
             write_report(json, report_of(lab, submissions, recorded))
+    show_tables(lab, recorded, absent, {row.student: row.name for row in submissions})
+    complain_of_unrecorded(recorded)
+    return results
+
+
+def show_tables(
+    lab: LabSpec, recorded: list["Recorded"], absent: list["Recorded"], names: dict[str, str]
+) -> None:
+    """names: by id, "" where nobody knows it."""
     apart = {row.result.student for row in absent}
     present = [row for row in recorded if row.result.student not in apart]
     show_results(lab, present)
     show_lateness(present)
-    show_apart(absent, {row.student: row.name for row in submissions})
-    complain_of_unrecorded(recorded)
-    return results
+    show_apart(absent, names)
 
 
 def standing(row: "Recorded", cache: Path) -> "Recorded | None":

@@ -51,9 +51,10 @@
 # a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
 # same for 2:4 and 4:8, the opposite for 1:4.)
 #
-# For all exercises: no function changes its arguments. N, K and the number of tokens are at least
-# 1. Numbers are finite unless a card names inf or NaN, and of very unlike sizes: scores from 1e-8
-# to 1e4, some of them one float32 apart. So do not round, shift or scale what you compare.
+# For all exercises: no function changes its arguments, or what it returned before. Any tensor may
+# be a view that is not contiguous. N, K and the number of tokens are at least 1. Numbers are finite
+# unless a card names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4, some of them
+# one float32 apart. So do not round, shift or scale what you compare.
 
 # %%
 import copy

@@ -46,7 +46,7 @@
 # | $m$ | [blocks] | `absmax` | largest size of a weight in a block of 64 |
 #
 # No function of this lab changes its arguments, also where it raises an error, nor what it returned
-# before.
+# before. Any tensor that comes in may be a view that is not contiguous.
 
 # %%
 import copy
@@ -689,14 +689,15 @@ lab.check("ex4")
 # - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all, then blocks of 256:
 #   `second` is the largest size of (absmax - mean) in the block, `codes` the numbers of the levels
 #   nearest to (absmax - mean) / second (of two equally near ones either; any where `second` is 0).
-#   `levels` are 256 numbers in rising order, given; they need be neither even nor symmetric.
+#   `levels` are 256 numbers in rising order, given; they need be neither even nor symmetric, nor
+#   lie between -1 and 1.
 # - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the mean,
 #   `second` is 0 and the mean comes back exactly.
 # - `nf4_bits(n, double) -> int`: **all** bits that n >= 1 weights take: 4 a code; the scales in
 #   float32, or doubly quantized: 8 bits a scale, and float32 for each `second` and the one mean.
 #
-# **Shapes** `absmax` [blocks] float32, at least one, of any size, perhaps a view; `codes` [blocks]
-# uint8, `second` [ceil(blocks / 256)] float32, `mean` [] float32, `levels` [256] float32.
+# **Shapes** `absmax` [blocks] float32, at least one, of any size, 0 too; `codes` [blocks] uint8,
+# `second` [ceil(blocks / 256)] float32, `mean` [] float32, `levels` [256] float32.
 
 
 # %% solution="ex5"

@@ -48,7 +48,8 @@
 #
 # Keys come turned by their positions in the text and are kept like that. Where S tokens meet T
 # queries, the queries are the last T of them, and none sees a later key. For all exercises:
-# sizes are at least 1, numbers are finite, and functions do not change their arguments.
+# sizes are at least 1, numbers are finite, functions do not change their arguments, and nobody
+# asks for gradients.
 
 # %%
 import math
@@ -261,9 +262,10 @@ lab.predict(
 #   scores to the later one. Rows of `positions` ascend and may differ. `ValueError` unless `size`
 #   is at least 1, `sinks` and `recent` at least 0, and there is room for both.
 #
-# **Shapes** `q` [B, H, T, d]; `k`, `v` [B, Hkv, S, d], float32, float64 or bfloat16 of any size;
-# `p` [B, H, T, S]; `mass` [B, Hkv, S] in the dtype of `p`; `score`, float32 or float64 and of any
-# size, and `positions` int64 [B, Hkv, S]; `places` [B, Hkv, min(S, size)] int64.
+# **Shapes** `q` [B, H, T, d]; `k`, `v` [B, Hkv, S, d], float32, float64 or bfloat16, large or small
+# (no sum of products is more than float32 holds); `p` [B, H, T, S]; `mass` [B, Hkv, S] in the dtype
+# of `p`; `score`, float32 or float64, any numbers up to the largest of the dtype, and `positions`
+# int64 [B, Hkv, S]; `places` [B, Hkv, min(S, size)] int64.
 
 
 # %% solution="ex1"
@@ -345,19 +347,19 @@ lab.check("ex1")
 # | `positions`, `mass` | [B, Hkv, S] of what is kept: int64, and the dtype of `p` |
 # | `keys`, `values` | [B, Hkv, S, d] in the dtype they came in |
 #
-# `ValueError` at once unless 0 ≤ `decay` ≤ 1. Nothing is read of a cache before its first step. A
-# step does three things, in this order.
+# `ValueError` at once unless 0 ≤ `decay` ≤ 1. Nothing is read of a cache before its first step, and
+# what was read may be written over by the next. A step does three things, in this order.
 #
 # 1. The new tokens come behind those that are kept, with a mass of 0, and their queries look at all
 #    that is there (exercise 1): so a query sees up to `size` older tokens and itself.
 # 2. The mass that was there before is multiplied by $decay^T$, and what the T new queries gave is
 #    added. So it does not matter for the mass how a text is cut into steps while nothing leaves.
 # 3. `survivors` says who stays, by the mass, or by `score(mass, positions)` [B, Hkv, S] if a
-#    function was given (float32 or float64, whatever the mass is). Every key head has survivors
-#    of its own. All others are gone: their numbers, too. After each step all tensors that the cache
-#    keeps alive weigh at most three times what keys, values, mass and positions of `size` tokens
-#    weigh, however long the step or the text. The caller's `k` and `v` do not stay either: they may
-#    be views of something longer, or be written over.
+#    function was given (float32 or float64, whatever the mass is; while all may stay it need not be
+#    asked). Every key head has survivors of its own. All others are gone: their numbers, too. After
+#    each step all tensors that the cache keeps alive weigh at most three times what keys, values,
+#    mass and positions of `size` tokens weigh, however long the step or the text. The caller's `k`
+#    and `v` do not stay either: they may be views of something longer, or be written over.
 #
 # `out` [B, H, T, d], of what the queries saw in 1. Two caches know nothing of each other. With
 # `size=16, recent=8` it is H2O, with `recent=16` a window, with `sinks=4, recent=12` StreamingLLM's
@@ -564,7 +566,7 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 #   every started page of `page` tokens two more keys (exercise 4). Read are these of all pages, and
 #   keys and values of `pages` pages (of all, if there are fewer). The newest page is always among
 #   them; it may not be full. `ValueError` for `size` together with `page` or `pages`, for one of
-#   the two alone, and for a number below 1.
+#   the two alone, and for a number below 1. Numbers are below $10^{15}$.
 # - `paired`: `a`, `b` [N, T] are losses of the same N texts. Floats: the mean over texts of (mean
 #   loss in a) - (mean loss in b); its standard error from the N differences, with N - 1; and the
 #   one of two independent samples, $\sqrt{s_a^2/N + s_b^2/N}$, which nobody should use here.
@@ -576,8 +578,10 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 # - `best_mass`: what the best `size` keys of each query get of it, [B, H, T]. **No** cache of
 #   `size` tokens can give a query more of the attention that it wants.
 #
-# Whole numbers are ints; losses and `p` are float32 or float64. `paired` computes in float64;
-# `future` [B, kv_heads, T, T] and `covered` have the dtype of `p`, and are right to its rounding.
+# Whole numbers are ints; losses (of any sign, up to $10^{37}$) and `p` are float32 or float64.
+# `paired` computes in float64, its errors from deviations: a difference of squares is nothing but
+# rounding, or below 0, where texts are alike. `future` [B, kv_heads, T, T] and `covered` have the
+# dtype of `p`, and are right to its rounding.
 
 
 # %% solution="ex3"
@@ -738,12 +742,13 @@ style.show(
 #   and how many pages were read. `q` [d]; `low`, `high` [P, d]; `read(i)` gives the keys [n, d] of
 #   page i (`page` of them, the last page may have fewer). Of equal products the first key. No page
 #   is read that the bounds exclude: read only pages whose bound is not below the largest product
-#   (one whose bound equals it may be left out if you know that it cannot matter).
+#   (one whose bound equals it may be left out if you know that it cannot matter; so n may be 0).
 #   Products of float64 are exact for the numbers that come.
 #
 # `k` and `q` are float32, float64 or bfloat16; `low`, `high` have the dtype of `k`, and `u` is
-# float64 if `q` or `low` is, else float32 or wider, and so is all that leads to it. Bounds may be
-# of any size. Whole numbers are ints.
+# float64 if `q` or `low` is, else float32 or wider, and so is all that leads to it (no sum of
+# products is more than float32 holds). Bounds that `chosen_pages` is given may be any numbers up to
+# the largest of their dtype, float32 or float64. Whole numbers are ints.
 
 
 # %% solution="ex4"
@@ -926,8 +931,8 @@ for way, (hits, log_p) in facts.items():
 #   probabilities of each query and head (of equal ones the later); the others count as 0. Nothing
 #   is divided by what is left.
 #
-# `score` is float64 of any sign and size, `alive` bool, [B, S] or [B, H]; `keep` is at least 1;
-# `p`, `out`, `v` are float32, float64 or bfloat16. Sums are computed in float64.
+# `score` is float64 of any sign, up to the largest float64, `alive` bool, [B, S] or [B, H]; `keep`
+# is at least 1; `p`, `out`, `v` are float32, float64 or bfloat16. Sums are computed in float64.
 # `prune_values` computes in float32 or wider (float64 if `p` and `v` are that) and returns the
 # dtype of `v`.
 
@@ -978,9 +983,9 @@ lab.check("ex5")
 # %% [markdown]
 # <details><summary>Help for exercise 5</summary>
 #
-# **Idea.** Scores only grow, and only those of the living. To choose among the living give the
-# others minus infinity, and at the end ask once more who is alive: with fewer alive than `keep` the
-# sort would take some of the dead.
+# **Idea.** A layer adds to scores, and only to those of the living. To choose among the living give
+# the others minus infinity, and at the end ask once more who is alive: with fewer alive than `keep`
+# the sort would take some of the dead.
 #
 # **By hand.** Scores 2, 1, 1, 5, the last one gone, keep 2: tokens 0 and, of the equal ones, 2.
 # Keep 3 or more: 0, 1 and 2. Values: p = (0.5, 0.3, 0.2), v = (1, 10, 100), keep 2: 3.5, not 3.5 /
@@ -1139,14 +1144,15 @@ lab.predict(
 #   smallest number that is right whatever the other probabilities are, and however many.
 # - `progressive`: `p` [B, H, T, S] of causal attention as in exercise 1, from rough scores where
 #   `worst_shift` of the row is at most `tolerance`, and from all bits (codes times `scale`) where
-#   it is not (`fetched` [B, H, T] bool). The error of a row is the largest of the keys that its
-#   query sees.
+#   it is not (`fetched` [B, H, T] bool). A shift within $10^{-9}$ of `tolerance` may count either
+#   way, but a query that sees one key gains exactly 0. The error of a row is the largest of the
+#   keys that its query sees.
 #
 # `q` [B, H, T, d], `k` [B, Hkv, S, d] float32, float64 or bfloat16; `high`, `rest` int64 like k,
 # `scale` [B, Hkv, S, 1]; `scores`, `error` [B, H, T, S]; `top`, `error`, `shift` of one shape, any;
 # `top`, `error` given as float32 or float64. All computed in and returned as float64; an error may
 # be as large as 1e4, and a top 1. `bits` is at most 24. Tests draw keys whose codes are
-# not nearly a tie.
+# not nearly a tie, and whose largest $|k_i|$ is 0 or at least 1e-100.
 
 
 # %% solution="ex6"

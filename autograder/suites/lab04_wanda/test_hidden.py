@@ -4,6 +4,7 @@ Inputs are drawn anew for each submission.  Where a rounding could decide about 
 drawn until it does not.
 """
 
+import itertools
 import math
 
 import torch
@@ -17,7 +18,8 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, held, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 
@@ -62,7 +64,7 @@ def close_and_far(rng, *shape):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="those that go are the lowest int(n * sparsity) of the row or of the layer, however "
     "close, small or large the scores are",
     cause="a share that is rounded otherwise, columns, an order that fits one shape only, or "
@@ -228,12 +230,119 @@ def test_what_a_mask_keeps(student, rng):
         expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
 
 
+TYPES = (torch.float32, torch.bfloat16)
+KINDS = ("any", "few", "one float32 apart", "far apart", "equal", "all zeros", "zeros and signs")
+
+
+def any_scores(rng, shape, kind, dtype, size):
+    """Scores [N, K], of which neighbours may be equal, close or far apart."""
+    ranks = torch.rand(math.prod(shape), generator=rng).argsort().reshape(shape)
+    s = torch.randn(shape, generator=rng)
+    if kind == "few":
+        s = (2 * s).round()
+    if kind == "one float32 apart":
+        s = (1 + ranks % 4000 * 2.0**-23) * (2 * draw(rng, 0, 1) - 1)
+    if kind == "far apart":
+        s = s.sign() * 10.0 ** (6 * torch.rand(shape, generator=rng) - 3)
+    if kind == "equal":
+        s = torch.full(shape, 2.0 * draw(rng, 0, 1) - 1)
+    if kind == "all zeros":
+        s = 0 * s
+    if kind == "zeros and signs":
+        s = s * (torch.rand(shape, generator=rng) < 0.4)
+        s = torch.where(s == 0, torch.where(ranks % 2 == 0, 0.0, -0.0), s)
+    return (size * s).to(dtype)
+
+
+def any_share(rng, n):
+    """A share of n: of whole numbers of them, or of a little more or less, or all, or none."""
+    share = draw(rng, 0, n) / n
+    beside = [math.nextafter(share, to) for to in (0.0, 1.0)]
+    return [share, *beside, min((draw(rng, 0, n) + 0.5) / n, 1.0)][draw(rng, 0, 3)]
+
+
+def draw(rng, low, high):
+    """A whole number from low to high."""
+    return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def expect_lowest(mask, s, gone, n, what):
+    """The mask leaves out `gone` of every n, none of them higher than one that stays."""
+    rows = expect_tensor(mask, what, torch.bool, tuple(s.shape)).reshape(-1, n)
+    s = s.double().reshape(-1, n)
+    counts = (~rows).sum(1)
+    assert (counts == gone).all(), f"{what}: {counts.unique().tolist()} went, expected {gone}"
+    lost = s.masked_fill(rows, -math.inf).amax(1)
+    kept = s.masked_fill(~rows, math.inf).amin(1)
+    assert (lost <= kept).all(), f"{what}: a higher score went"
+
+
+def bits_of(x):
+    return x.contiguous().view({2: torch.int16, 4: torch.int32}[x.element_size()])
+
+
+def expect_masked(new, w, mask, what):
+    expect_tensor(new, what, w.dtype, tuple(w.shape))
+    assert bits_of(new)[mask].equal(bits_of(w)[mask]), f"{what}: what is kept has other bits"
+    assert (new[~mask] == 0).all(), f"{what}: what goes is not 0"
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any shape, size and dtype, "
+    "equal and close scores, shares at and beside every whole number, inf, NaN and -0.0, views, "
+    "and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside equal scores, or one column by "
+    "layer; a share that is rounded; memory that is used again",
+)
+def test_anywhere_in_masks(student, rng):
+    shapes = ((1, 1), (1, 9), (7, 1), (6, 11), (3, 300), (70, 33))
+    sizes, scopes, calls, checks = (2.0**-27, 1.0, 2.0**13), ("row", "layer"), [], []
+    three = list(itertools.product(TYPES, scopes, sizes))
+    shares = (0, 1, 0.0, 1.0)
+    for shape, kind, (dtype, scope, size), share in every_pair(
+        rng, shapes, KINDS, three, ("ends", None, None)
+    ):
+        share = shares[draw(rng, 0, 3)] if share == "ends" else share
+        s, n = any_scores(rng, shape, kind, dtype, size), math.prod(shape)
+        n = n if scope == "layer" else shape[1]
+        share = any_share(rng, n) if share is None else share
+        what = f"{list(shape)}, {kind}, in {dtype}, {share!r} by {scope}"
+        calls += [("keep_share", s, share, scope), ("magnitude_mask", s, share, scope)]
+        checks += [(expect_lowest, t, int(n * share), n, what) for t in (s, s.abs())]
+        w = s.clone()
+        special = torch.tensor([math.nan, -math.nan, math.inf, -math.inf, -0.0, 3e38, 1e-45])
+        places = torch.rand(shape, generator=rng) < 0.5
+        w[places] = special[torch.randint(0, 7, (int(places.sum()),), generator=rng)].to(dtype)
+        mask = torch.rand(shape, generator=rng) < (0.0, 0.5, 1.0)[draw(rng, 0, 2)]
+        calls.append(("apply_mask", w, mask))
+        checks.append((expect_masked, w, mask, f"apply_mask of {list(shape)} in {dtype}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    off = (-1e-12, 1 + 1e-12, -1, 2, math.nan, math.inf)
+    calls = []
+    for name, shape, dtype, (share, scope) in every_pair(
+        rng,
+        ("keep_share", "magnitude_mask"),
+        shapes[:4],
+        TYPES,
+        [
+            *((share, scope) for share in off for scope in scopes),
+            *((share, scope) for share in (0, 0.5, 1) for scope in ("", "Row", "rows", "layer ")),
+        ],
+    ):
+        calls.append((name, torch.randn(shape, generator=rng).to(dtype), share, scope))
+    refused(student, calls)
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="a score is what zeroing one weight changes in the output",
     cause="another power of the norm or of the weight, or a factor that depends on the row",
 )
@@ -369,12 +478,95 @@ def test_rows_compared_alone(student, rng):
         )
 
 
+def any_tokens(rng, lead, k, kind, dtype, size):
+    """x [*lead, k], with channels of sizes of their own."""
+    x = torch.randn(*lead, k, generator=rng)
+    if kind == "channels":
+        x = x * 10.0 ** torch.randint(-4, 4, (k,), generator=rng)
+    if kind == "silent":
+        x[..., torch.randperm(k, generator=rng)[: (k + 1) // 2]] = -0.0
+    if kind == "one large":
+        x.view(-1, k)[draw(rng, 0, math.prod(lead) - 1)] = 300.0
+    if kind == "equal":
+        x = torch.full((*lead, k), -1.0546875)
+    return (size * (0 * x if kind == "zeros" else x)).to(dtype)
+
+
+def expect_norms(norms, x, what):
+    expect_tensor(norms, what, torch.float32, x.shape[-1:])
+    rows = x.double().reshape(-1, x.shape[-1])
+    # squares are rounded, and each sum of them, and a root halves what is off
+    expect_close(norms, rows.norm(dim=0), what=what, rtol=(len(rows) + 8) / 2 * FLOAT32)
+
+
+def expect_scores(s, w, norms, what):
+    expect_tensor(s, what, torch.float32, tuple(w.shape))
+    expect_close(s, w.double().abs() * norms.double(), what=what, rtol=3 * FLOAT32)
+
+
+def exact_case(rng, shape, decides, dtype, size):
+    """(w, norms) whose products are exact in float32, also where they are close."""
+    n, k = shape
+    ranks = 1 + torch.rand(n, k, generator=rng).argsort(1) % 2000 * 2.0**-23
+    sign = 1 - 2 * torch.randint(2, (n, k), generator=rng)
+    if decides == "norms" or dtype is torch.bfloat16 and decides == "w":
+        return (sign * 2.0 ** torch.arange(n)[:, None] * 2.0**-3).to(dtype), size * ranks[0]
+    if decides == "w":
+        return sign * ranks, size * 2.0 ** torch.full((k,), draw(rng, -3, 3))
+    w, norms = (torch.randint(0, top, (m, k), generator=rng) for top, m in ((127, n), (255, 1)))
+    norms[0, torch.rand(k, generator=rng) < 0.2] = 0  # silent channels
+    return (sign * w).to(dtype), size * (norms[0] * (decides != "nothing")).float()
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: tokens in any arrangement, "
+    "each argument in its dtype, size and view, silent channels, scores that are equal and close, "
+    "shares at and beside every whole number, and results stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside a view of large numbers, or one "
+    "row and silence; memory that is used again",
+)
+def test_anywhere_in_scores(student, rng):
+    leads, widths = ((1,), (9,), (700,), (2, 3), (1, 1), (2, 1, 4)), (1, 5, 40)
+    kinds = ("any", "channels", "silent", "one large", "equal", "zeros")
+    sizes, calls, checks = (2.0**-27, 1.0, 2.0**13), [], []
+    for lead, k, kind, dtype, size in every_pair(rng, leads, widths, kinds, TYPES, sizes):
+        x = any_tokens(rng, lead, k, kind, dtype, size)
+        calls.append(("input_norms", x))
+        checks.append((expect_norms, x, f"norms of {list(x.shape)} in {dtype}, {kind}"))
+    shapes, shares = ((1, 1), (1, 7), (6, 1), (5, 12), (9, 130)), (0, 1, 0.0, 1.0, None, None, None)
+    decide = ("w", "norms", "both", "nothing")
+    for shape, decides, kind, of_norms, dtype, size, other, share in every_pair(
+        rng, shapes, decide, kinds, kinds, TYPES, sizes, sizes, shares
+    ):
+        w = any_tokens(rng, shape[:1], shape[1], kind, dtype, size)
+        norms = any_tokens(rng, (1,), shape[1], of_norms, torch.float32, other)[0].abs()
+        calls.append(("scores", w, norms))
+        checks.append((expect_scores, w, norms, f"scores of {list(shape)} in {dtype}, {kind}"))
+        w, norms = exact_case(rng, shape, decides, dtype, other)
+        share = any_share(rng, shape[1]) if share is None else share
+        calls.append(("wanda_mask", w, norms, share))
+        s, what = w.double().abs() * norms.double(), f"{list(shape)} in {dtype}, {decides} decides"
+        checks.append((expect_lowest, s, int(shape[1] * share), shape[1], f"{what}, {share!r}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for shape, dtype, share in every_pair(
+        rng, shapes, TYPES, (-1e-12, 1 + 1e-12, -1, 2, math.nan, -math.inf)
+    ):
+        w = torch.randn(shape, generator=rng).to(dtype)
+        calls.append(("wanda_mask", w, torch.rand(shape[1], generator=rng), share))
+    refused(student, calls)
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="the n highest of every m neighbours stay, however close, small or large they are",
     cause="zeros counted, groups across rows, scores taken by their size, or rounded, shifted or "
     "scaled before they are compared",
@@ -486,6 +678,59 @@ def test_fits_just_or_not(student, rng):
         assert student.fits(more, n + 1, m) is True, f"{n + 1} of {m} do not fit {n + 1}:{m}"
 
 
+def fitting(rng, groups, n, m, more, place, dtype, size):
+    """w of [groups, m] values, at most n in each that are not 0; `more` in the one at `place`."""
+    counts = torch.randint(0, n + 1, (groups, 1), generator=rng)
+    counts[round(place * (groups - 1))] = min(max(n + more, 0), m)
+    order = torch.rand(groups, m, generator=rng).argsort(1)
+    w = torch.randn(groups, m, generator=rng).to(dtype)
+    w = torch.where(w == 0, torch.ones_like(w), w) * size
+    w[:, ::2] = w[:, ::2].sign() * 1e-38 if draw(rng, 0, 1) else w[:, ::2]
+    zeros = torch.where(order % 2 == 0, 0.0, -0.0).to(dtype)
+    return torch.where(order < counts, w, zeros), bool((counts <= n).all())
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: any n and m, number of groups, "
+    "dtype and size, equal and close scores, one value too many in any group, views, and results "
+    "stay when others are asked for",
+    cause="a corner where two others meet, such as bfloat16 beside equal scores, or m = 1 in a "
+    "view; memory that is used again",
+)
+def test_anywhere_in_groups(student, rng):
+    patterns = [(0, 1), (1, 1), (1, 2), (2, 4), (1, 4), (3, 4), (4, 8), (0, 5), (5, 5), (2, 3)]
+    patterns += [(12, 24), (24, 24), (0, 24), (draw(rng, 1, 299), 300)]
+    sizes, calls, checks = (2.0**-27, 1.0, 2.0**13), [], []
+    rows = ((1, 1), (1, 3), (2, 1), (40, 3))
+    cases = every_pair(rng, patterns, rows, KINDS, TYPES, sizes, (-1, 0, 1), (0.0, 0.5, 1.0))
+    for (n, m), (row, groups), kind, dtype, size, more, place in cases:
+        s = any_scores(rng, (row, groups * m), kind, dtype, size)
+        calls.append(("nm_mask", s, n, m))
+        checks.append((expect_lowest, s, m - n, m, f"{n}:{m} of {list(s.shape)} in {dtype}"))
+        w, right = fitting(rng, row * groups, n, m, more, place, dtype, size)
+        calls.append(("fits", w.reshape(row, -1), n, m))
+        checks.append((expect_fit, right, f"{list(s.shape)} in {dtype} and {n}:{m}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    for place in range(9):  # one value too many in each of 3 x 3 groups
+        w, _ = fitting(rng, 9, 2, 4, 1, place / 8, TYPES[draw(rng, 0, 1)], 1.0)
+        expect_fit(student.fits(w.reshape(3, 12), 2, 4), False, f"group {place} of 9 and 2:4")
+    calls = []
+    wrong = ((5, 4), (-1, 4), (1, 0), (0, 0), (0, -4), (-4, -4), (1, 5), (0, 16), (8, 9), (9, 8))
+    for name, (n, m), row, dtype in every_pair(rng, ("nm_mask", "fits"), wrong, (1, 3), TYPES):
+        calls.append((name, torch.randn(row, 8, generator=rng).to(dtype), n, m))
+    refused(
+        student, [*calls, ("fits", torch.ones(1, 1), 1, 2), ("nm_mask", torch.ones(1, 1), 2, 1)]
+    )
+
+
+def expect_fit(value, right, what):
+    assert value is right, f"{what}: {value}, expected {right}"
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -526,7 +771,7 @@ def drive_multiply_view(student, values, places, x):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="all pairs of places, and groups with one value or none, come back as they were",
     cause="places out of order, zeros dropped, bytes that overflow, or view on a transposed weight",
 )
@@ -670,6 +915,127 @@ def test_limits_and_bits(student, rng):
     for kept in range(78):  # a share of 77 is no number of a computer, and N K no number of bytes
         seen = student.bitmap_bits((7, 11), kept, 4)
         assert seen == kept * 4 + 77, f"(7, 11), {kept} not zero, with 4 bits"
+
+
+def any_sparse(rng, n, k, counts, dtype, size):
+    """[n, k] of groups of four with `counts` values that are not 0, or any number up to 2."""
+    groups = n * k // 4
+    of_group = torch.randint(0, 3, (groups, 1), generator=rng) if counts is None else counts
+    order = torch.rand(groups, 4, generator=rng).argsort(1)
+    values = (torch.randn(groups, 4, generator=rng) * size).to(dtype)
+    values = torch.where(values == 0, torch.ones_like(values), values)
+    few = torch.rand(groups, 4, generator=rng) < 0.1
+    values = torch.where(few, torch.tensor(1e-40).to(dtype), values)
+    zeros = torch.where(order % 2 == 0, 0.0, -0.0).to(dtype)
+    return torch.where(order < of_group, values, zeros).reshape(n, k)
+
+
+def expect_stored(result, w, what):
+    values, places = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    n, k = w.shape
+    expect_tensor(values, f"values, {what}", w.dtype, (n, k // 2))
+    expect_tensor(places, f"places, {what}", torch.uint8, (n, k // 8))
+    at = unpacked(places).reshape(n, -1, 2)
+    two = (values.reshape(n, -1, 2) != 0).all(-1)  # a zero may stand on either side of its value
+    in_order = (at[..., 0] < at[..., 1]) | ~two
+    assert in_order.all(), f"{what}: values are not in the order of the row"
+    expect_same(rebuilt(values, places), w.double(), what)
+
+
+def any_product(rng, n, k, lead, kind, dtype, size, other):
+    """(values, places, x): values in any order, some equal to 0 but where x is not finite."""
+    at = torch.rand(n, k // 4, 4, generator=rng).argsort(-1)[..., :2].flatten(1)
+    values = size * (torch.rand(n, k // 2, generator=rng) + 0.5)
+    values *= 1 - 2 * torch.randint(2, values.shape, generator=rng)
+    x = other * torch.randn(*lead, k, generator=rng)
+    if kind == "zeros":
+        values *= torch.rand(values.shape, generator=rng) < 0.5
+    if kind == "nothing":
+        values *= 0
+    if kind in ("nan", "inf"):  # in one place that few rows read, and in all that nobody does
+        read = torch.zeros(k).scatter_(0, (at + torch.arange(k // 2) // 2 * 4).flatten(), 1.0) > 0
+        x[..., ~read] = math.nan if kind == "nan" else -math.inf
+        x[..., draw(rng, 0, k - 1)] = math.nan if kind == "nan" else math.inf
+    return values.to(dtype), packed(at), x
+
+
+def expect_multiplied(y, values, places, x, what):
+    n, half = values.shape
+    expect_tensor(y, what, torch.float32, (*x.shape[:-1], n))
+    inputs = x.double()[..., unpacked(places) + torch.arange(half) // 2 * 4]  # [..., n, K/2]
+    products = inputs * values.double()
+    right, parts = products.sum(-1), products.abs().sum(-1)
+    good = right.isfinite()
+    assert y[~good].isnan().equal(right[~good].isnan()), f"{what}: NaN is elsewhere"
+    assert (y == right)[right.isinf()].all(), f"{what}: infinity is elsewhere"
+    off = (y.double() - right).abs()[good]
+    expect_at_most(off, (half + 2) * FLOAT32 * parts[good], f"the error of {what}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="all four functions, anywhere in what the card admits: any shape, groups of two, one "
+    "and no values, any order of values, each argument in its dtype, size and view, NaN and inf "
+    "beside what is read, three values in any group; bits of any shape",
+    cause="a corner where two others meet, such as a group of zeros in a bfloat16 view, or one "
+    "token beside NaN; memory that is used again",
+)
+def test_anywhere_in_storage(student, rng):
+    shapes, sizes = ((1, 8), (1, 24), (5, 8), (3, 16), (9, 520)), (2.0**-27, 1.0, 2.0**13)
+    counts, calls, checks = (0, 1, 2, None), [], []
+    for (n, k), count, dtype, size in every_pair(rng, shapes, counts, TYPES, sizes):
+        w = any_sparse(rng, n, k, count, dtype, size)
+        calls.append(("compress", w))
+        checks.append((expect_stored, w, f"[{n}, {k}] in {dtype} with {count} of four"))
+    leads, kinds = (
+        ((), (1,), (4,), (2, 3), (1, 1), (2, 1, 2)),
+        ("any", "zeros", "nothing", "nan", "inf"),
+    )
+    for (n, k), lead, kind, dtype, size, other in every_pair(
+        rng, shapes, leads, kinds, TYPES, sizes, sizes
+    ):
+        case = any_product(rng, n, k, lead, kind, dtype, size, other)
+        calls.append(("multiply", *case))
+        checks.append((expect_multiplied, *case, f"[{n}, {k}] in {dtype}, x {[*lead, k]}, {kind}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for (n, k), dtype, more, place, size in every_pair(
+        rng, shapes, TYPES, (3, 4), (0.0, 0.5, 1.0), (1e-40, 1.0, 2.0**13)
+    ):
+        groups = any_sparse(rng, n, k, None, dtype, 1.0).reshape(-1, 4)
+        at = round(place * (len(groups) - 1))
+        groups[at] = torch.where(torch.rand(4, generator=rng).argsort() < more, size, 0.0)
+        calls.append(("compress", groups.reshape(n, k)))
+    calls += [
+        ("compress", torch.zeros(n, k)) for n, k in ((1, 1), (2, 4), (1, 12), (8, 10), (2, 7))
+    ]
+    refused(student, calls)
+    check_bits(student, rng)
+
+
+def check_bits(student, rng):
+    rows, widths, bits = (
+        (1, 7, 80_001, 65 * 10**9 + 7),
+        (8, 24, 2**15, 80_000),
+        (1, 3, 4, 8, 16, 32),
+    )
+    for n, k, value_bits, share in every_pair(rng, rows, widths, bits, (0.0, 0.3, 0.5, 1.0)):
+        seen = student.stored_bits((n, k), value_bits)
+        assert type(seen) is int, f"stored_bits returned {seen!r}"
+        assert seen == n * k // 2 * (value_bits + 2), f"stored_bits(({n}, {k}), {value_bits})"
+        k = max(1, k - draw(rng, 0, 7))
+        kept = min(n * k, int(share * n) * k + draw(rng, 0, 1))
+        seen = student.bitmap_bits((n, k), kept, value_bits)
+        assert type(seen) is int, f"bitmap_bits returned {seen!r}"
+        right = kept * value_bits + n * k
+        assert seen == right, f"bitmap_bits(({n}, {k}), {kept}, {value_bits})"
+    odd = ((65 * 10**9 + 7, 80_001), 10**15, 32)  # no float64
+    for shape, kept, value_bits in (((1, 1), 1, 4), ((1, 1), 0, 32), ((1, 70), 3, 1), odd):
+        right = kept * value_bits + math.prod(shape)
+        assert student.bitmap_bits(shape, kept, value_bits) == right, f"{shape}, {kept}"
 
 
 # ---- exercise 5 ------------------------------------------------------------------------------
@@ -1055,7 +1421,7 @@ def drive_twice(student, weight, texts, sparsity):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="all inputs of a linear count, also of a second call in one pass, and of subclasses",
     cause="a dictionary that keeps the last call, names looked up at the top only, or type() used",
 )
@@ -1078,12 +1444,126 @@ def test_a_linear_that_is_called_twice(student, rng):
         assert training, "a block in train mode came back in eval mode"
 
 
+def drive_mixed_blocks(student, cases):
+    """Runs beside the student's code: of each case the weights of all linears of the new blocks,
+    in the order of their names, biases, modes, what trains, and all parameters that came in."""
+    from torch import nn
+
+    class Special(nn.Linear):
+        pass
+
+    class Mixing(nn.Module):  # the tokens of a text are added up, and one linear is called twice
+        def __init__(self, weights):
+            super().__init__()
+            up, down, bias = weights
+            self.up = nn.ModuleList([Special(up.shape[1], len(up))])
+            self.down = nn.Sequential(
+                nn.Linear(down.shape[1], len(down), bias=False), nn.Dropout(0)
+            )
+            self.up[0].weight.data, self.up[0].bias.data = up.clone(), bias.clone()
+            self.down[0].weight.data = down.clone()
+
+        def forward(self, x):
+            once = self.up[0](x.cumsum(0))
+            return x + self.down((once + self.up[0](x[None])[0])[:, None]).squeeze(1)
+
+    def plain(weights):
+        block = nn.Linear(weights[0].shape[1], len(weights[0]))
+        block.weight.data, block.bias.data = weights[0].clone(), weights[1].clone()
+        return block
+
+    found = []
+    for states, texts, pattern, mode, frozen in cases:
+        blocks = [Mixing(state) if len(state) == 3 else plain(state) for state in states]
+        for block in blocks:
+            block.train(mode == "train").requires_grad_(not frozen)
+            if mode == "mixed" and len(list(block.children())):
+                block.down.train()
+        new = student.prune_blocks(blocks, texts, pattern)
+        found.append(
+            [
+                [[p.detach().clone() for p in b.parameters()] for b in each]
+                + [[m.training for b in each for m in b.modules()]]
+                + [[p.requires_grad for b in each for p in b.parameters()]]
+                for each in (blocks, new)
+            ]
+        )
+    return found
+
+
+def mixed_case(rng, kinds, lengths, pattern, size, width):
+    """(states, texts, right parameters of each block), drawn until no rounding decides."""
+    while True:
+        states, least = [], math.inf
+        for kind in kinds:
+            shapes = [(width, width)] * (1 + (kind == "mixing")) + [(width,)]
+            states.append([torch.randn(shape, generator=rng) for shape in shapes])
+            states[-1][-1] = size * states[-1][-1]  # the bias
+        texts = [size * torch.randn(n, width, generator=rng) for n in lengths]
+        xs, right = [x.double() for x in texts], []
+        for state in states:
+            one = (state[0].double(), state[-1].double())
+            read = [[x.cumsum(0), x] if len(state) == 3 else [x] for x in xs]
+            inputs, new = [torch.cat([x for both in read for x in both])], []
+            if len(state) == 3:
+                inputs.append(
+                    torch.cat([sum(x @ one[0].T + one[1] for x in both) for both in read])
+                )
+            for w, x in zip(state, inputs, strict=False):
+                mask, clear = true_mask(w.double().abs() * x.norm(dim=0), pattern)
+                new.append(w.masked_fill(~mask, 0.0))
+                least = min(least, clear)
+            first = new[0].double()
+            outputs = [sum(x @ first.T + one[1] for x in both) for both in read]
+            if len(state) == 3:
+                outputs = [x + y @ new[1].double().T for x, y in zip(xs, outputs, strict=True)]
+            xs = outputs
+            order = (0, 2, 1) if len(state) == 3 else (0, 1)  # weight, bias, weight
+            parts = [*new, state[-1]]
+            right.append([parts[i] for i in order])
+        if least > 1 + 1e-4:
+            return states, texts, right
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="blocks, anywhere in what the card admits: one to three of two kinds, one text and "
+    "several, of one token and many, any share and pair, texts of any size, any mode, frozen",
+    cause="a corner where two others meet, such as one token beside a block that is a linear, or a "
+    "pair beside frozen weights; what is kept from another call",
+)
+def test_anywhere_in_blocks(student, rng):
+    kinds = (("mixing",), ("linear",), ("linear", "mixing", "linear"), ("mixing",) * 2)
+    lengths = ((1,), (5,), (1, 1), (70, 1, 4), (3, 3, 3, 3))
+    patterns = (0, 1, 0.0, 1.0, 0.5, 0.67, (2, 4), (0, 2), (4, 4), (3, 8))
+    modes, cases, rights = ("train", "eval", "mixed"), [], []
+    for kind, many, pattern, size, mode, frozen in every_pair(
+        rng, kinds, lengths, patterns, (2.0**-24, 1.0, 2.0**14), modes, (True, False)
+    ):
+        states, texts, right = mixed_case(rng, kind, many, pattern, size, 8)
+        cases.append((states, texts, pattern, mode, frozen))
+        rights.append(right)
+    found = student.drive(drive_mixed_blocks, cases)
+    for (states, texts, pattern, *_), right, (old, new) in zip(cases, rights, found, strict=True):
+        what = f"{len(states)} blocks, {len(texts)} texts, pattern {pattern}"
+        assert len(new) == len(right) + 2, f"{what}: another number of blocks"
+        assert old[-2:] == new[-2:], f"{what}: modes, or what trains, have changed"
+        for state, before in zip(states, old, strict=False):
+            order = (0, 2, 1) if len(state) == 3 else (0, 1)
+            for i, part in zip(order, before, strict=True):
+                expect_same(part, state[i], f"what came in, {what}")
+        for expected, seen in zip(right, new, strict=False):
+            for one, part in zip(expected, seen, strict=True):
+                expect_same(part, one, f"parameters of a new block, {what}")
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="scores are the norms of what units add, for inputs that go together",
     cause="the diagonal of G, blocks that are strided, or the sizes of w and x multiplied",
 )
@@ -1222,3 +1702,98 @@ def test_any_order_of_units(student, rng):
         expect_close(s, right, what="the scores of a view", rtol=1e-5)
         expect_same(rows, square.T[k - size :], "a writer that is a view")
         expect_same(columns, square.T[:, k - size :], "a reader that is a view")
+
+
+def any_units(rng, n, size, units, kind, dtype, small, large):
+    """(w, gram): inputs that are as they come, go together, cancel one another, or are silent."""
+    k = size * units
+    x = torch.randn(9, k, generator=rng, dtype=torch.float64)
+    x = x * 10.0 ** torch.randint(-3, 3, (units, 1), generator=rng).repeat_interleave(size)[:k]
+    if kind == "alike":
+        x = x[:, :1] * (1 + 1e-4 * torch.randn(k, generator=rng))
+    if kind == "silent":
+        x[:, torch.rand(units, generator=rng).repeat_interleave(size) < 0.5] = 0.0
+    w = torch.randn(n, k, generator=rng)
+    if kind == "cancel":  # what is left of a unit is rounding, of either sign
+        x = x[:, :1].expand(-1, k).contiguous()
+        w = w[:, :1] * (-1.0) ** torch.arange(k)
+    x = large * x
+    return small * w, (x.T @ x).to(dtype)
+
+
+def expect_units(s, w, gram, size, what):
+    units = w.shape[1] // size
+    expect_tensor(s, what, torch.float32, (units,))
+    right, parts = [], []
+    for u in range(units):
+        place = slice(u * size, u * size + size)
+        part, block = w[:, place].double(), gram[place, place].double()
+        right.append((part @ block @ part.T).trace().clamp(min=0))
+        parts.append((part.abs() @ block.abs() @ part.abs().T).trace())
+    right, parts = torch.stack(right), torch.stack(parts)
+    # G, products and sums in float32; then a root, which halves, and its square, which doubles
+    bound = (len(w) + size * size + 8) * FLOAT32 * parts + 4 * FLOAT32 * right
+    expect_at_most((s.double().square() - right).abs(), bound, f"the square's error, {what}")
+
+
+def expect_best(keep, s, n, what):
+    expect_tensor(keep, what, torch.int64, (n,))
+    assert (keep.diff() > 0).all(), f"{what}: not in ascending order"
+    assert keep.min() >= 0 and keep.max() < len(s), f"{what}: {keep.tolist()}"
+    left = torch.ones(len(s), dtype=torch.bool)
+    left[keep] = False
+    assert n == len(s) or s[left].max() <= s[keep].min(), f"{what}: a higher score was left out"
+
+
+def expect_removed(result, writers, reader, keep, size, what):
+    new, columns = expect_tuple(result, (list, torch.Tensor), what)
+    places = torch.tensor([u * size + i for u in keep.tolist() for i in range(size)])
+    assert len(new) == len(writers), f"{what}: {len(new)} writers came back"
+    for seen, w in zip(new, writers, strict=True):
+        expect_tensor(seen, f"a writer, {what}", w.dtype, (len(places), *w.shape[1:]))
+        assert bits_of(seen).equal(bits_of(w[places])), f"{what}: a writer"
+    expect_tensor(columns, f"the reader, {what}", reader.dtype, (len(reader), len(places)))
+    assert bits_of(columns).equal(bits_of(reader[:, places])), f"{what}: the reader"
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any sizes and numbers of "
+    "units and of writers, each argument in a dtype, size and view of its own, inputs that go "
+    "together or cancel, equal and close scores, any order, and results stay",
+    cause="a corner where two others meet, such as one unit beside a gram in float32, or a "
+    "bfloat16 bias in a view; memory that is used again",
+)
+def test_anywhere_in_units(student, rng):
+    ways, sizes, calls, checks = (1, 2, 13), (2.0**-27, 1.0, 2.0**13), [], []
+    kinds, grams = ("any", "alike", "silent", "cancel"), (torch.float32, torch.float64)
+    for n, size, units, kind, dtype, small, large in every_pair(
+        rng, (1, 2, 30), ways, (1, 2, 9), kinds, grams, sizes, (2.0**-13, 1.0, 2.0**6)
+    ):
+        w, gram = any_units(rng, n, size, units, kind, dtype, small, large)
+        calls.append(("unit_scores", w, gram, size))
+        checks.append((expect_units, w, gram, size, f"{units} units of {size}, {kind}, {dtype}"))
+    counts = list(itertools.product((1, 2, 9, 64, 700), (0.0, 0.3, 0.5, 1.0)))
+    for (total, share), kind, size in every_pair(rng, counts, KINDS, sizes):
+        s = any_scores(rng, (total,), kind, torch.float32, size)
+        n = min(total, max(1, round(share * total) - draw(rng, 0, 1)))
+        calls.append(("best_units", s, n))
+        checks.append((expect_best, s, n, f"{n} of {total}, {kind}"))
+    for size, units, share, count, n, dtype, other in every_pair(
+        rng, (*ways, 5), (1, 2, 40), (0.0, 0.5, 1.0), (1, 2, 5), (1, 4), TYPES, TYPES
+    ):
+        k, keep = size * units, torch.randperm(units, generator=rng)[: max(1, round(share * units))]
+        widths = [((k, 3), (k,), (k, k), (k, 1))[draw(rng, 0, 3)] for _ in range(count)]
+        both = [(dtype, other)[draw(rng, 0, 1)] for _ in range(count - 1)]
+        writers = [
+            torch.randn(shape, generator=rng).to(one)
+            for shape, one in zip(widths, [dtype, *both], strict=True)
+        ]
+        reader = torch.randn(n, k, generator=rng).to(other)
+        calls.append(("remove_units", writers, reader, keep, size))
+        what = f"{len(keep)} of {units} units of {size}, {count} writers"
+        checks.append((expect_removed, writers, reader, keep, size, what))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)

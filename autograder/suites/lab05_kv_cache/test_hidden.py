@@ -1,6 +1,8 @@
 """Hidden tests of lab05.  Random configs, walks and states, all drawn from the test's own seed."""
 
+import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import torch
@@ -15,12 +17,14 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, refused
+from efflib.lab.again import again, drawn_ways, held, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24
 FLOAT16 = 2.0**-11
 BFLOAT16 = 2.0**-8
 SLIDING, FULL = "sliding_attention", "full_attention"
+MISSING = "missing"
 LLAMA_7B = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32}
 PARAMETERS = 6_738_415_616  # of LLAMA_7B
 
@@ -77,7 +81,7 @@ def kept_values(config, values, length):
 
 @exercise(
     "ex1",
-    points=4,
+    points=3,
     invariant="layers x values x bits / 8, whatever fields the config has or lacks, or has as None",
     cause="a field that is there with the value None, a size of a head from the wrong number of "
     "heads",
@@ -99,7 +103,7 @@ def test_any_config(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2.5,
     invariant="each value has 32 / G bits more; a window cuts each length in the layers that have "
     "it, not their sum",
     cause="whole groups in place of 32 / G, metadata of 16 bits, a window on the total or on all "
@@ -188,6 +192,137 @@ def test_what_is_refused_and_what_is_not(student, rng):
     calls = [("bytes_per_token", odd, 0), ("bytes_per_token", odd, 4, 0)]
     calls += [("cache_bytes", odd, [5, 3]), ("cache_bytes", slides, [5, -1, 3], 4, 32)]
     refused(student, calls)
+
+
+def some_config(layers, heads, size, kv, head_dim, latent, window, kinds):
+    """(a config with these fields, the values of all layers). MISSING: the field is not there."""
+    config = {"num_attention_heads": heads, "hidden_size": heads * size}
+    config["num_hidden_layers"] = layers
+    config["num_key_value_heads"] = heads if kv == "heads" else kv
+    config["head_dim"], config["sliding_window"] = head_dim, window
+    config["kv_lora_rank"], config["qk_rope_head_dim"] = latent
+    names = {"full": [FULL] * layers, "sliding": [SLIDING] * layers}
+    names["mixed"] = [(SLIDING, FULL)[i % 2] for i in range(layers)]
+    names["one full"] = [SLIDING] * (layers - 1) + [FULL]
+    config["layer_types"] = names.get(kinds, kinds)
+    if head_dim not in (MISSING, None) or latent[0] not in (MISSING, None):
+        config["hidden_size"] += heads // 2  # nobody divides it
+    config = {name: value for name, value in config.items() if value != MISSING}
+    values = 2 * (config.get("num_key_value_heads") or heads) * (config.get("head_dim") or size)
+    if config.get("kv_lora_rank") is not None:
+        values = config["kv_lora_rank"] + config["qk_rope_head_dim"]
+    return config, layers * values
+
+
+def worded(rng, names, values, required):
+    """(args, kwargs): each value by its place or by its name; defaults are left out at times."""
+    defaults = {"bits": 16, "group_size": None, "weight_bits": 16}
+    count = required + draw(rng, 0, len(names) - required)  # by their place
+    args, kwargs = values[:count], dict(zip(names[count:], values[count:], strict=True))
+    for name in names[required:]:
+        if name in kwargs and kwargs[name] == defaults[name] and draw(rng, 0, 1):
+            del kwargs[name]
+    return tuple(args), kwargs
+
+
+def drive_same_objects(student, calls):
+    """Runs beside the student's code: the results of calls (name, config, *args), whose config is
+    one dictionary that is filled anew, and whether a call changed it."""
+    config, found = {}, []
+    for name, new, *args in calls:
+        config.clear()
+        config.update(new)
+        result = getattr(student, name)(config, *args)
+        found.append([result, config == new and list(config) == list(new)])
+    return found
+
+
+SOME_FIELDS = (
+    (1, 2, 32, 61, 126),
+    (1, 4, 128),
+    (1, 64, 129),
+    (MISSING, None, 1, "heads"),
+    (MISSING, None, 1, 80, 576),
+    ((MISSING, MISSING), (None, None), (1, 1), (512, 64)),
+    (MISSING, None, 1, 1000, 65_536),
+    (MISSING, None, "full", "sliding", "mixed", "one full"),
+)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of fields, bits, groups "
+    "and lengths, arguments by place and by name, and the same objects with other contents",
+    cause="a corner where two others meet, such as a latent and a window; or a result that is kept",
+)
+def test_anywhere_in_the_bytes(student, rng):
+    many = [draw(rng, 0, 2000) for _ in range(1500)]
+    lengths = ([], [0], [1], [999, 1000, 1001], [10**6, 0, 1], [7] * 3, [0, 0], many)
+    bits, groups = (1, 2, 3, 16, 33, 1000), (None, 1, 3, 32, 100, 10**5)
+    cases = every_pair(rng, *SOME_FIELDS, bits, groups, lengths)
+    each, together, same, rights = [], [], [], []
+    for *fields, b, group, some in cases:
+        config, values = some_config(*fields)
+        each.append(worded(rng, ("config", "bits", "group_size"), (config, b, group), 1))
+        names = ("config", "lengths", "bits", "group_size")
+        together.append(worded(rng, names, (config, some, b, group), 2))
+        same += [("bytes_per_token", config, b, group), ("cache_bytes", config, some, b, group)]
+        of_value = (b + (Fraction(32, group) if group else 0)) / 8
+        kept = sum(n * kept_values(config, values, m) for m, n in Counter(some).items())
+        rights.append((float(values * of_value), float(kept * of_value)))
+    found = [student.many("bytes_per_token", each), student.many("cache_bytes", together)]
+    again = student.drive(drive_same_objects, same)
+    assert all(unchanged for _, unchanged in again), "the config is another one after a call"
+    found += [[value for value, _ in again[i::2]] for i in (0, 1)]
+    for i, results in enumerate(found):
+        name = ("bytes_per_token(...)", "cache_bytes(...)")[i % 2]
+        for result, right in zip(results, rights, strict=True):
+            value = float(expect_number(result, name))
+            expect_close(value, right[i % 2], what=name, rtol=1e-12)
+
+
+@exercise(
+    "ex1",
+    points=0.5,
+    invariant="what is refused is refused with any config, any lengths, any other argument",
+    cause="a check that stands behind something that returns or fails before it",
+)
+def test_anywhere_refused(student, rng):
+    numbers = ((0, None), (-1, None), (0, 32), (16, 0), (1, -1), (-1, 0), (33, -32), (0, 1))
+    numbers += ((-1, 100), (1, 0), (16, -1), (-16, -100))
+    calls = []
+    for *fields, (bits, group), lengths in every_pair(
+        rng, *SOME_FIELDS, numbers, ([], [0], [1000, 10**6], [5] * 400)
+    ):
+        config, _ = some_config(*fields)
+        calls.append(("bytes_per_token", config, bits, group))
+        calls.append(("cache_bytes", config, lengths, bits, group))
+    lengths = ([-1], [0, -1], [-1, 10**6], [10**6, -3, 5], [3] * 400 + [-1])
+    sizes = ((16, None), (1, 32), (33, 1), (3, 100))
+    for *fields, (bits, group), some in every_pair(rng, *SOME_FIELDS, sizes, lengths):
+        calls.append(("cache_bytes", some_config(*fields)[0], some, bits, group))
+    odd = ("fewer", "more", "", "Sliding_attention", "full", "chunked_attention")
+    for *fields, (bits, group), some, name in every_pair(
+        rng, *SOME_FIELDS[:-1], ("full", "sliding", "mixed"), sizes, ([], [0], [5, 10**6]), odd
+    ):
+        config, _ = some_config(*fields)
+        kinds = config["layer_types"]
+        place = draw(rng, 0, len(kinds) - 1)
+        if name in ("fewer", "more"):
+            config["layer_types"] = (kinds + kinds[:1])[
+                : len(kinds) + (1 if name == "more" else -1)
+            ]
+        else:
+            kinds[place] = name
+        if config["layer_types"]:  # never empty, says the card
+            calls.append(("cache_bytes", config, some, bits, group))
+    refused(student, calls)
+    config, values = some_config(2, 4, 64, 1, None, (None, None), 3, "mixed")  # and this is not
+    found = expect_number(student.bytes_per_token(config, 1, 1), "bytes_per_token(...)")
+    expect_close(float(found), values * 33 / 8, what="bytes of a token", rtol=1e-12)
+    found = expect_number(student.cache_bytes(config, [5], 1, 1), "cache_bytes(...)")
+    expect_close(float(found), values * 33 / 8 * 4, what="bytes of the caches", rtol=1e-12)
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -327,7 +462,7 @@ def walk(rng, rows, heads, d, steps, dtype=torch.float32):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="after any appends and truncations each row holds its own tokens, and sees those",
     cause="tokens of a row that was cut back come back, a length that follows the longest row, "
     "slots that are not shrunk, an S or a T of 0 that was not thought of, a view() of a view",
@@ -371,7 +506,7 @@ def drive_in_turn(student, walks):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="the cache keeps tensors of its own, and a second cache is another one",
     cause="a view of what was passed in or handed out is kept, a list of the caller's that is kept "
     "or changed, or lists that all caches share",
@@ -442,7 +577,7 @@ def drive_views(student, q, k, v, mask):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1,
     invariant="attention against float64: any mask, grouped heads, each dtype of q and of the "
     "cache, numbers from 1e-8 to 1e4, no slots at all",
     cause="heads in another order, sums in bfloat16, scores without 1 / sqrt(d), a mask on all "
@@ -454,9 +589,9 @@ def test_attention_against_float64(student, rng):
     pairs = [(x, x) for x in units] + [(float32, bfloat16), (bfloat16, float32)]
     pairs.append((bfloat16, float16))
     for heads, kv_heads, d in ((4, 4, 8), (6, 2, 4), (4, 1, 16), (1, 1, 128), (32, 2, 4)):
-        for dtype, held in pairs:
+        for dtype, of_cache in pairs:
             q = torch.randn(2, heads, 3, d, generator=rng).to(dtype)
-            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(held) for _ in range(2))
+            k, v = (torch.randn(2, kv_heads, 7, d, generator=rng).to(of_cache) for _ in range(2))
             mask = torch.rand(2, 3, 7, generator=rng) < 0.5
             mask[1, 2], mask[0, 1] = False, True
             for scale in (1, 8):
@@ -526,7 +661,7 @@ def drive_new_cache(student):
 
 @exercise(
     "ex2",
-    points=2,
+    points=1.5,
     invariant="counts from 0 to T for every row, lengths for every row; others raise ValueError",
     cause="only one side of a limit is checked, or a shape that is compared in part",
 )
@@ -577,6 +712,322 @@ def test_what_does_not_fit(student, rng):
     assert student.drive(drive_new_cache) == [], "an empty cache has lengths"
 
 
+def drive_caches(student, walks, ways, spoil):
+    """Runs beside the student's code: as many caches as walks, which take their steps in turn;
+    of each step what it returned, the lengths, and whether its arguments stayed as they were.
+
+    Tensors lie in memory as `ways` says, over and over. spoil: of each cache whether what went in
+    and came out is overwritten; else it is held, and read at the end.
+    """
+    import itertools
+
+    turn = itertools.cycle(ways)
+
+    def lay(x):
+        way = next(turn)
+        if way == 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1).repeat(2, 1, 1, 1)[: len(x), ..., ::2]
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if way == 3 else x.clone()
+
+    caches, out = [student.RowCache() for _ in walks], [[] for _ in walks]
+    for steps in itertools.zip_longest(*walks):
+        for cache, step, results, spoiled in zip(caches, steps, out, spoil, strict=True):
+            if step is None:
+                continue
+            *given, numbers = step
+            laid, asked = [lay(x) for x in given], list(numbers)
+            parts = list(cache.append(*laid, asked)) if given else []
+            if not given:
+                cache.truncate(asked)
+            same = all(x.equal(y) for x, y in zip(laid, given, strict=True)) and asked == numbers
+            if spoiled:
+                kept = [p.clone() for p in parts]
+                for tensor in (*laid, *parts):
+                    tensor.fill_(1)
+                asked[:] = [77] * len(asked) + [5]
+                parts = kept
+            results.append([parts, list(cache.lengths), same])
+    return out
+
+
+def expect_rows(results, steps, what):
+    """What a cache returned, against rows that are kept here."""
+    assert len(results) == len(steps), f"{what}: the cache stopped early"
+    rows = None
+    for step, (parts, lengths, same) in zip(steps, results, strict=True):
+        *given, numbers = step
+        assert same, f"{what}: an argument was changed"
+        rows = rows or [[x[0, :, :0] for x in given] for _ in numbers]
+        before = [row[0].shape[1] for row in rows]
+        if given:
+            rows = [
+                [torch.cat([kept, x[b, :, :n]], 1) for kept, x in zip(rows[b], given, strict=True)]
+                for b, n in enumerate(numbers)
+            ]
+        else:
+            rows = [[x[:, :n] for x in row] for row, n in zip(rows, numbers, strict=True)]
+        assert lengths == [row[0].shape[1] for row in rows], f"{what}: lengths {lengths}"
+        if not given:
+            continue
+        assert len(parts) == 3, f"{what}: append must return (keys, values, mask)"
+        (b, h, t, d), size = given[0].shape, max(lengths)
+        for x in parts[:2]:
+            expect_tensor(x, f"{what}: keys and values", given[0].dtype, (b, h, size, d))
+            assert x.isfinite().all(), f"{what}: filling is not finite"
+        expect_tensor(parts[2], f"{what}: the mask", torch.bool, (b, t, size))
+        sees = torch.tensor(before)[:, None] + torch.arange(1, t + 1)
+        new = torch.arange(t) < torch.tensor(numbers)[:, None]  # [B, T], the others are filling
+        right = torch.arange(size) < sees[..., None]
+        expect_same(parts[2][new], right[new], f"{what}: the mask of new tokens")
+        for row, n in enumerate(lengths):
+            for found, kept in zip(parts, rows[row], strict=False):
+                expect_same(found[row, :, :n], kept, f"{what}: row {row} of {n} tokens")
+
+
+def some_counts(rng, rows, t, kind):
+    if kind == "mixed":
+        return [draw(rng, 0, t) for _ in range(rows)]
+    chosen = {"none": [], "all": range(rows), "first": [0], "last": [rows - 1]}[kind]
+    return [t if i in chosen else 0 for i in range(rows)]
+
+
+def some_tokens(rng, shape, size, dtype):
+    return (size * torch.randn(shape, generator=rng)).to(dtype)
+
+
+def cut(rng, kind, lengths):
+    """Lengths for truncate, or None."""
+    if kind == "one row to 0":
+        return [0 if i == len(lengths) // 2 else n for i, n in enumerate(lengths)]
+    if kind == "mixed":
+        return [draw(rng, 0, n + 1) for n in lengths]
+    numbers = {"nothing": 10**9, "to 0": 0, "to 1": 1, "as they are": None}
+    return [n if numbers[kind] is None else numbers[kind] for n in lengths]
+
+
+KINDS = ("none", "all", "first", "last", "mixed")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="a cache anywhere in what the card admits: every two of sizes, dtype, counts, what "
+    "is cut off and when, magnitudes and layouts, many caches at once",
+    cause="a corner where two others meet, such as no new tokens and bfloat16; or a cache that "
+    "hands out what it keeps, or keeps what it was handed",
+)
+def test_anywhere_in_rows(student, rng):
+    sizes, cuts = (1e-8, 1.0, 1e4), ("to 0", "to 1", "mixed", "nothing", "one row to 0")
+    walks, whats, spoil = [], [], []
+    for rows, heads, d, dtype, *more in every_pair(
+        rng, (1, 2, 5), (1, 3), (1, 4, 64), DTYPES, (0, 1, 5), KINDS, (0, 1, 4, 70), KINDS,
+        (*cuts, "as they are"), (0, 1, 3), KINDS[:3], cuts, sizes, sizes, (None, 0, 1), (0, 1),
+    ):  # fmt: skip
+        *plan, k_size, v_size, zeros, spoiled = more
+        steps, lengths = [], [0] * rows
+        pieces = [(plan[0], plan[1]), (plan[2], plan[3]), plan[4], (plan[5], plan[6]), plan[7]]
+        for piece in (*pieces, (2, "mixed")):
+            if isinstance(piece, str):
+                steps.append((cut(rng, piece, lengths),))
+                lengths = [min(n, m) for n, m in zip(lengths, steps[-1][0], strict=True)]
+                continue
+            counts, shape = some_counts(rng, rows, piece[0], piece[1]), (rows, heads, piece[0], d)
+            given = [some_tokens(rng, shape, size, dtype) for size in (k_size, v_size)]
+            if zeros is not None:
+                given[zeros].zero_()
+            steps.append((*given, counts))
+            lengths = [n + c for n, c in zip(lengths, counts, strict=True)]
+        walks.append(steps)
+        spoil.append(spoiled)
+        whats.append(f"B {rows}, Hkv {heads}, d {d}, {dtype}, {more}")
+    found = student.drive(drive_caches, walks, drawn_ways(rng), spoil)
+    for steps, results, what in zip(walks, found, whats, strict=True):
+        expect_rows(results, steps, what)
+
+
+def drive_not_taken(student, walks, ways):
+    """Runs beside the student's code: of each walk the step at which a cache raised, what, and
+    whether its arguments stayed as they were."""
+    said, turn = [], iter(ways * (4 * len(walks)))
+    for steps in walks:
+        cache, saw = student.RowCache(), [-1, "nothing", True]
+        for number, (*given, numbers) in enumerate(steps):
+            laid, asked = [x.mT.contiguous().mT if next(turn) % 2 else x.clone() for x in given], []
+            asked += numbers
+            try:
+                cache.append(*laid, asked) if given else cache.truncate(asked)
+            except Exception as error:
+                kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+                same = all(x.equal(y) for x, y in zip(laid, given, strict=True))
+                saw = [number, kind, same and asked == list(numbers)]
+                break
+        said.append(saw)
+    return said
+
+
+def misfit(rng, shape, kind, place):
+    """(shape of k, shape of v, counts), of which something does not fit [B, Hkv, T, d]."""
+    b, h, t, d = shape
+    counts, other = [t] * b, list(shape)
+    if kind in (-1, 1):  # too few, too many
+        counts[place % b] = -1 if kind < 0 else t + 1
+        return shape, shape, counts
+    if kind in ("a count less", "a count more"):
+        counts = [t] * (b - 1 if kind == "a count less" else b + 1)
+        return shape, shape, counts
+    what, dim, by = kind
+    other[dim] += by
+    if what == "v":
+        return shape, other, [0] * b
+    return other, other, [0] * other[0]
+
+
+@exercise(
+    "ex2",
+    points=0.5,
+    invariant="what does not fit is refused in any row, any dtype, with or without tokens, at "
+    "first and later, and the arguments stay as they were",
+    cause="a check that stands behind something that returns or fails before it",
+)
+def test_anywhere_refused_by_rows(student, rng):
+    kinds = [-1, 1, "a count less", "a count more"]
+    kinds += [("v", dim, by) for dim in range(4) for by in (-1, 1)]
+    kinds += [("both", dim, by) for dim in (0, 1, 3) for by in (-1, 1)]
+    walks = []
+    for kind, b, h, t, d, dtype, place, history in every_pair(
+        rng, kinds, (1, 2, 5), (1, 3), (0, 1, 4), (1, 4), DTYPES, (0, 1, 4),
+        ("first", "tokens", "none", "cut", "twice"),
+    ):  # fmt: skip
+        shape = (b, h, t, d)
+        of_k, of_v, counts = misfit(rng, shape, kind, place)
+        if min(of_k) < 0 or min(of_v) < 0 or min(of_k[0], of_k[1], of_k[3]) < 1:
+            continue
+        before = 0 if history in ("first", "none") else 3
+        first = (*(some_tokens(rng, (b, h, before, d), 1, dtype) for _ in "kv"), [before] * b)
+        steps = {"first": [], "cut": [first, ([0] * b,)], "twice": [first, first]}
+        steps = steps.get(history, [first])
+        if not steps and isinstance(kind, tuple) and kind[0] == "both":
+            continue  # of a first call all shapes are right
+        bad = (*(some_tokens(rng, s, 1, dtype) for s in (of_k, of_v)), counts)
+        walks.append([*steps, bad])
+        if steps:  # a length that is negative, and another number of them
+            wrong = [2] * b
+            wrong[place % b] = -1 - place
+            walks.append([*steps, (wrong if kind != 1 else [2] * (b + (-1, 1)[place % 2]),)])
+    for steps, (number, kind, same) in zip(
+        walks, student.drive(drive_not_taken, walks, drawn_ways(rng)), strict=True
+    ):
+        what = f"{[tuple(x.shape) for x in steps[-1][:-1]]}, {steps[-1][-1]} after {len(steps) - 1}"
+        assert (number, kind) == (len(steps) - 1, "ValueError"), f"{what}: raised {kind}"
+        assert same, f"{what}: an argument was changed before the ValueError"
+    follow(student, [new_tokens(rng, (2, 1, 3, 2), [3, 1]), ([2, 2],)])  # and this is taken
+
+
+def half_step(x, dtype):
+    """Half a unit in the last place of a number of this dtype near x (float64)."""
+    bits, least = {torch.float32: (24, -149), torch.bfloat16: (8, -133), torch.float16: (11, -24),
+                   torch.float64: (53, -1074)}[dtype]  # fmt: skip
+    return 2.0 ** ((x.abs().frexp().exponent - bits).clamp(min=least).double() - 1)
+
+
+def expect_attention(out, q, k, v, mask):
+    """Against float64, within what roundings of float32 and one to the dtype of q can do."""
+    (_, h, _, d), s = q.shape, k.shape[2]
+    what = f"attention, q {list(q.shape)} {q.dtype}, S {s}, {k.dtype}"
+    expect_tensor(out, what, q.dtype, tuple(q.shape))
+    q, k, v = (x.double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(h // x.shape[1], 1) for x in (k, v))
+    scores = (q @ k.mT / d**0.5).masked_fill(~mask[:, None], -math.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    # a score is off by its d products and sums, what lies far below the largest has no weight
+    off = (d + 16) * FLOAT32 * (q.abs() @ k.abs().mT).masked_fill(~mask[:, None], 0.0) / d**0.5
+    if scores.isfinite().any() and scores[scores.isfinite()].abs().max() > 512:
+        off = 0 * off  # scores of `far_apart`: equal ones are equal, all others far from them
+    off = 2 * off.amax(-1, keepdim=True) if s else off.sum(-1, keepdim=True)
+    slack = torch.expm1(off) + (2 * s + 160) * FLOAT32
+    right, bound = weights @ v, slack * (weights @ v.abs()) + 2.0**-100
+    bound = bound + half_step(right.abs() + bound, out.dtype)
+    expect_at_most((out.double() - right).abs(), bound, f"{what}: the error")
+
+
+def far_apart(rng, q_shape, k_shape, q_size, k_size):
+    """(q, k) whose scores are exact in float32, and equal or at least 2^8 apart."""
+    (_, h, _, d), (b, kv, s, _) = q_shape, k_shape
+    sign = (torch.randint(0, 2, (b, kv, 1, d), generator=rng) * 2 - 1).float()
+    top = 2.0 ** math.floor(math.log2(q_size)), 2.0 ** math.floor(math.log2(k_size))
+    q = torch.randint(0, 2, q_shape, generator=rng).float() / 2 + 0.5
+    q = top[0] * q * sign.repeat_interleave(h // kv, 1)
+    q *= torch.randint(0, 2, (*q_shape[:3], 1), generator=rng) * 2 - 1
+    levels = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0])
+    return q, top[1] * sign * levels[torch.randint(0, 5, (b, kv, s, 1), generator=rng)]
+
+
+def some_mask(rng, shape, kind):
+    b, t, s = shape
+    if kind == "some":
+        return torch.rand(shape, generator=rng) < 0.5
+    if kind == "causal":
+        return torch.arange(s) <= torch.arange(t)[:, None] + torch.arange(b)[:, None, None]
+    mask = torch.full(shape, kind == "all")
+    if kind == "one slot" and s:  # and with "last query only" all others see nothing
+        mask[..., draw(rng, 0, s - 1)] = True
+    elif kind == "last query only":
+        mask[-1:, -1:] = True
+    return mask
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="attention anywhere in what the card admits: every two of heads, sizes, dtypes, "
+    "magnitudes of q, k and v, masks and layouts",
+    cause="a corner where two others meet, such as large scores and a hidden slot; memory used "
+    "again",
+)
+def test_anywhere_in_attention(student, rng):
+    calls = []
+    sizes = (
+        (1.0, 1.0),
+        (1.0, 1.0),
+        (1e4, 1e-4),
+        (2e-4, 1e4),
+        (1e-8, 1.0),
+        (1.0, 1e-8),
+        (1e-8, 1e-8),
+    )
+    sizes += ((1e4, 1e4), (1e4, 1.0), (1.0, 1e4))
+    masks = ("all", "some", "some", "causal", "one slot", "last query only")
+    cases = every_pair(
+        rng, (1, 3), ((1, 1), (4, 4), (6, 2), (5, 1), (12, 4)), (0, 1, 5), (0, 1, 7, 80),
+        (1, 3, 16, 128, 256), DTYPES, DTYPES, sizes, (1e-8, 1.0, 1e4), masks,
+    )  # fmt: skip
+    # what is plain but for three things: who is alone, who asks, and in which dtype
+    three = [(*bt, dtype) for bt in ((1, 1), (1, 5), (3, 1)) for dtype in DTYPES]
+    cases += [
+        (b, heads, t, 7, 16, of_q, of_k, sizes[0], 1.0, kind)
+        for (b, t, of_q), heads, of_k, kind in every_pair(
+            rng, three, ((1, 1), (4, 4), (5, 1)), DTYPES, masks[1:]
+        )
+    ]
+    for b, (h, kv), t, s, d, of_q, of_k, (q_size, k_size), v_size, kind in cases:
+        large = q_size * k_size >= 1e4
+        d = {3: 16, 128: 256}.get(d, d) if large else d
+        shapes = (b, h, t, d), (b, kv, s, d)
+        q, k = (some_tokens(rng, x, 1, torch.float32) for x in shapes)
+        q, k = (size * x.clamp(-1, 1) for x, size in ((q, q_size), (k, k_size)))
+        if large:
+            q, k = far_apart(rng, *shapes, q_size, k_size)
+        v = v_size * torch.randn(shapes[1], generator=rng).clamp(-1, 1)
+        mask = some_mask(rng, (b, t, s), kind)
+        calls.append(("attend", q.to(of_q), k.to(of_k), v.to(of_k), mask))
+    for (_, *args), results in zip(calls, held(student, rng, calls), strict=True):
+        for result in results:
+            expect_attention(result, *args)
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -588,7 +1039,7 @@ def drive_turned(student, weight, heads, groups):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="row i of group g is the mean of rows i of its heads, for weights and biases",
     cause="heads apart by the number of groups, the dimensions of a group and its heads swapped, "
     "or a view() of a weight that is one",
@@ -773,6 +1224,130 @@ def test_shares_against_float64(student, rng):
         )
 
 
+def drive_refused_laid(student, calls):
+    """Runs beside the student's code: what calls (name, *args) raised, and whether an argument is
+    another one afterwards; every second time tensors are views."""
+    said = []
+    for turn, (name, *args) in enumerate(calls):
+        given = [x.clone() if hasattr(x, "clone") else x for x in args]
+        if turn % 2:
+            given = [x[..., None].repeat_interleave(2, -1)[..., 0] if hasattr(x, "clone") else x
+                     for x in given]  # fmt: skip
+        kind = "nothing"
+        try:
+            getattr(student, name)(*given)
+        except Exception as error:
+            kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+        same = all(
+            x.equal(y) if hasattr(x, "equal") else True for x, y in zip(args, given, strict=True)
+        )
+        said.append([kind, same])
+    return said
+
+
+def refused_laid(student, calls):
+    """As `refused`, and each call with a view, too."""
+    calls = [call for call in calls for _ in range(2)]
+    found = student.drive(drive_refused_laid, calls)
+    for (name, *args), (kind, same) in zip(calls, found, strict=True):
+        shown = [f"{tuple(x.shape)} {x.dtype}" if hasattr(x, "shape") else x for x in args]
+        assert kind == "ValueError", f"{name}{shown}: raised {kind}, expected ValueError"
+        assert same, f"{name}{shown}: an argument was changed before the ValueError"
+
+
+def some_heads(rng, groups, share, d, rest, dtype, size, kind):
+    """A weight [groups share d, *rest] of this largest size, of a kind."""
+    head = torch.randn(groups, 1, d, *rest, generator=rng, dtype=torch.float64)
+    each = torch.randn(groups, share, d, *rest, generator=rng, dtype=torch.float64)
+    if kind == "equal":
+        each = head.expand_as(each)
+    elif kind == "near":  # a mean of few digits, and what is apart
+        each = head + 2.0 ** -draw(rng, 5, 15) * each
+    elif kind == "one sign":
+        each = each.abs() + 1
+    elif kind == "one head":
+        alone = torch.arange(share) == draw(rng, 0, share - 1)
+        each = each * alone.view(-1, 1, *(1 for _ in rest))
+    elif kind == "wide":
+        each = each * 10.0 ** (-8 * torch.rand(each.shape, generator=rng, dtype=torch.float64))
+    largest = each.abs().max().clamp(min=1e-300)
+    return (size * each / largest).flatten(0, 2).to(dtype)
+
+
+def expect_pooled(found, weight, heads, groups, what):
+    """Means in float64, within the roundings of float32 (or float64) and one to the dtype."""
+    d = len(weight) // heads
+    shape = groups * d, *weight.shape[1:]
+    expect_tensor(found, what, weight.dtype, shape)
+    by_head = weight.double().reshape(groups, heads // groups, d, *weight.shape[1:])
+    right = by_head.mean(1).reshape(shape)
+    unit = 2.0**-53 if weight.dtype == torch.float64 else FLOAT32
+    bound = (heads // groups + 2) * unit * by_head.abs().mean(1).reshape(shape)
+    if weight.dtype in (torch.bfloat16, torch.float16):
+        bound = bound + half_step(right.abs() + bound, weight.dtype)
+    expect_at_most((found.double() - right).abs(), bound + 2.0**-148, what)
+
+
+def expect_share(found, weight, heads, groups, what):
+    """The share in float64, within what differences in float32 of a scaled weight can do."""
+    found = float(expect_number(found, what))
+    by_head = weight.double().reshape(groups, heads // groups, -1)
+    apart = (by_head - by_head.mean(1, keepdim=True)).abs()
+    slack = (heads // groups + 4) * FLOAT32 * by_head.abs().amax(1, keepdim=True)
+    all_of = by_head.square().sum()
+    right = (apart.square().sum() / all_of).item()
+    bound = ((2 * apart * slack + slack**2).sum() / all_of).item()
+    expect_close(found, right, what=what, atol=bound + (2 * weight.numel() + 8) * FLOAT32 * right)
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: every two of heads, groups, "
+    "sizes, dtypes, magnitudes and layouts, and what is refused with each",
+    cause="a corner where two others meet, such as one group and float64; or memory used again",
+)
+def test_anywhere_in_heads(student, rng):
+    calls, checks, bad = [], [], []
+    kinds = ("plain", "equal", "near", "one sign", "one head", "wide")
+    dtypes = (*DTYPES, torch.float64)
+    for groups, share, d, rest, dtype, size, kind, times, misfit in every_pair(
+        rng, (1, 2, 8, 33), (1, 2, 3, 8, 33), (1, 2, 5), ((), (1,), (3,), (2, 2), (2, 1, 2)),
+        dtypes, (1e-8, 1.0, 1e4), kinds, (1, 2, 3, 8), range(14),
+    ):  # fmt: skip
+        share = 3 if groups * share > 300 else share
+        weight = some_heads(rng, groups, share, d, rest, dtype, size, kind)
+        heads, what = groups * share, f"{groups} of {groups * share} heads, {kind}, {dtype}"
+        calls += [("pool_heads", weight, heads, groups), ("repeat_heads", weight, heads, times)]
+        checks.append((expect_pooled, weight, heads, groups, f"pooled, {what}"))
+        rows = weight.unflatten(0, (heads, -1))[torch.arange(heads * times) // times]
+        checks.append((expect_same, rows.flatten(0, 1), f"repeated {times} times, {what}"))
+        if dtype in (torch.float32, torch.float64):
+            calls.append(("pooled_error", weight, heads, groups))
+            checks.append((expect_share, weight, heads, groups, f"the share, {what}"))
+        bad += misfits(weight, heads, groups, misfit)
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    refused_laid(student, bad)
+
+
+def misfits(weight, heads, groups, which):
+    """Calls that the card refuses, with this weight; the last number: of groups, or of times."""
+    n = len(weight)
+    numbers = ((0, 1), (-1, 1), (0, 0), (n, 0), (n, -1), (1, 0), (1, -1), (-n, -n), (n + 1, 1),
+               (2 * n, 2), (n + 1, n + 1), (heads, 2 * heads), (1, 2),
+               (heads, groups + 1))  # fmt: skip
+    (h, number), calls = numbers[which], []
+    if h < 1 or number < 1 or n % h or h % number:
+        calls.append(("pool_heads", weight, h, number))
+        if weight.dtype in (torch.float32, torch.float64):
+            calls.append(("pooled_error", weight, h, number))
+    if h < 1 or number < 1 or n % h:
+        calls.append(("repeat_heads", weight, h, number))
+    return calls
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -787,7 +1362,7 @@ def on_the_edge(count):
 
 @exercise(
     "ex4",
-    points=4,
+    points=2.5,
     invariant="that many sequences fit and one more does not, exactly; 0 where the weights do not",
     cause="a float that loses whole bytes, rounding up, windows or metadata left out",
 )
@@ -848,7 +1423,7 @@ def test_one_more_does_not_fit(student, rng):
 
 @exercise(
     "ex4",
-    points=2,
+    points=1.5,
     invariant="at the crossover the cache is larger than the weights, a token earlier it is not",
     cause="ceil where the division comes out even, or bits of weights or cache that are left out",
 )
@@ -958,6 +1533,142 @@ def test_levers_against_brute_force(student, rng):
     assert found == "more room", "a lever behind one that does not fit is better"
 
 
+def room(rng, each, weights, fits, at, exact):
+    """Bytes of memory: where `fits` sequences of `each` bits fit beside `weights` bits, by a byte,
+    or one less; or where nothing does. exact: whether every order of float operations is."""
+    fits = min(fits, int(2**48 // each))
+    least = math.ceil((weights + fits * each) / 8)
+    memory = {"just": least, "a byte less": least - 1, "nothing": 0, "weights": weights // 8}
+    memory["half of the weights"] = weights // 16
+    memory["between"] = least + int(each // 16)
+    memory = max(0, int(memory[at]))
+    if not exact:
+        while on_the_edge((8 * memory - weights) / each):
+            memory += 1 + int(each) // 1000
+    return memory
+
+
+def fitting(config, values, parameters, memory, context, weight_bits=16, bits=16, group_size=None):
+    """max_batch in whole numbers and fractions. values: of a token in all layers."""
+    each = per_token_bits(kept_values(config, values, context), bits, group_size)
+    return max(0, math.floor((8 * memory - parameters * Fraction(weight_bits)) / each))
+
+
+WEIGHTS = (1, 1.5, 4, 4.15625, 8.1875, 16, 32)
+GROUPS = (None, 1, 2, 32, 64, 4096)
+AT = ("just", "a byte less", "between", "weights", "half of the weights", "nothing")
+SETTINGS = ("config", "parameters", "memory", "context", "weight_bits", "bits", "group_size")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="both counts, anywhere in what the card admits: every two of fields, parameters, "
+    "bits, groups, contexts and memories, on the edge and a byte beside it",
+    cause="a corner where two others meet, such as metadata and weights of half a byte",
+)
+def test_anywhere_in_what_fits(student, rng):
+    fields = ((1, 2, 32, 64, 61, 126), *SOME_FIELDS[1:])
+    parameters, contexts = (0, 1, 7, 999_999, PARAMETERS, 671 * 10**9), (1, 999, 4096, 10**6)
+    bits = (1, 2, 3, 4, 16, 32)
+    asked, rights = [], []
+    for *some, of_all, weight_bits, b, group, context, fits, at in every_pair(
+        rng, *fields, parameters, WEIGHTS, bits, GROUPS, contexts, (0, 1, 2, 100, 3000), AT
+    ):
+        config, values = some_config(*some)
+        each = per_token_bits(kept_values(config, values, context), b, group)
+        weights = of_all * Fraction(weight_bits)
+        exact = config["num_hidden_layers"] not in (61, 126) or not config.get("sliding_window")
+        memory = room(rng, each, weights, fits, at, exact)
+        case = (config, of_all, memory, context, weight_bits, b, group)
+        asked.append(worded(rng, SETTINGS, case, 4))
+        rights.append(fitting(config, values, *case[1:]))
+    for case, found, right in zip(asked, student.many("max_batch", asked), rights, strict=True):
+        assert isinstance(expect_number(found, "max_batch(...)"), int), "max_batch: no int"
+        assert found == right, f"max_batch{case}: {found}, not {right}"
+    names, asked, rights = [n for n in SETTINGS if n not in ("memory", "context")], [], []
+    for *some, of_all, weight_bits, b, group, count, by in every_pair(
+        rng, *fields[:-2], (MISSING, None), (MISSING, None, "full"), parameters, WEIGHTS, bits,
+        GROUPS, (None, 1, 3, 10**6), (-1, 0, 1),
+    ):  # fmt: skip
+        config, values = some_config(*some)
+        each = per_token_bits(values, b, group)
+        if count:  # so many parameters that as many tokens take their bytes, or nearly
+            of_all = max(0, int(count * each / Fraction(weight_bits)) + by)
+        asked.append(worded(rng, names, (config, of_all, weight_bits, b, group), 2))
+        rights.append(math.floor(of_all * Fraction(weight_bits) / each) + 1)
+    config, values = some_config(126, 128, 64, MISSING, 576, (None, None), MISSING, None)
+    each = per_token_bits(values, 32, 1)  # beside as many bits one more of the weights is little
+    for count, by in itertools.product((1, 3, 1000, 10**6), (-1, 0, 1)):
+        asked.append(((config, int(count * each) + by, 1, 32, 1), {}))
+        rights.append(count if by < 0 else count + 1)
+    for case, found, right in zip(asked, student.many("crossover", asked), rights, strict=True):
+        assert isinstance(expect_number(found, "crossover(...)"), int), "crossover: no int"
+        assert found == right, f"crossover{case}: {found}, not {right}"
+
+
+def some_lever(rng, kind, base, configs):
+    """A lever's changes. base: (config, parameters, memory, context)."""
+    _, parameters, memory, context = base
+    changes = {
+        "nothing": {},
+        "as by default": {"bits": 16, "group_size": None, "weight_bits": 16},
+        "weights": {"weight_bits": WEIGHTS[draw(rng, 0, 6)]},
+        "bits": {"bits": draw(rng, 1, 32)},
+        "group": {"group_size": GROUPS[draw(rng, 0, 5)]},
+        "both": {"bits": 4, "group_size": 32},
+        "parameters": {"parameters": (0, parameters // 2, 2 * parameters)[draw(rng, 0, 2)]},
+        "memory": {"memory": (0, memory // 3, memory + 7, 2 * memory)[draw(rng, 0, 3)]},
+        "context": {"context": (context // 64, context // 2, context)[draw(rng, 0, 2)] + 1},
+        "config": {"config": configs[draw(rng, 0, len(configs) - 1)][0]},
+    }
+    if kind != "all":
+        return changes[kind]
+    some = [changes[k] for k in changes if draw(rng, 0, 1)]
+    return {name: value for change in some for name, value in change.items()}
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="levers anywhere in what the card admits: every two of a config, a memory, a number "
+    "of levers and what they change, names that look alike, equal ones among them",
+    cause="a corner where two others meet, such as a single lever with which nothing fits",
+)
+def test_anywhere_in_levers(student, rng):
+    kinds = ("nothing", "as by default", "weights", "bits", "group", "both", "parameters", "memory")
+    kinds += ("context", "config", "all")
+    calls, rights = [], []
+    for *some, weigh, (fits, at), context, count, kind in every_pair(
+        rng, (2, 32, 64), *SOME_FIELDS[1:], (0, 0.3, 5, 2000),
+        ((0, "nothing"), (0, "just"), (1, "just"), (2, "between"), (50, "a byte less")),
+        (1, 999, 4096), (1, 2, 3, 9, 70), kinds,
+    ):  # fmt: skip
+        pairs = [some_config(*some)]
+        pairs += [some_config(n * some[0] // 2, *some[1:6], MISSING, None) for n in (1, 4)]
+        each = per_token_bits(kept_values(*pairs[0], context), 16, None)
+        parameters = int(weigh * each) // 16  # as many bits as so many sequences
+        memory = room(rng, each, 16 * parameters, fits, at, True)
+        base = (pairs[0][0], parameters, memory, context)
+        names = ["", " ", "0", "1", "a", "A", "b", *map(str, range(10, 75))]
+        names = [names[i] for i in torch.randperm(len(names), generator=rng).tolist()]
+        order = [kind] + [kinds[draw(rng, 0, 10)] for _ in range(count - 1)]
+        levers = {n: some_lever(rng, k, base, pairs) for n, k in zip(names, order, strict=False)}
+        if count > 1 and draw(rng, 0, 1):  # of two equal ones the first
+            levers["twin"] = dict(levers[names[draw(rng, 0, count - 1)]])
+        counts = {}
+        for name, changes in levers.items():
+            new = dict(zip(SETTINGS, base, strict=False)) | changes
+            (values,) = (v for config, v in pairs if config is new["config"])
+            counts[name] = fitting(new.pop("config"), values, **new)
+        calls.append(((*base, levers), {}))
+        rights.append((max(counts, key=counts.get), counts))
+    found = student.many("best_lever", calls)
+    for name, (right, counts) in zip(found, rights, strict=True):
+        assert isinstance(name, str) and name == right, f"best_lever: {name!r}, of batches {counts}"
+    refused(student, [("best_lever", *args[:4], {}) for args, _ in calls[:8]])
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -995,7 +1706,7 @@ def bound(x, bits, group, direction):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="every value within half a step of its group, for 1 to 8 bits in both directions",
     cause="groups along the wrong dimension, a range of a neighbour, codes beyond 2^b - 1",
 )
@@ -1149,6 +1860,132 @@ def test_views_and_what_does_not_divide(student, rng):
     again(student, calls)
 
 
+def in_groups(x, group, direction):
+    """float64 with the group's entries last but one dimension behind: (groups, its dimension)."""
+    dim = 2 if direction == "channel" else 3
+    return x.double().unflatten(dim, (-1, group)), dim + 1
+
+
+def scales_of(groups, dim, bits):
+    """The least and the largest float16 scale that float32 makes of these groups' ranges."""
+    right = (groups.amax(dim, keepdim=True) - groups.amin(dim, keepdim=True)) / (2**bits - 1)
+    return [(right * (1 + by * 4 * FLOAT32)).half().double() for by in (-1, 1)]
+
+
+def expect_stored(value, x, bits, group, direction, what):
+    """Codes, scale and low of every group against float64; at ties either code will do."""
+    codes, scale, low = checked(value, x, bits, group, direction)
+    groups, dim = in_groups(x, group, direction)
+    expect_same(low, groups.amin(dim).half(), f"{what}: `low`, the minimum in float16,")
+    least, most = (s.squeeze(dim) for s in scales_of(groups, dim, bits))
+    good = (least <= scale.double()) & (scale.double() <= most)
+    assert good.all(), f"{what}: {int((~good).sum())} of {good.numel()} scales are others"
+    s, m = (part.double().unsqueeze(dim) for part in (scale, low))
+    exact = (groups - m) / torch.where(s > 0, s, math.inf)
+    # a subtraction and a division round once each, in either order
+    slack = 4 * FLOAT32 * (exact.abs() + groups.abs() / torch.where(s > 0, s, math.inf))
+    off = (codes.double().unflatten(dim - 1, (-1, group)) - exact.clamp(0, 2**bits - 1)).abs()
+    expect_at_most(off, torch.where(s > 0, 0.5, 0.0) + slack, f"{what}: a code, off its value,")
+
+
+def expect_decoded(x_hat, codes, scale, low, direction, what):
+    expect_tensor(x_hat, what, torch.float32, tuple(codes.shape))
+    dim = 2 if direction == "channel" else 3
+    groups = codes.double().unflatten(dim, (scale.shape[dim], -1))
+    step, least = groups * scale.double().unsqueeze(dim + 1), low.double().unsqueeze(dim + 1)
+    bound = 4 * FLOAT32 * (step + least.abs())
+    right = (step + least).reshape(codes.shape)
+    expect_at_most((x_hat.double() - right).abs(), bound.reshape(codes.shape), what)
+
+
+def some_groups(rng, shape, group, direction, kind, dtype):
+    """States of a kind, as group by group it may be."""
+    x = torch.randn(shape, generator=rng).clamp(-4, 4)
+    if kind == "each group another":
+        sizes = 10.0 ** torch.randint(-8, 4, (), generator=rng).item()
+        x = x * sizes * 10.0 ** (torch.rand(shape[2], shape[3], generator=rng) - 0.5)
+    groups, dim = in_groups(x, group, direction)
+    if kind == "constant":
+        some = torch.tensor([-3.3, 0.1, 3001.0, -20001.0])  # the last two are no float16
+        some = some[torch.randint(4, groups.amin(dim, keepdim=True).shape, generator=rng)]
+        groups = some.double().expand_as(groups).clone()
+        if groups.shape[dim - 1] > 1:  # one of them is not
+            groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).copy_(
+                in_groups(x, group, direction)[0].select(dim - 1, 0)
+            )
+    elif kind == "one entry apart":
+        groups = groups.amin(dim, keepdim=True) + 0 * groups
+        groups.select(dim, draw(rng, 0, group - 1)).add_(draw(rng, 1, 9))
+    elif kind == "plain" and groups.shape[dim - 1] > 1:  # one group is constant
+        groups.select(dim - 1, draw(rng, 0, groups.shape[dim - 1] - 1)).fill_(3001.0)
+    x = groups.reshape(shape).float()
+    sizes = {"tiny": 2e-7, "subnormal": 2e-5, "large": 7500.0, "far": 0.01}
+    x = x * sizes.get(kind, 1.0)
+    if kind == "far":
+        x = x.abs() + 1000
+    if kind == "negative":
+        x = -x.abs() - 2
+    if kind == "ties":
+        x = (2 * x).round()
+    x = 0 * x if kind == "zeros" else x
+    if kind == "large":
+        x.view(-1)[draw(rng, 0, x.numel() - 1)] = 30_000 * (2 * draw(rng, 0, 1) - 1)
+    return x.to(dtype).clamp(-30_000, 30_000)
+
+
+STATES = ("plain", "constant", "one entry apart", "tiny", "subnormal", "large", "negative", "far",
+          "ties", "zeros", "each group another")  # fmt: skip
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of widths, groups, "
+    "directions, sizes, dtypes, magnitudes and layouts, and what is refused with each",
+    cause="a corner where two others meet, such as 1 bit and a constant group; or memory used "
+    "again",
+)
+def test_anywhere_in_codes(student, rng):
+    calls, checks, bad = [], [], []
+    types, directions = (torch.float32, torch.bfloat16), ("channel", "token")
+    for group, count, other, b, h, bits, direction, dtype, kind, of_scale in every_pair(
+        rng, (1, 2, 3, 16, 80), (1, 2, 5), (1, 2, 9), (1, 3), (1, 2), range(1, 9), directions,
+        types, STATES, ("plain", "zeros", "subnormal", "large"),
+    ):  # fmt: skip
+        sizes = (group * count, other) if direction == "channel" else (other, group * count)
+        x = some_groups(rng, (b, h, *sizes), group, direction, kind, dtype)
+        what = f"{bits} bits, G {group}, {direction}, x {list(x.shape)} {dtype}, {kind}"
+        calls.append(("quantize", x, bits, group, direction))
+        checks.append((expect_stored, x, bits, group, direction, what))
+        shape = (b, h, count, other) if direction == "channel" else (b, h, other, count)
+        codes = torch.randint(0, 2**bits, x.shape, generator=rng).to(torch.uint8)
+        top = {"plain": 1.0, "zeros": 0.0, "subnormal": 2e-6}.get(of_scale, 60_000 / (2**bits - 1))
+        s = top * torch.rand(shape, generator=rng)
+        low = x.float().flatten()[: math.prod(shape)].reshape(shape)
+        calls.append(("dequantize", codes, s.half(), low.half(), direction))
+        checks.append((expect_decoded, codes, s.half(), low.half(), direction, f"x_hat, {what}"))
+    for bits, direction in itertools.product(range(1, 9), directions):  # constants beside ranges
+        x = torch.randn(2, 4, 4, 4, generator=rng)
+        for i, value in enumerate((-3.3, 0.1, 3001.0, -20001.0)):  # the last two are no float16
+            x[:, i].select(2 if direction == "channel" else 1, draw(rng, 0, 3)).fill_(value)
+        calls.append(("quantize", x, bits, 4, direction))
+        checks.append(
+            (expect_stored, x, bits, 4, direction, f"{bits} bits, {direction}, constants")
+        )
+    for size, other, bits, direction, dtype, kind, wrong in every_pair(
+        rng, (1, 2, 6), (1, 2), (1, 2, 8), directions, types, STATES[::2], range(12)
+    ):
+        sizes = (size, other) if direction == "channel" else (other, size)
+        x = some_groups(rng, (2, 1, *sizes), size, direction, kind, dtype)
+        faults = [(g, direction) for g in (0, -1, -size, size + 1, 2 * size, 4 * size, 7)]
+        faults += [(1, name) for name in ("", "row", "channels", "Token", "chan")]
+        bad.append(("quantize", x, bits, *faults[wrong]))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    refused_laid(student, bad)
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
@@ -1221,7 +2058,7 @@ def lengths_of(rng, total):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="after every call: keys to the last whole R before it rounded, the rest exact",
     cause="what is due counted without the tokens that waited, or from the pieces that came, or "
     "waiting tokens that went through another dtype",
@@ -1255,7 +2092,7 @@ def test_which_tokens_are_exact(student, rng):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2.5,
     invariant="rounded tokens are those of the test's own codes, whatever pieces they came in",
     cause="groups that begin elsewhere, values per channel, or codes of values that were rounded "
     "once",
@@ -1434,3 +2271,187 @@ def test_own_tensors_and_settings(student, rng):
             lambda s=settings: student.drive(drive_window, s, [], ""),
             f"settings {settings}",
         )
+
+
+def drive_in_windows(student, cases, ways, spoil, asked):
+    """Runs beside the student's code: as many caches as cases (settings, by name, pieces), which
+    are fed in turn; of each call what it returned, the bits held, and whether k and v stayed.
+
+    Tensors lie in memory as `ways` says. spoil: of each cache whether what went in and came out is
+    overwritten; else it is held, and read at the end. asked: whether bits are asked for each time.
+    """
+    import itertools
+
+    turn = itertools.cycle(ways)
+
+    def lay(x):
+        way = next(turn)
+        if way == 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1).repeat(2, 1, 1, 1)[: len(x), ..., ::2]
+        return x.transpose(1, 2).contiguous().transpose(1, 2) if way == 3 else x.clone()
+
+    caches = [student.QuantizedCache(*settings, **named) for settings, named, _ in cases]
+    out = [[] for _ in cases]
+    for pieces in itertools.zip_longest(*(pieces for *_, pieces in cases)):
+        for i, (cache, piece) in enumerate(zip(caches, pieces, strict=True)):
+            if piece is None:
+                continue
+            laid = [lay(x) for x in piece]
+            parts = list(cache.append(*laid))
+            same = all(x.equal(y) for x, y in zip(laid, piece, strict=True))
+            bits = cache.bits_held() if asked[i] else None
+            if spoil[i]:
+                kept = [p.clone() for p in parts]
+                for tensor in (*laid, *parts):
+                    tensor.fill_(3)
+                parts = kept
+            out[i].append([parts, bits, same])
+    return [
+        [results, [c.bits_held(), c.bits_held()]] for results, c in zip(out, caches, strict=True)
+    ]
+
+
+def expect_old(found, x, bits, group, direction, what):
+    """Rounded tokens are those of codes of what came; at ties either code will do."""
+    groups, dim = in_groups(x, group, direction)
+    seen = in_groups(found, group, direction)[0]
+    m = groups.amin(dim, keepdim=True).half().double()
+    good = torch.zeros_like(groups, dtype=torch.bool)
+    for s in scales_of(groups, dim, bits):
+        step = torch.where(s > 0, s, math.inf)
+        exact = ((groups - m) / step).clamp(0, 2**bits - 1)
+        slack = 4 * FLOAT32 * (exact + groups.abs() / step)
+        for code in (exact.floor(), exact.ceil()):
+            right = torch.where(s > 0, code * s, 0.0) + m
+            bound = 4 * FLOAT32 * (code * s + m.abs())
+            bound = bound + half_step(right.abs() + bound, found.dtype)
+            good |= ((code - exact).abs() <= 0.5 + slack) & ((seen - right).abs() <= bound)
+    assert good.all(), f"{what}: {int((~good).sum())} of {good.numel()} rounded values are others"
+
+
+def expect_window(results, settings, pieces, what):
+    """Of a cache: what waits, what is rounded, and the bits, after every call."""
+    (bits, group, residual, keys), total = settings, 0
+    came = [torch.cat(parts, 2) for parts in zip(*pieces, strict=True)]
+    expected = 0
+    assert len(results[0]) == len(pieces), f"{what}: the cache stopped early"
+    last = len(pieces) - 1
+    for number, ((k, _), (parts, held_bits, same)) in enumerate(
+        zip(pieces, results[0], strict=True)
+    ):
+        assert same, f"{what}: append changed an argument"
+        before, total = total, total + k.shape[2]
+        late = max(0, before - residual)
+        old = (before // residual * residual if keys == "channel" else late, late)
+        shape = (*k.shape[:2], total, k.shape[3])
+        for x, found, n, way in zip(came, parts, old, (keys, "token"), strict=True):
+            expect_tensor(found, f"{what}: a result", k.dtype, shape)
+            expect_same(found[:, :, n:], x[:, :, n:total], f"{what}: tokens that wait")
+            if n and number in (last, last // 2):
+                expect_old(found[:, :, :n], x[:, :, :n], bits, group, way, what)
+            elif n:  # they do not change any more
+                final = results[0][last][0][len(way) == 5 and found is parts[1]]
+                expect_same(found[:, :, :n], final[:, :, :n], f"{what}: old tokens later")
+        waits = (total % residual if keys == "channel" else min(total, residual),)
+        each = k.shape[0] * k.shape[1] * k.shape[3]
+        expected = sum(
+            each * (n * 16 + (total - n) * (bits + Fraction(32, group)))
+            for n in (*waits, min(total, residual))
+        )
+        if held_bits is not None:
+            assert isinstance(held_bits, int), f"{what}: bits_held returned no int"
+            assert held_bits == expected, f"{what}: {held_bits} bits held, not {expected}"
+    good = results[1] == [expected] * 2 and all(type(n) is int for n in results[1])
+    assert good, f"{what}: {results[1]} bits held, not {expected}"
+
+
+def some_pieces(rng, residual, kind):
+    """How many tokens each call brings."""
+    r = residual
+    ones = [1] * min(2 * r + 3, 19)
+    return {
+        "one by one": ones,
+        "at once": [2 * r + 1],
+        "one token": [1],
+        "no token": [0],
+        "just R": [r, 0, 1],
+        "R less 1": [r - 1, 1, 1, r],
+        "prompt, then one by one": [3 * r + draw(rng, 0, r), *ones[:5]],
+        "empty ones": [0, r + 1, 0, 0, 2 * r, 0, 1],
+        "drawn": [draw(rng, 0, 2 * r + 1) for _ in range(4)],
+    }[kind]
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="the cache, anywhere in what the card admits: every two of widths, groups, windows, "
+    "directions, sizes, dtypes, magnitudes of keys and of values, layouts and pieces",
+    cause="a corner where two others meet, such as a window of 1 and keys per token; or a cache "
+    "that hands out what it keeps",
+)
+def test_anywhere_in_windows(student, rng):
+    cases, whats, spoil, asked = [], [], [], []
+    states = ("plain", "constant", "tiny", "large", "far", "zeros", "ties")
+    pieces = ("one by one", "at once", "one token", "no token", "just R", "R less 1")
+    pieces += ("prompt, then one by one", "empty ones", "drawn")
+    for (group, residual), bits, keys, d, b, h, dtype, of_k, of_v, kind, *how in every_pair(
+        rng, ((1, 1), (1, 3), (2, 2), (4, 8), (8, 8), (4, 64)), (1, 2, 3, 4, 8),
+        ("channel", "token"), (1, 3), (1, 2), (1, 3), (torch.float32, torch.bfloat16), states,
+        states, pieces, (0, 1), (0, 1), (2, 3, 4),
+    ):  # fmt: skip
+        ends = some_pieces(rng, residual, kind)
+        shape = (b, h, sum(ends), d * group)
+        longer = (b, h, -(-max(sum(ends), 1) // group) * group, d * group)
+        k = some_groups(rng, longer, group, "channel", of_k, dtype)[:, :, : sum(ends)]
+        v = some_groups(rng, longer, group, "token", of_v, dtype)[:, :, : sum(ends)]
+        settings = (bits, group, residual, keys)
+        names = ("bits", "group_size", "residual", "keys")
+        named = dict(zip(names[how[2] :], settings[how[2] :], strict=True))
+        if keys == "channel" and draw(rng, 0, 1):
+            named.pop("keys", None)
+        given = list(zip(k.split(ends, 2), v.split(ends, 2), strict=True))
+        cases.append((settings[: how[2]], named, given))
+        whats.append((settings, f"{settings}, k, v {list(shape)} {dtype}, {of_k}, {of_v}, {kind}"))
+        spoil.append(how[0])
+        asked.append(how[1])
+    found = student.drive(drive_in_windows, cases, drawn_ways(rng), spoil, asked)
+    for (*_, given), (settings, what), results in zip(cases, whats, found, strict=True):
+        expect_window(results, settings, given, what)
+
+
+@exercise(
+    "ex6",
+    points=0.5,
+    invariant="settings anywhere in what the card admits and beyond, and waiting() for any two "
+    "numbers",
+    cause="a check that stands behind another, a formula for small windows, or for large ones",
+)
+def test_anywhere_in_settings(student, rng):
+    sizes = ((1, 0), (0, 1), (0, 0), (-1, 1), (1, -1), (-1, -1), (4, 0), (4, 2), (4, 6), (8, 4),
+             (-4, 8), (4, -8), (-4, -4), (32, 33), (128, 64), (3, 1))  # fmt: skip
+    fine = ((1, 1), (4, 8), (32, 128))
+    bad = [(bits, *size, keys) for bits, size, keys in every_pair(
+        rng, (1, 2, 8), sizes, ("channel", "token", "value"))]  # fmt: skip
+    names = ("", "channels", "Token", "keys", "value")
+    bad += [(bits, *size, keys) for bits, size, keys in every_pair(rng, (1, 2, 8), fine, names)]
+    refused(student, [("QuantizedCache", *settings) for settings in bad])
+    good = [
+        (bits, *size, keys) for bits in (1, 8) for size in fine for keys in ("channel", "token")
+    ]
+    found = student.drive(drive_made, good)
+    assert found == [0] * len(good) and all(type(n) is int for n in found), "bits at first"
+    pairs = every_pair(rng, (0, 1, 2, 127, 128, 129, 4095, 10**6, 10**9 + 7), (1, 2, 3, 128, 4096))
+    for (tokens, residual), found in zip(
+        pairs, student.many("waiting", [(pair, {}) for pair in pairs]), strict=True
+    ):
+        expect_tuple(found, (int, int), f"waiting({tokens}, {residual})")
+        right = (tokens % residual, min(tokens, residual))
+        assert found == right, f"waiting({tokens}, {residual}) is {found}, expected {right}"
+
+
+def drive_made(student, settings):
+    """Runs beside the student's code: bits held by new caches with these settings."""
+    return [student.QuantizedCache(*one).bits_held() for one in settings]

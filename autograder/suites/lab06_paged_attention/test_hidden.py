@@ -4,12 +4,21 @@ Inputs are drawn for each submission.  Objects are driven by walks in one call, 
 reader of the memory sees: every sequence reads what it wrote, and nothing is lost.
 """
 
+import itertools
 import math
 
 import torch
 
-from efflib.lab import exercise, expect_close, expect_error, expect_same, expect_tensor
-from efflib.lab.again import again, refused
+from efflib.lab import (
+    exercise,
+    expect_at_most,
+    expect_close,
+    expect_error,
+    expect_same,
+    expect_tensor,
+)
+from efflib.lab.again import again, drive_laid, held, refused
+from efflib.lab.cases import every_pair
 from efflib.lab.walks import expect_walks
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -113,7 +122,7 @@ def test_slots_against_counted_rows(student, rng):
 
 @exercise(
     "ex1",
-    points=3,
+    points=2,
     invariant="ValueError on both sides of a table, wherever the bad position stands",
     cause="only the first or the last position checked, only the largest, or one dimension only",
 )
@@ -137,6 +146,84 @@ def test_bad_positions_anywhere(student, rng):
                     )
     for none in (torch.tensor([0]), torch.tensor(0), torch.tensor([[-1]])):
         expect_error(ValueError, lambda p=none: student.slots_of([], p, 4), "no blocks")
+
+
+def drive_refused_views(student, calls):
+    """Runs beside the student's code: of each call (table, positions, size), with positions as
+    they are and as a view, what it raised, and whether an argument is another one afterwards."""
+    said = []
+    for table, positions, size in calls:
+        view = positions[..., None].repeat_interleave(2, -1)[..., 0]
+        for given in (positions.clone(), view):
+            kind, blocks = "nothing", list(table)
+            try:
+                student.slots_of(blocks, given, size)
+            except Exception as error:
+                kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
+            said.append([kind, blocks == table and given.equal(positions)])
+    return said
+
+
+def some_positions(rng, shape, top, kind):
+    """Positions of this shape from 0 to top - 1."""
+    drawn = (torch.rand(shape, generator=rng, dtype=torch.float64) * top).long()
+    if kind == "last":
+        return torch.full(shape, top - 1)
+    if kind == "few":  # most of the table is not needed
+        return drawn.clamp(max=min(top - 1, 1))
+    return 0 * drawn if kind == "zeros" else drawn.clamp(max=top - 1)
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of block sizes, tables, "
+    "shapes, layouts and magnitudes, and what is refused with each",
+    cause="a corner where two others meet, such as a view of one position in a long table; or "
+    "memory used again",
+)
+def test_anywhere_in_slots(student, rng):
+    sizes, lengths = (1, 2, 3, 16, 500, 4099), (0, 1, 2, 7, 300)
+    shapes = ((), (1,), (7,), (0,), (2, 3), (2, 0), (1, 1), (3, 1, 2))
+    numbers, bad = ("small", "large", "with 0"), (-1, "top", "-top", "top + 1", 10**13, -(10**13))
+    calls, rights, refusals = [], [], []
+    kinds = ("drawn", "last", "few", "zeros")
+    cases = every_pair(rng, sizes, lengths, shapes, kinds, numbers, bad, range(4))
+    cases += [(2**24 + 4, 1, s, "last", "large", "top", 0) for s in ((), (3, 1, 2))]
+    for size, length, shape, kind, of_table, wrong, where in cases:
+        low, high = (8 * 10**9, 9 * 10**9) if of_table == "large" else (0, 4 * length + 1)
+        table = [low + (high - low) * i // max(length, 1) for i in range(length)]
+        table = [table[i] for i in torch.randperm(length, generator=rng).tolist()]
+        if of_table == "with 0" and table:
+            table[draw(rng, 0, length - 1)] = 0
+        top = size * length
+        if length or 0 in shape:
+            positions = some_positions(rng, shape, max(top, 1), kind)
+            right = [table[p // size] * size + p % size for p in positions.flatten().tolist()]
+            calls.append(("slots_of", table, positions, size))
+            rights.append(torch.tensor(right, dtype=torch.int64).reshape(shape))
+        positions = some_positions(rng, shape, max(top, 1), kind)
+        if positions.numel():  # with no blocks all are bad
+            wrong = {"top": top, "-top": -top - 1, "top + 1": top + 1}.get(wrong, wrong)
+            positions.view(-1)[where % positions.numel()] = wrong
+            refusals.append((table, positions, size))
+    for right, results in zip(rights, held(student, rng, calls), strict=True):
+        for result in results:
+            expect_same(result, right, f"slots of {list(right.shape)} positions")
+    found = student.drive(drive_refused_views, refusals)
+    for (table, positions, size), (kind, same) in zip(
+        [call for call in refusals for _ in "12"], found, strict=True
+    ):
+        what = f"{positions.tolist()} in {len(table)} blocks of {size}"
+        assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
+        assert same, f"{what}: an argument was changed"
+    cases = every_pair(rng, (0, 1, 15, 10**9), (1, 3, 16, 2**20, 10**9, 10**9 + 7), (-1, 0, 1))
+    cases = [(max(0, min(10**9, n // size * size + by)), size) for n, size, by in cases]
+    for case, blocks in zip(
+        cases, student.many("blocks_for", [(c, {}) for c in cases]), strict=True
+    ):
+        right = (case[0] + case[1] - 1) // case[1]
+        assert type(blocks) is int and blocks == right, f"blocks_for{case}: {blocks}, not {right}"
 
 
 # ---- exercise 2 ------------------------------------------------------------------------------
@@ -230,7 +317,7 @@ def check_pool(student, walks, size):
 
 @exercise(
     "ex2",
-    points=4,
+    points=3,
     invariant="after any operations: free + owned = all, owners are counted, and take gives the "
     "block that has been free longest",
     cause="a block free while it has owners, counted twice in the queue, or handed out in another "
@@ -283,6 +370,81 @@ def test_many_owners(student, rng):
         check_pool(student, [walk, walk[:-1]], 3)
 
 
+def drive_pools(student, walks):
+    """Runs beside the student's code: pools that take one operation each in turn; of each walk
+    what it gave."""
+    import itertools
+
+    pools, out = [student.BlockPool(size) for size, _ in walks], [[] for _ in walks]
+    for operations in itertools.zip_longest(*(walk for _, walk in walks)):
+        for pool, operation, seen in zip(pools, operations, out, strict=True):
+            if operation is None:
+                continue
+            name, *args = operation
+            try:
+                seen.append(getattr(pool, name)(*args))
+            except Exception as error:
+                kinds = [k.__name__ for k in (MemoryError, ValueError) if isinstance(error, k)]
+                seen.append((kinds or [type(error).__name__])[0])
+    return out
+
+
+def model_of_pool(size, walk):
+    """What each operation gives."""
+    queue, counts, seen = list(range(size)), [0] * size, []
+    for name, *args in walk:
+        value = None
+        if name == "take":
+            value = queue.pop(0) if queue else "MemoryError"
+            if type(value) is int:
+                counts[value] = 1
+        elif name in ("free", "count"):
+            value = len(queue) if name == "free" else counts[args[0]]
+        elif not counts[args[0]]:
+            value = "ValueError"
+        else:
+            counts[args[0]] += 1 if name == "share" else -1
+            queue += [args[0]] if not counts[args[0]] else []
+        seen.append(value)
+    return seen
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="pools of any size, side by side: taken to the last, shared, released in any order, "
+    "taken again, with errors between, and asked now and then",
+    cause="a size above which something else holds, an order that a second round shows, or errors "
+    "that leave a trace where another thing was done before",
+)
+def test_anywhere_in_pools(student, rng):
+    walks = []
+    for size, share, owners, kind, asks in every_pair(
+        rng, (1, 2, 3, 64, 65, 200), (0.0, 0.3, 1.0), (1, 5),
+        ("rising", "falling", "drawn"), (False, True),
+    ):  # fmt: skip
+        walk = []
+        for turn in range(3):
+            walk += [("take",)] * (size + turn)  # too many from the second time on
+            order = {"rising": range(size), "falling": range(size)[::-1]}.get(kind)
+            order = order or torch.randperm(size, generator=rng).tolist()
+            some = [b for b in order if torch.rand((), generator=rng) < share]
+            walk += [("share", b) for b in some for _ in range(owners)]
+            walk += [("release", b) for b in some for _ in range(owners + turn % 2)]
+            if asks:
+                walk += [("free",), ("count", draw(rng, 0, size - 1)), ("count", 0)]
+            walk += [("release", b) for b in order]  # those of the second turn are free already
+            walk += [("share", order[0]), ("release", order[-1]), ("free",), ("count", order[0])]
+            walk += [("take",), ("take",), ("share", order[0])]
+            walk += [("release", b) for b in range(size)] * (1 + owners % 2)
+        walks.append((size, walk))
+    for (size, walk), seen in zip(walks, student.drive(drive_pools, walks), strict=True):
+        right = model_of_pool(size, walk)
+        for i, (found, value) in enumerate(zip(seen, right, strict=True)):
+            same = found == value and type(found) is type(value)
+            assert same, f"{size} blocks, operation {i}, {walk[i]}: {found}, expected {value}"
+
+
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
@@ -306,7 +468,7 @@ def random_pieces(rng, size):
 
 @exercise(
     "ex3",
-    points=4,
+    points=3,
     invariant="all five kinds, with every row of the memory labelled one by one, for every wanted "
     "length",
     cause="gaps at the ends, neighbouring gaps or pieces, or both sides of the limits of what is "
@@ -384,6 +546,99 @@ def test_powers_of_two(student, rng):
         assert student.piece("oracle", prompt, output, longest) == prompt + output, "oracle"
     for policy in ("", "Maximum", "power", "power22", " oracle", None):
         expect_error(ValueError, lambda p=policy: student.piece(p, 1, 1, 9), "an unknown policy")
+
+
+def some_memory(rng, count, scale, gaps, held_now, order):
+    """(pieces, their used, reserved and internal rows, lengths of the gaps)."""
+    pieces, free, at, rows = [], [], 0, [0, 0, 0]
+    for i in range(count + 1):
+        there = {"none": False, "front": i == 0, "back": i == count, "all": True}
+        there["some"] = bool(draw(rng, 0, 1))
+        free.append(draw(rng, 1, 5) * scale if there[gaps] else 0)
+        at += free[-1]
+        if i == count:
+            break
+        total = draw(rng, 1, 6 * scale)
+        length = total + draw(rng, 0, 2) * draw(rng, 0, scale)
+        tokens = {"none": 0, "one": 1, "all": total}.get(held_now, draw(rng, 0, total))
+        pieces.append((at, at + length, tokens, total))
+        rows = [a + b for a, b in zip(rows, (tokens, total - tokens, length - total), strict=True)]
+        at += length
+    if order == "falling":
+        pieces.reverse()
+    elif order == "drawn":
+        pieces = [pieces[i] for i in torch.randperm(count, generator=rng).tolist()]
+    return pieces, rows, free, at
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: every two of sizes, gaps, "
+    "tokens, orders and what is wanted, policies and lengths",
+    cause="a corner where two others meet, such as no pieces and a large memory",
+)
+def test_anywhere_in_the_memory(student, rng):
+    calls, rights = [], []
+    for *some, wanted in every_pair(
+        rng, (0, 1, 2, 9, 300), (1, 3, 10**5), ("none", "front", "back", "all", "some"),
+        ("none", "one", "all", "drawn"), ("rising", "falling", "drawn"),
+        (0, 1, "longest", "longest + 1", "all", "all + 1", "more than there is"),
+    ):  # fmt: skip
+        pieces, rows, free, size = some_memory(rng, *some)
+        if not size:  # a memory has a row
+            free, size = [1], 1
+        named = {"longest": max(free), "longest + 1": max(free) + 1, "all": sum(free)}
+        named |= {"all + 1": sum(free) + 1, "more than there is": 3 * size}
+        wanted = named.get(wanted, wanted)
+        external = sum(free) if max(free) < wanted <= sum(free) else 0
+        calls.append(((pieces, size, wanted), {}))
+        rights.append((*rows, external, sum(free) - external))
+    expect_five(student.many("contiguous_usage", calls), rights, "contiguous_usage")
+    calls, rights = [], []
+    blocks_of, nows = (1, 3, 16, 2048), (0, 1, "full", "one more", "one less", "drawn")
+    laters = ("done", "one more", "block", "beyond", "drawn")
+    cases = every_pair(rng, (0, 1, 3, 600), blocks_of, nows, laters, (0, 1, 2000))
+    cases += itertools.product((1,), blocks_of, nows, laters, (draw(rng, 0, 3),))
+    for count, size, now, later, spare in cases:
+        requests, rows, blocks = [], [0, 0, 0], 0
+        for _ in range(count):
+            tokens = {"full": 2 * size, "one more": size + 1, "one less": 2 * size - 1}.get(
+                now, now
+            )
+            tokens = draw(rng, 0, 3 * size) if tokens == "drawn" else tokens
+            own = (tokens + size - 1) // size
+            total = {"done": tokens, "one more": tokens + 1, "block": own * size}
+            total = total | {"beyond": own * size + draw(rng, 1, 9)}
+            total = max(1, tokens, total.get(later, tokens + draw(rng, 0, 2 * size)))
+            blocks += own
+            inside = min(total, own * size)
+            more = tokens, inside - tokens, own * size - inside
+            rows = [a + b for a, b in zip(rows, more, strict=True)]
+            requests.append((tokens, total))
+        if blocks + spare:
+            calls.append(((requests, size, blocks + spare), {}))
+            rights.append((*rows, 0, spare * size))
+    expect_five(student.many("paged_usage", calls), rights, "paged_usage")
+    policies = ("maximum", "power2", "oracle")
+    outputs = (1, 2, 3, 4, 5, 255, 256, 257, 2**29 - 1, 2**29, 2**29 + 1, 2**31 + 1)
+    cases = every_pair(rng, policies, (1, 2, 100, 10**6), outputs, (1, 20, 2048, 10**7))
+    for case, found in zip(cases, student.many("piece", [(c, {}) for c in cases]), strict=True):
+        policy, prompt, output, longest = case
+        power = 1
+        while power < output:
+            power *= 2
+        right = dict(zip(policies, (longest, prompt + power, prompt + output), strict=True))[policy]
+        assert type(found) is int and found == right, f"piece{tuple(case)}: {found}, not {right}"
+    others = ("", "Maximum", "power", "power2 ", "oracles", "Oracle", None)
+    bad = every_pair(rng, others, (1, 100), (1, 3, 2**29, 2**29 + 1), (9, 2048))
+    refused(student, [("piece", *case) for case in bad])
+
+
+def expect_five(found, rights, name):
+    for seen, right in zip(found, rights, strict=True):
+        good = type(seen) is tuple and seen == right and ints(seen)
+        assert good, f"{name}: the five kinds are {seen}, not {right}"
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -553,7 +808,7 @@ def random_tables_walk(rng, length, most, names="ABCDE"):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="after any operations every sequence reads what it wrote; free + used = all blocks",
     cause="a block written while others own it, lost when a copy was taken, or freed while in use",
 )
@@ -673,6 +928,42 @@ def test_tails_leave_first(student, rng):
         assert rows[4][2]["C"][0] == tail[::-1], "the blocks came back in another order"
 
 
+@exercise(
+    "ex4",
+    points=1,
+    invariant="sequences anywhere in what the card admits: every two of a pool's size, a block's "
+    "size, how much comes at once and kinds of names",
+    cause="a size above which something else holds, or names that look alike, where blocks are "
+    "shared or run out",
+)
+def test_anywhere_in_sequences(student, rng):
+    sizes = ((1, 1), (1, 3), (1, 16), (2, 1), (2, 2), (2, 16), (3, 3), (4, 64), (66, 1), (40, 2))
+    some_names = ("ABCD", ("", "0", 0, "A"), (1, "1", -1, 2**40), ("", 0, " ", "None"))
+    plans = {}
+    for size, names, most in every_pair(
+        rng, sizes, some_names, ("1", "block - 1", "block", "block + 1", "all", "half")
+    ):
+        plans.setdefault((size, names), []).append(most)
+    for ((blocks, size), names), amounts in plans.items():
+        named = {"1": 1, "block - 1": size - 1, "block": size, "block + 1": size + 1}
+        named |= {"all": blocks * size, "half": max(1, blocks * size // 2)}
+        walks = []
+        for most in amounts:
+            order = torch.randperm(4, generator=rng).tolist()
+            first, second, third, fourth = (names[i] for i in order)
+            count = named[most]
+            walk = [("append", first, count), ("fork", first, second), ("append", second, 1)]
+            walk += [("append", first, 1), ("fork", second, third), ("append", third, count)]
+            walk += random_tables_walk(rng, 12, max(1, count), names)
+            walk += [("free", name) for name in (second, first, third, fourth)]
+            # and in which order blocks came back
+            walks.append([*walk, *[("append", third, size)] * 3, ("free", third)])
+        check_tables(student, walks, blocks, size, names)
+    for name in ("", 0, "0", -1, 2**40):  # as many tokens as a server holds
+        walk = [("append", name, 20_000), ("free", name), *[("append", "A", 16)] * 3]
+        check_tables(student, [walk], 1250, 16, (name, "A"))
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -692,7 +983,7 @@ def weak(key, tokens):
 
 @exercise(
     "ex5",
-    points=3,
+    points=2,
     invariant="the chain of any text, each full block hashed once, in order",
     cause="an unfinished block hashed, the first key not 0, or all tokens hashed for each block",
 )
@@ -849,12 +1140,106 @@ def test_small_cases_of_match(student, rng):
     assert student.match(text[:4], 3, lambda key, tokens: 0, found) == [5], "the key 0"
 
 
+def some_text(rng, length, kind):
+    if kind == "zeros":
+        return [0] * length
+    top = {"two": 1, "large": 150_000, "small": 300}[kind]
+    return many(rng, length, 0, top)
+
+
+def keys_of(text, size, hash_block):
+    keys, key = [], 0
+    for end in range(size, len(text) + 1, size):
+        key = hash_block(key, tuple(text[end - size : end]))
+        keys.append(key)
+    return keys
+
+
+def changed_at(rng, text, size, block, kind):
+    """The text up to the end of a block, in which one thing is another."""
+    text = text[: (block + 1) * size]
+    at = {"first": 0, "last": len(text) - 1}.get(kind, draw(rng, 0, len(text) - 1))
+    if kind == "shorter":
+        return text[:-1]
+    if kind == "longer":
+        return [*text, 0]
+    if kind == "as much in all" and len(text) > 1 and text[-1]:
+        return [text[0] + 1, *text[1:-1], text[-1] - 1]
+    if kind == "only its own":
+        return text[-size:] if block else [*text, *text]
+    text[at] += (1, 2**8, 2**16)[draw(rng, 0, 2)]
+    return text
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: every two of block sizes, "
+    "lengths, ids and hashes, and of what is known, gone or another text, in any block",
+    cause="a corner where two others meet, such as block 0 and a key 0; or texts that are compared "
+    "in part",
+)
+def test_anywhere_in_prefixes(student, rng):
+    hashes = {"mixed": mixed(draw(rng, 0, 99)), "zero": lambda key, tokens: 0, "weak": weak}
+    hashes["64 bits"] = rolling
+    for size, blocks, more, ids, of_hash in every_pair(
+        rng, (1, 2, 3, 16, 100), (0, 1, 2, 9), ("none", "one", "block - 1"),
+        ("zeros", "two", "large", "small"), tuple(hashes),
+    ):  # fmt: skip
+        length = blocks * size + {"none": 0, "one": 1}.get(more, size - 1)
+        text, calls = some_text(rng, length, ids), []
+
+        def hash_block(key, tokens, calls=calls, real=hashes[of_hash]):
+            calls.append((key, tokens))
+            return real(key, tokens)
+
+        keys, right = student.chain(text, size, hash_block), keys_of(text, size, hashes[of_hash])
+        what = f"{length} tokens in blocks of {size}, {of_hash}"
+        assert type(keys) is list and keys == right and ints(keys), f"{what}: other keys"
+        parts = [tuple(text[i : i + size]) for i in range(0, len(right) * size, size)]
+        right = list(zip([0, *right], parts, strict=False))
+        assert calls == right, f"{what}: hash_block was called otherwise"
+    others = ("first", "last", "somewhere", "shorter", "longer", "only its own", "as much in all")
+    cases = every_pair(
+        rng, (1, 2, 3, 16, 100), (0, 1, 2, 5), (1, "block - 1", "block"),
+        ("zeros", "two", "large"), ("mixed", "zero", "64 bits"),
+        ("all known", "nothing known", "gone", "another text"), (0, 1, "last"), others,
+        ("rising", "falling", "drawn"),
+    )  # fmt: skip
+    for at, other in itertools.product(range(5), others):  # in any block, whatever differs
+        size = (2, 3, 16)[draw(rng, 0, 2)]
+        cases.append((size, 5, 1, "large", "64 bits", "another text", at, other, "drawn"))
+    for size, blocks, more, ids, of_hash, fault, which, other, swap in cases:
+        length = max(1, blocks * size + {1: 1, "block": size}.get(more, size - 1))
+        prompt, real, found = some_text(rng, length, ids), hashes[of_hash], {}
+        keys = keys_of(prompt, size, real)
+        numbers = torch.randperm(len(keys), generator=rng).tolist()  # block 0 is one of them
+        numbers = sorted(numbers, reverse=swap == "falling") if swap != "drawn" else numbers
+        at = len(keys) - 1 if which == "last" else which
+        for i, key in enumerate(keys):
+            known = prompt[: (i + 1) * size]
+            if fault == "another text" and i == at:
+                known = changed_at(rng, prompt, size, i, other)
+            if fault != "nothing known" and not (fault == "gone" and i == at):
+                found.setdefault(key, (numbers[i], known))
+        right = []
+        for end, key in zip(range(size, length, size), keys, strict=False):
+            block, known = found.get(key, (None, None))
+            if known != prompt[:end]:
+                break
+            right.append(block)
+        blocks = student.match(prompt, size, real, found)
+        what = f"{length} tokens in blocks of {size}, {of_hash}, {fault} at {at}, {other}"
+        assert type(blocks) is list and blocks == right, f"{what}: {blocks}, not {right}"
+        assert ints(blocks), f"{what}: numbers of blocks are no ints"
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="any cuts of the keys, any order of large and small scores: m, t and a / t",
     cause="one of m, t and a not corrected; exponentials that overflow or vanish",
 )
@@ -926,7 +1311,7 @@ def exact(q, keys, values):
 
 @exercise(
     "ex6",
-    points=3,
+    points=2,
     invariant="every block size, length and grouping of heads against float64",
     cause="the last block read whole, blocks in the order of their numbers, key heads repeated in "
     "the wrong order, or a scale of another d",
@@ -1086,6 +1471,149 @@ def test_bfloat16_and_views(student, rng):
     _, k2, v2, other, keys2, values2 = scattered(rng, 20, 8, (4, 2), 16)
     k2[table[:3]], v2[table[:3]] = k2[other[:3]], v2[other[:3]]
     seen = student.drive(attend_twice, q, k, v, table, 20, (k2, v2))
-    for o, held, summed in zip(seen, (keys, keys2), (values, values2), strict=True):
+    for o, of_keys, summed in zip(seen, (keys, keys2), (values, values2), strict=True):
         expect_tensor(o, "o", torch.float32, q.shape)
-        expect_close(o, exact(q, held, summed), what="o", rtol=rounding_of(q, held))
+        expect_close(o, exact(q, of_keys, summed), what="o", rtol=rounding_of(q, of_keys))
+
+
+def some_scores(rng, heads, n, kind):
+    scores = torch.randn(heads, n, generator=rng)
+    scores += 200.0 * torch.arange(heads)[:, None] * (kind == "apart")
+    kinds = {"zeros": 0 * scores, "tiny": 1e-8 * scores, "low": scores - 9990.0}
+    kinds |= {"high": scores + 9990.0, "wide": 1e4 * (2 * torch.rand(heads, n, generator=rng) - 1)}
+    kinds |= {"ties": scores.round(), "rising": 50.0 * torch.arange(n) + scores}
+    return kinds.get(kind, scores).clamp(-1e4, 1e4)
+
+
+def some_state(rng, heads, d, kind, size):
+    """A state of no keys, or one of some, whose largest score lies anywhere."""
+    if kind == "first":
+        return torch.full((heads,), -math.inf), torch.zeros(heads), torch.zeros(heads, d)
+    m = torch.randn(heads, generator=rng)
+    m = m + {"low": -9990.0, "high": 9990.0, "far below": -100.0}.get(kind, 0.0)
+    t = 1 + 9 * torch.rand(heads, generator=rng)
+    return m.clamp(-1e4, 1e4), t, size * t[:, None] * torch.randn(heads, d, generator=rng)
+
+
+def expect_absorbed(found, state, scores, values, what):
+    """Against float64, within the roundings of its exponentials and sums."""
+    assert isinstance(found, tuple) and len(found) == 3, f"{what}: absorb must return (m, t, a)"
+    for part, before in zip(found, state, strict=True):
+        expect_tensor(part, f"{what}: absorb", torch.float32, tuple(before.shape))
+    (m, t, a), n = (x.double() for x in state), scores.shape[1]
+    larger = torch.maximum(m, scores.double().amax(-1))
+    expect_close(found[0], larger, what=f"{what}: m")
+    far, apart = (larger - m), larger[:, None] - scores.double()
+    keep, p = torch.exp(-far), torch.exp(-apart)
+    # an exponential is off by the rounding of its argument, and a few of its own
+    off = torch.cat([(far + n + 16).nan_to_num(0, 0)[:, None], apart + n + 16], 1) * FLOAT32
+    terms = torch.cat([(t * keep)[:, None], p], 1)
+    bound = (off * terms).sum(1) + 2.0**-120
+    expect_at_most((found[1].double() - terms.sum(1)).abs(), bound, f"{what}: the error of t")
+    terms = torch.cat([(a * keep[:, None])[:, None], p[..., None] * values.double()], 1)
+    size = torch.cat([a[:, None], values.double()], 1).abs().sum(1)
+    bound = (off[..., None] * terms.abs()).sum(1) + 2.0**-125 * size + 2.0**-140
+    expect_at_most((found[2].double() - terms.sum(1)).abs(), bound, f"{what}: the error of a")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="absorb anywhere in what the card admits: every two of heads, keys, sizes, scores, "
+    "values and states before",
+    cause="a corner where two others meet, such as one key and a state far above it; or memory "
+    "used again",
+)
+def test_anywhere_in_a_state(student, rng):
+    scores = ("plain", "zeros", "tiny", "low", "high", "wide", "ties", "rising", "apart")
+    states, sizes = ("first", "plain", "low", "high", "far below"), (0.0, 1e-8, 1.0, 1e4, 1e30)
+    calls, whats = [], []
+    for heads, n, d, kind, before, size, old in every_pair(
+        rng, (1, 3, 32), (1, 2, 7, 100), (1, 4, 128), scores, states, sizes, sizes
+    ):
+        state = some_state(rng, heads, d, before, old)
+        values = size * torch.randn(heads, n, d, generator=rng)
+        calls.append(("absorb", state, some_scores(rng, heads, n, kind), values))
+        whats.append(f"{heads} heads, {n} keys, d {d}, {kind} after {before}, {size:g}, {old:g}")
+    for found in student.drive(drive_laid, calls, [0]):
+        for result, (_, *args), what in zip(found, calls, whats, strict=True):
+            expect_absorbed(tuple(result), *args, what)
+
+
+def far_apart(rng, heads, length, d, top):
+    """(q [H, d], keys [length, Hkv, d]): exact scores, equal or at least an eighth of top apart."""
+    h, kv = heads
+    sign = (torch.randint(0, 2, (kv, d), generator=rng) * 2 - 1).float()
+    q = (torch.randint(0, 2, (h, d), generator=rng) / 2 + 0.5) * sign.repeat_interleave(h // kv, 0)
+    q *= top / d**0.5 * (torch.randint(0, 2, (h, 1), generator=rng) * 2 - 1)
+    levels = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0])
+    return q, sign * levels[torch.randint(0, 5, (length, kv, 1), generator=rng)]
+
+
+def some_pages(rng, length, size, keys, values, filler, beyond, dtype):
+    """(k, v, table) with these rows, and the filler in all others. Block 0 is in use."""
+    used, kv, d = -(-length // size), *keys.shape[1:]
+    order = torch.randperm(used + 2, generator=rng).tolist()
+    order.insert(draw(rng, 0, used - 1), order.pop(order.index(0)))
+    k, v = (torch.full(((used + 2) * size, kv, d), x, dtype=dtype) for x in filler)
+    rows = torch.tensor([order[p // size] * size + p % size for p in range(length)])
+    k[rows], v[rows] = keys, values
+    return *(x.unflatten(0, (-1, size)) for x in (k, v)), [*order[:used], *beyond]
+
+
+def expect_paged(o, q, keys, values, what):
+    """Against float64, within what roundings of float32 can do."""
+    expect_tensor(o, what, torch.float32, tuple(q.shape))
+    d, group = q.shape[1], q.shape[0] // keys.shape[1]
+    q, keys, values = q.double(), keys.double(), values.double()
+    k, v = (x.repeat_interleave(group, 1).transpose(0, 1) for x in (keys, values))
+    scores = (k @ q[:, :, None]).squeeze(-1) / d**0.5
+    weights = scores.softmax(-1)
+    off = (d + 16) * FLOAT32 * (k.abs() @ q.abs()[:, :, None]).squeeze(-1).amax(-1) / d**0.5
+    if scores.abs().max() > 512:  # of `far_apart`: exact
+        off = 0 * off
+    slack = torch.expm1(2 * off) + (8 * len(keys) + 160) * FLOAT32
+    right = (weights[:, None] @ v).squeeze(1)
+    bound = slack[:, None] * (weights[:, None] @ v.abs()).squeeze(1) + 2.0**-125 * v.abs().sum(1)
+    expect_at_most((o.double() - right).abs(), bound + 2.0**-140, f"{what}: the error")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="paged attention anywhere in what the card admits: every two of block sizes, "
+    "lengths, heads, sizes, dtypes of q and of the pages, magnitudes, what lies in other rows and "
+    "layouts",
+    cause="a corner where two others meet, such as one key and bfloat16 in a view; or memory used "
+    "again",
+)
+def test_anywhere_in_pages(student, rng):
+    types, nan, inf = (torch.float32, torch.bfloat16), math.nan, math.inf
+    calls, checks = [], []
+    lengths = ("1", "2", "block", "block + 1", "2 blocks - 1", "30", "300")
+    for size, length, heads, d, of_q, of_k, kind, v_size, filler, beyond in every_pair(
+        rng, (1, 2, 3, 16, 128), lengths, ((1, 1), (4, 2), (3, 3), (6, 1), (32, 8)),
+        (1, 3, 16, 128), types, types, ("plain", "tiny", "tiny keys", "large keys", "large"),
+        (0.0, 1e-8, 1.0, 1e4, 1e30), ((nan, nan), (inf, -inf), (0.0, nan), (3e38, -3e38)),
+        ((), (10**6,), (-1,), (0,), (-(10**6), 10**6, 2**40)),
+    ):  # fmt: skip
+        counts = {"block": size, "block + 1": size + 1, "2 blocks - 1": 2 * size - 1}
+        n = counts[length] if length in counts else int(length)
+        if heads == (32, 8) and d == 128:  # both large at once are in another test
+            size, n = min(size, 16), min(n, 40)
+        q = torch.randn(heads[0], d, generator=rng).clamp(-1, 1)
+        keys = torch.randn(n, heads[1], d, generator=rng).clamp(-1, 1)
+        if kind == "large":  # exact where sqrt(d) is
+            d = {3: 16, 128: 64}.get(d, d)
+            q, keys = far_apart(rng, heads, n, d, 2.0**13)
+        sizes = {"tiny": (1e-8, 1.0), "tiny keys": (1.0, 1e-8), "large keys": (1e-4, 1e4)}
+        of_queries, of_keys = sizes.get(kind, (1.0, 1.0))
+        q, keys = (of_queries * q).to(of_q), (of_keys * keys).to(of_k)
+        values = (v_size * torch.randn(n, heads[1], d, generator=rng)).to(of_k)
+        k, v, table = some_pages(rng, n, size, keys, values, filler, beyond, of_k)
+        calls.append(("paged_attention", q, k, v, table, n))
+        what = f"{n} keys in blocks of {size}, heads {heads}, d {d}, {of_q}, {of_k}, {kind}"
+        checks.append((q, keys, values, f"{what}, v {v_size:g}, {filler}"))
+    for check, results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            expect_paged(result, *check)

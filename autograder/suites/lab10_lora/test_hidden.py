@@ -3,7 +3,9 @@
 Inputs are drawn anew for each submission.
 """
 
+import functools
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import torch
@@ -19,7 +21,8 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import held, held_results, refused
+from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
 BFLOAT16 = 2.0**-8
@@ -32,15 +35,15 @@ def draw(rng, low, high):
 
 def expect_held(student, name, first, second):
     """What a call returned is the same while the next one is made. Returns both results."""
-    held = held_results(student, name, [first, second])
-    for seen, call in zip(held, (first, second), strict=True):
+    results = held_results(student, name, [first, second])
+    for seen, call in zip(results, (first, second), strict=True):
         right = getattr(student, name)(*call)
         parts = (
             [(seen, right)] if isinstance(right, torch.Tensor) else zip(seen, right, strict=True)
         )
         for part, other in parts:
             expect_close(part, other, what=f"{name}, held while it was called again", rtol=1e-5)
-    return held
+    return results
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ def drive_low(student, w, a, b, x):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="beside a bfloat16 base the update is computed in float32 and the output is bfloat16",
     cause="a and b in the dtype of the base, products in bfloat16, an output in float32, or a B A "
     "that is kept from an earlier call",
@@ -349,7 +352,7 @@ def drive_nested(student, names, train, dtype):
 
 @exercise(
     "ex1",
-    points=2,
+    points=1,
     invariant="in a nested model gradients reach the updates of the named layers alone, layers of "
     "any kind get one, all modules keep their modes, and the given model keeps its parameters",
     cause="modules in another mode than the model, layers taken by a part of their name or only if "
@@ -371,6 +374,310 @@ def test_nested_models(student, rng):
         assert left == names_left and same and not touched, "the model that was given has changed"
 
 
+def drive_layers(student, cases, seed):
+    """Runs beside the student's code: of each case two layers, the start of both, and of one its
+    outputs as it starts, with a and b given, and with -b in eval mode; gradients; what stays."""
+    import torch
+    from torch import nn
+
+    class Base(nn.Module):
+        def __init__(self, w, out):
+            super().__init__()
+            self.out_features, self.in_features = w.shape
+            self.b, self.out, self.made = nn.Parameter(w.clone()), out, None
+
+        def forward(self, x):
+            same = self.out is None  # what comes in goes out
+            self.made = x if same else (x.double() @ self.b.double().T).to(self.out)
+            return self.made
+
+    def lay(x, way):
+        if way == 1 and x.dim() > 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        return torch.cat([x.flip(-1), x], -1)[..., x.shape[-1] :] if way == 3 else x.clone()
+
+    def one(w, a, b, x, dy, out, way, train, needs, args, options):
+        layer = student.LoRALinear(Base(w, out), *args, **options).train(train)
+        twin = student.LoRALinear(Base(w, out), *args, **options)
+        start = [layer.a.detach().clone(), layer.b.detach().clone(), twin.a.detach().clone()]
+        trains = sorted(n for n, p in layer.named_parameters() if p.requires_grad)
+        x = lay(x, way).requires_grad_(needs)
+        first = layer(x).detach().clone()
+        made = layer.base.made.detach().clone()
+        layer.a.data, layer.b.data = a.clone(), b.clone()
+        y = layer(x)
+        y.backward(dy)
+        found = [y.detach().clone(), layer.a.grad, layer.b.grad]
+        found += [x.grad] if needs else []
+        y.detach().zero_()
+        reached = sorted(n for n, p in layer.named_parameters() if p.grad is not None)
+        with torch.no_grad():
+            layer.b.neg_()
+            last = layer.eval()(x).detach().clone()
+        kept = [layer.base.made.detach().clone(), x.detach().clone()]
+        return start, first, made, found, last, kept, trains, reached, float(layer.scale)
+
+    torch.manual_seed(seed)
+    return [one(*case) for case in cases]
+
+
+LEADS = ((), (0,), (1,), (9,), (2, 3), (2, 1, 3))  # in front of the last dimension
+TYPES = (torch.float32, torch.bfloat16)
+UNITS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
+
+
+def layer_case(
+    rng, shape, r, alpha, dropout, stabilized, train, lead, types, way, size, needs, how
+):
+    """Arguments of drive_layers' `one`.  All parts of dy B A have one sign in each column, so that
+    the gradient of x tells what dropout left."""
+    (n, k, kind), (of_x, of_w, out) = shape, types
+    scale = alpha / (math.sqrt(r) if stabilized else r)
+    sides, columns = (torch.randint(0, 2, (m,), generator=rng) * 2.0 - 1 for m in (n, k))
+    a = (torch.rand(r, k, generator=rng) + 0.5) * columns
+    b = (torch.rand(n, r, generator=rng) + 0.5) * sides[:, None] / scale
+    dy = (torch.rand(*lead, n, generator=rng) + 0.5) * sides
+    if not (train and dropout):
+        a, b, dy = (t * (torch.randint(0, 2, t.shape, generator=rng) * 2 - 1) for t in (a, b, dy))
+        b = b * 10.0 ** draw(rng, -7, 3)
+    w = torch.eye(n) if kind == "same" else torch.randn(n, k, generator=rng) * (kind != "zeros")
+    x = size * torch.randn(*lead, k, generator=rng)
+    if len(lead) > 1:
+        x[0] *= 1e-3  # rows of unlike sizes
+    args, options = [r, alpha, dropout, stabilized], {}
+    if how == "names":
+        names = ("rank_stabilized", "dropout", "alpha", "r")
+        args, options = [], dict(zip(names, args[::-1], strict=True))
+    elif how == "defaults":
+        args = args[:2]
+        options = ({"dropout": dropout} if dropout else {}) | (
+            {"rank_stabilized": True} if stabilized else {}
+        )
+    out = None if kind == "same" else out
+    dy = dy.to(out or of_x)
+    return w.to(of_w), a, b, x.to(of_x), dy, out, way, train, needs, args, options
+
+
+def expect_started(start, r, k, what):
+    a, b, other = start
+    expect_tensor(a, f"a of {what}", torch.float32, (r, k))
+    bound = (1 + 2 * FLOAT32) / math.sqrt(k)
+    expect_at_most(a.abs(), bound, f"the size of a of {what}")
+    # the mean of the squares of uniform numbers is bound^2 / 3, their deviation 0.3 bound^2
+    off = abs(k * a.double().square().mean().item() - 1 / 3)
+    expect_at_most(off, 8 * 0.3 / math.sqrt(r * k), f"the spread of a of {what}")
+    if r * k > 4:
+        assert not torch.equal(a, other), "two layers start alike"
+    expect_same(b, torch.zeros_like(b), f"b of {what}")
+
+
+def left_by_dropout(dx, flow, direct, dropout, what):
+    """What x was multiplied with, from its gradient: 0 or 1 / (1 - dropout) for each number."""
+    kept = (dx.double() - direct) / flow > 0.5 / (1 - dropout)
+    pairs = kept[..., : kept.shape[-1] // 2 * 2].unflatten(-1, (-1, 2))
+    rows = kept.reshape(-1, kept.shape[-1])
+    rows = rows[: len(rows) // 2 * 2].unflatten(0, (-1, 2))
+    if dropout == 0.5:  # 2^-40 at most
+        for two, dim, name in ((pairs, -1, "in a row"), (rows, 1, "in a column")):
+            alike = two.all(dim) == two.any(dim)
+            assert alike.numel() < 40 or not alike.all(), f"{what}: {name} numbers go together"
+    return kept.double() / (1 - dropout)
+
+
+def expect_layer(case, result, what):
+    w, a, b, x, dy, out, _, train, needs, args, options = case
+    r, alpha, dropout, stabilized = (
+        args[i] if i < len(args) else options.get(name, (None, None, 0.0, False)[i])
+        for i, name in enumerate(("r", "alpha", "dropout", "rank_stabilized"))
+    )
+    start, first, made, found, last, kept, trains, reached, seen = result
+    n, k = w.shape
+    out, scale = out or x.dtype, alpha / (math.sqrt(r) if stabilized else r)
+    expect_started(start, r, k, what)
+    assert trains == reached == ["a", "b"], f"{what}: {trains} train, gradients reach {reached}"
+    expect_close(seen, scale, what=f"scale of {what}", rtol=1e-6)
+    expect_tensor(first, f"the first output of {what}", out, (*x.shape[:-1], n))
+    expect_same(first, made, f"the first output of {what}")
+    expect_same(kept[0], made, f"what the base of {what} puts out, after all")
+    expect_same(kept[1], x, f"x of {what} after all")
+    w, a, b, x, dy, unit = *(t.double() for t in (w, a, b, x, dy)), UNITS[out]
+    direct, flow = dy @ w, scale * (dy @ b @ a)
+    mask, known = torch.ones_like(x), True
+    if train and dropout:
+        known = needs
+        mask = left_by_dropout(found[3], flow, direct, dropout, what) if needs else mask
+    for y, left, sign in ((found[0], mask, 1), (last, torch.ones_like(x), -1)):
+        expect_tensor(y, f"the output of {what}", out, (*x.shape[:-1], n))
+        update, base = sign * scale * (x * left @ a.T @ b.T), x @ w.T
+        parts = scale * ((x * left).abs() @ a.abs().T @ b.abs().T)
+        # base, update and sum are rounded in the dtype of the output, the update's parts in float32
+        bound = 2.1 * unit * (base.abs() + update.abs())
+        bound = bound + (k + r + 12) * FLOAT32 * (base.abs() + parts)
+        if known or sign < 0:
+            expect_at_most((y.double() - base - update).abs(), bound, f"the error of {what}")
+    rows, x, dy = math.prod(x.shape[:-1]), (x * mask).reshape(-1, k), dy.reshape(-1, n)
+
+    def gradients(x, a, b, dy):
+        return scale * ((dy @ b).T @ x), scale * (dy.T @ (x @ a.T))
+
+    exact, sizes = gradients(x, a, b, dy), gradients(x.abs(), a.abs(), b.abs(), dy.abs())
+    for grad, right, parts, name in zip(found[1:3], exact, sizes, ("a", "b"), strict=True):
+        bound = (rows + n + k + r + 12) * FLOAT32 * parts
+        if known:
+            expect_at_most((grad.double() - right).abs(), bound, f"the gradient of {name}, {what}")
+    if needs:
+        unit, parts = UNITS[found[3].dtype], scale * (dy.abs() @ b.abs() @ a.abs())
+        parts = parts.reshape(flow.shape) * mask
+        # parts of the update may be added one by one to what comes through the base
+        bound = (2.1 * unit + (n + r + 12) * FLOAT32) * (direct.abs() + parts)
+        bound = bound + (n + 2) * FLOAT32 * (dy.abs() @ w.abs()).reshape(flow.shape)
+        off = (found[3].double() - direct - flow * mask).abs()
+        expect_at_most(off, bound, f"the gradient of x, {what}")
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="layers, anywhere in what the card admits: any sizes, ranks, factors and dropout, in "
+    "either mode, x and the base each in a dtype of its own, views, with and without a gradient",
+    cause="a corner where two others meet, such as dropout beside bfloat16, or a view beside one "
+    "row; something kept from the first call",
+)
+def test_anywhere_in_a_layer(student, rng):
+    shapes = ((1, 1, "zeros"), (1, 6, "any"), (5, 1, "any"), (4, 7, "zeros"), (6, 6, "same"))
+    shapes += ((33, 70, "any"),)
+    types = [(x, w, y) for x in TYPES for w in TYPES for y in TYPES]
+    cases = [
+        layer_case(rng, *case)
+        for case in every_pair(
+            rng,
+            shapes,
+            (1, 2, 7, 200),
+            (1, 9, 0.5, 3e-3),
+            (0.0, 0.5, 0.1, 0.9),
+            (True, False),
+            (True, False),
+            LEADS,
+            types,
+            range(4),
+            (1e-8, 1.0, 1e4),
+            (True, False),
+            ("places", "names", "defaults"),
+        )
+    ]
+    results = student.drive(drive_layers, cases, draw(rng, 0, 2**31))
+    for case, result in zip(cases, results, strict=True):
+        what = f"a layer {list(case[0].shape)}, r = {len(case[1])}, x {list(case[3].shape)}"
+        expect_layer(case, result, f"{what} in {case[3].dtype}")
+
+
+def drive_models(student, cases, seed):
+    """Runs beside the student's code: models with updates, and the ones that were given."""
+    from collections import OrderedDict
+
+    import torch
+    from torch import nn
+
+    class Own(nn.Linear):
+        pass
+
+    def lay(weights, kind):
+        layer = kind(weights.shape[1], weights.shape[0], bias=False)
+        layer.weight.data = weights.clone()
+        return layer
+
+    def one(weights, names, r, alpha, train, dtype, frozen, a, b, x):
+        parts = [lay(w, (nn.Linear, Own)[i % 2]) for i, w in enumerate(weights)]
+        inner = nn.Sequential(OrderedDict([("1", parts[2]), ("a", parts[3])]))
+        outer = [("1", parts[0]), ("11", parts[1]), ("base", inner), ("b", parts[4])]
+        model = nn.Sequential(OrderedDict([*outer, ("norm", nn.LayerNorm(len(weights[4])))]))
+        model = model.to(dtype).train(train).requires_grad_(not frozen)
+        x = x.to(dtype)
+        made = student.add_lora(model, names, r, alpha)
+        other = student.add_lora(model, names, r, alpha)
+        modes = [[m.training for m in each.modules()] for each in (made, model)]
+        trains = [
+            [n for n, p in each.named_parameters() if p.requires_grad] for each in (made, model)
+        ]
+        starts = [[m.get_submodule(n).a.detach().clone() for n in names] for m in (made, other)]
+        scales = [float(made.get_submodule(n).scale) for n in names]
+        kinds = [type(m).__name__ for m in model.modules()]
+        outputs = [made(x).detach(), model(x).detach()]
+        given = [p.detach().clone() for p in model.parameters()]
+        for p in other.parameters():
+            p.data.zero_()
+        left = [p.detach().clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.data.zero_()
+        for name, one_a, one_b in zip(names, a, b, strict=True):
+            made.get_submodule(name).a.data, made.get_submodule(name).b.data = one_a, one_b
+        made.norm = nn.Identity()
+        changed = made(x).detach()
+        return modes, trains, starts, scales, kinds, outputs, given, left, changed
+
+    torch.manual_seed(seed)
+    return [one(*case) for case in cases]
+
+
+@exercise(
+    "ex1",
+    points=1,
+    invariant="models, anywhere in what the card admits: names that look alike, in any order, none "
+    "to all, any rank and factor, either mode and dtype, a model that is frozen already",
+    cause="names matched by a part, a mode or a dtype that one case has, weights shared with the "
+    "model that was given, or equal starts",
+)
+def test_anywhere_in_a_model(student, rng):
+    every, widths, cases = ["1", "11", "base.1", "base.a", "b"], (3, 4, 1, 6, 2, 5), []
+    chosen = ([], ["1"], ["11", "1"], ["base.a"], ["b", "base.1"], every, every[::-1])
+    ranks, factors = (1, 2, 40), (5, 0.75, 32.0)
+    both = (True, False)
+    for names, *rest in every_pair(rng, chosen, ranks, factors, both, TYPES, both):
+        shapes = list(zip(widths[1:], widths, strict=False))
+        weights = [torch.randn(*shape, generator=rng) for shape in shapes]
+        own = [shapes[every.index(name)] for name in names]
+        a = [torch.randn(rest[0], k, generator=rng) for _, k in own]
+        b = [torch.randn(n, rest[0], generator=rng) for n, _ in own]
+        cases.append((weights, names, *rest, a, b, torch.randn(2, 3, generator=rng)))
+    results = student.drive(drive_models, cases, draw(rng, 0, 2**31))
+    for case, result in zip(cases, results, strict=True):
+        expect_model(every, case, result)
+
+
+def expect_model(every, case, result):
+    weights, names, r, alpha, train, dtype, frozen, a, b, x = case
+    modes, trains, starts, scales, kinds, outputs, given, left, changed = result
+    what = f"a model with updates of rank {r} beside {names} in {dtype}"
+    assert {mode for each in modes for mode in each} == {train}, f"{what}: another mode"
+    assert sorted(trains[0]) == sorted(f"{n}.{p}" for n in names for p in "ab"), f"{what} trains"
+    assert len(trains[1]) == (0 if frozen else len(every) + 2), f"{what}: given, and frozen"
+    assert "LoRALinear" not in kinds, f"{what}: the given one has updates"
+    for scale in scales:
+        expect_close(scale, alpha / r, what=f"scale of {what}", rtol=1e-6)
+    for one, other, old in zip(*starts, a, strict=True):
+        expect_tensor(one, f"a of {what}", torch.float32, tuple(old.shape))
+        assert old.numel() < 5 or not torch.equal(one, other), f"{what}: equal starts"
+    expect_tensor(outputs[0], f"the first output of {what}", dtype, (2, len(weights[-1])))
+    expect_same(*outputs, f"the first output of {what}")
+    for old, new in zip(given, left, strict=True):
+        expect_same(new, old, f"the given model behind {what}")
+    right, parts, unit = x.to(dtype).double(), x.abs().double(), UNITS[dtype]
+    for name, w in zip(every, weights, strict=True):
+        whole = w.to(dtype).double()
+        size = whole.abs()
+        if name in names:
+            i = names.index(name)
+            whole = whole + alpha / r * (b[i].double() @ a[i].double())
+            size = size + alpha / r * (b[i].double().abs() @ a[i].double().abs())
+        right, parts = right @ whole.T, parts @ size.T
+    expect_tensor(changed, f"the output of {what}", dtype, tuple(right.shape))
+    # five layers, each of which rounds inputs, two outputs and their sum, in float32 r + 6 terms
+    bound = 5 * (4 * unit + (r + 8) * FLOAT32) * 1.1 * parts
+    expect_at_most((changed.double() - right).abs(), bound, f"the error of {what}")
+
+
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
@@ -381,7 +688,7 @@ def drive_views(student, w, a, b):
 
 @exercise(
     "ex2",
-    points=3,
+    points=2,
     invariant="the merged weight is the exact sum, rounded once to the dtype of w",
     cause="products or sums in bfloat16, a scale that is forgotten, squared, or in the dtype of w, "
     "a transpose that fits squares, or small updates left out",
@@ -501,12 +808,112 @@ def test_the_nearest_matrix(student, rng):
     a, b = student.factor(torch.zeros(3, 4), 2)
     expect_close(b.double() @ a.double(), torch.zeros(3, 4), what="zeros", atol=1e-9)
     rows = torch.randn(2, 3, 4, generator=rng)
-    held = held_results(student, "factor", [(delta, 3) for delta in rows])
-    for (a, b), delta in zip(held, rows, strict=True):
+    results = held_results(student, "factor", [(delta, 3) for delta in rows])
+    for (a, b), delta in zip(results, rows, strict=True):
         off = (delta.double() - b.double() @ a.double()).norm().item()
         expect_at_most(off, 1e-4, "the distance, held while factor was called again")
     for r in (0, -1, 4):
         refused(student, [("factor", rows[0], r)])
+
+
+def expect_merged(result, w, a, b, scale, what):
+    expect_tensor(result, what, w.dtype, tuple(w.shape))
+    update = scale * (b.double() @ a.double())
+    parts = w.double().abs() + abs(scale) * (b.double().abs() @ a.double().abs())
+    exact, slack = w.double() + update, (len(a) + 4) * FLOAT32 * parts
+    # a sum in float32 is off by `slack`, and then rounded: rounding keeps the order
+    low, high = (exact - slack).to(w.dtype), (exact + slack).to(w.dtype)
+    off = torch.maximum(low.double() - result.double(), result.double() - high.double())
+    expect_at_most(off, 0.0, f"beyond what one rounding of the sum gives: {what}")
+
+
+def expect_stacked(result, updates, what):
+    (n, k), rank = (len(updates[0][1]), updates[0][0].shape[1]), sum(len(u[0]) for u in updates)
+    a, b = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    expect_tensor(a, f"a, {what}", torch.float32, (rank, k))
+    expect_tensor(b, f"b, {what}", torch.float32, (n, rank))
+    right = sum(s * (b.double() @ a.double()) for a, b, s in updates)
+    parts = sum(abs(s) * (b.double().abs() @ a.double().abs()) for a, b, s in updates)
+    error = (b.double() @ a.double() - right).abs()
+    expect_at_most(error, 8 * FLOAT32 * parts, f"the error of B A, {what}")
+
+
+def expect_nearest(result, delta, r, what):
+    n, k = delta.shape
+    a, b = expect_tuple(result, (torch.Tensor, torch.Tensor), what)
+    expect_tensor(a, f"a, {what}", torch.float32, (r, k))
+    expect_tensor(b, f"b, {what}", torch.float32, (n, r))
+    sizes = torch.linalg.svdvals(delta.double())
+    off = (delta.double() - b.double() @ a.double()).norm().item()
+    # float32: each of n + k reflections rounds every number a few times
+    least = sizes[r:].norm().item() + 8 * (n + k) * FLOAT32 * delta.double().norm().item()
+    expect_at_most(off, least, f"the distance, {what}")
+
+
+def any_delta(rng, n, k, kind):
+    """[n, k] of one of many kinds, of numbers near 1."""
+    delta = torch.randn(n, k, generator=rng)
+    if kind == "one column":
+        return delta[:, :1].expand(n, k).clone()
+    if kind == "steep":  # squared in float32 the third size is not told from rounding
+        return delta * 0.02 ** torch.arange(k).clamp(max=4)
+    if kind == "one large":
+        delta[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e3
+    if kind == "equal sizes":
+        return torch.eye(n, k)[torch.randperm(n, generator=rng)]
+    return torch.zeros(n, k) if kind == "zeros" else delta
+
+
+@exercise(
+    "ex2",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any sizes, ranks, factors "
+    "and numbers of updates, each in a view, and results stay when others are asked for",
+    cause="a corner where two others meet, such as a factor of 0 beside bfloat16, a rank above "
+    "both sizes, or a wide matrix of low rank; memory that is used again",
+)
+def test_anywhere_in_updates(student, rng):
+    calls, checks = [], []
+    shapes = ((1, 1), (1, 9), (7, 1), (5, 5), (6, 80))
+    scales = (0.0, 1, -3.5, 7e-9, 2e4)
+    sizes = (1e-8, 1.0, 1e4)
+    cases = every_pair(rng, shapes, (1, 2, 7, 100), scales, TYPES, (0.0, *sizes), sizes, sizes)
+    for (n, k), r, scale, dtype, *powers in cases:
+        w, a, b = (torch.randn(*s, generator=rng) for s in ((n, k), (r, k), (n, r)))
+        w, a, b = (t * power for t, power in zip((w, a, b), powers, strict=True))
+        call = (w.to(dtype), a, b, scale)
+        calls.append(("merge", *call))
+        checks.append((expect_merged, *call, f"merge of [{n}, {k}] in {dtype}, r = {r}"))
+    for (n, k), count, largest, scale, *powers in every_pair(
+        rng, shapes, (1, 2, 13, 40), (1, 3, 20), scales, sizes, sizes
+    ):
+        updates = []
+        for i in range(count):
+            r = draw(rng, 1, largest)
+            own = scale if i == count // 2 else scales[draw(rng, 0, len(scales) - 1)]
+            a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
+            updates.append((powers[0] * a, powers[1] * b, own))
+        calls.append(("stack", updates))
+        checks.append((expect_stacked, updates, f"{count} updates of [{n}, {k}]"))
+    kinds = ("any", "one column", "steep", "one large", "equal sizes", "zeros")
+    shapes = ((1, 1), (1, 9), (7, 1), (5, 8), (8, 5), (66, 65))
+    cases = every_pair(rng, shapes, kinds, (0.0, 0.5, 1.0), sizes)
+    cases += [(shape, "steep", 0.5, 1.0) for shape in ((5, 8), (8, 5)) for _ in range(3)]
+    for (n, k), kind, rank, size in cases:
+        r = max(1, round(rank * min(n, k))) if kind != "steep" else min(n, k, 3)
+        delta = size * any_delta(rng, n, k, kind)
+        calls.append(("factor", delta, r))
+        checks.append((expect_nearest, delta, r, f"[{n}, {k}], {kind}, r = {r}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    calls = []
+    for n, k in (*shapes, *shapes, (0, 4)):
+        delta = any_delta(rng, n, k, kinds[draw(rng, 0, 5)] if n else "any")
+        delta = delta * sizes[draw(rng, 0, 2)]
+        others = {0, -1, min(n, k) + 1, max(n, k) + 1, -min(n, k)}
+        calls += [("factor", delta, r) for r in sorted(others)]
+    refused(student, calls)
 
 
 # ---- exercise 3 ------------------------------------------------------------------------------
@@ -548,7 +955,7 @@ def walked(layers, boundary, block, every):
 
 @exercise(
     "ex3",
-    points=3,
+    points=2,
     invariant="the bytes of checkpoints are those of a walk through both passes",
     cause="rounding the number of groups down, the size of the largest group up, fractions cut, or "
     "a sum in float32",
@@ -592,6 +999,118 @@ def test_no_better_distance(student, rng):
     assert student.best_every(6, 6, 1) == 6 and student.best_every(5, 1, 1) in (2,), "ends"
 
 
+def true_bytes(layers, boundary, block, every):
+    """Exact, from the list of groups."""
+    groups = [min(every, layers - i) for i in range(0, layers, every)]
+    return len(groups) * Fraction(boundary) + max(groups) * Fraction(block)
+
+
+def expect_exactly(value, right, what, terms=8):
+    """What float64 holds exactly is right to the last bit, all else within `terms` roundings."""
+    off = abs(Fraction(expect_number(value, what)) - right)
+    whole = (8 * right).denominator == 1 and 8 * right < 2**53
+    slack = 0 if whole else right * Fraction(terms, 2**53)
+    assert off <= slack, f"{what} is {value}, expected {float(right)}"
+
+
+def two_best(rng, layers):
+    """(every, later one) such that no other takes fewer bytes where these two take as many."""
+    n, edges = 1, []
+    while n < layers:
+        groups = -(-layers // n)
+        gains = {m: Fraction(groups + layers // -m, m - n) for m in range(n + 1, layers + 1)}
+        best = max(gains.values())
+        later = max(m for m, gain in gains.items() if gain == best)
+        edges.append((n, later))
+        n = later
+    return edges[draw(rng, 0, len(edges) - 1)]
+
+
+def even_cases(rng):
+    """(layers, boundary, block): two distances that take as many bytes, and almost as many."""
+    cases = []
+    for _ in range(8):
+        layers = draw(rng, 2, 130)
+        n, m = two_best(rng, layers)
+        size = (1, 0.125, 2**34, 2.0**-30)[draw(rng, 0, 3)]
+        boundary, block = (m - n) * size, (layers // -m - layers // -n) * size
+        little = min(size, 0.125)
+        cases += [(layers, boundary + d, block) for d in (0, little, -little)]
+    layers = draw(rng, 201, 400)  # one group or two
+    cases += [(layers, layers // 2 + d, 1) for d in (0, 0.125, -0.125)]
+    return cases
+
+
+@exercise(
+    "ex3",
+    points=1,
+    invariant="all four functions, anywhere in what the card admits: none to thousands of layers, "
+    "bytes of 0, fractions and hundreds of billions beside one another; two distances that take as "
+    "many bytes, and a little more or less",
+    cause="a corner where two others meet, such as fractions beside large numbers, or one block; a "
+    "default; float32; rounding before the comparison",
+)
+def test_anywhere_in_bytes(student, rng):
+    bytes_of = (0, 0.0, 1, 0.125, 2.625, 3 * 2.0**-30, 10**11 + 1, 2.0**36 + 0.5, 0.3)
+    shares = (0.0, 0.3, 0.49, 0.51, 0.9, 1.0)
+    calls = []
+    for n, share, *two in every_pair(rng, (1, 2, 7, 36, 80, 126, 999), shares, bytes_of, bytes_of):
+        calls.append((n, *two, max(1, min(n, round(share * n) + draw(rng, 0, 1)))))
+    for every in (2, draw(rng, 3, 99), draw(rng, 1001, 9999), 10**6):
+        layers = every * draw(rng, 1, 5)
+        calls += [(layers + d, 3, 0.5, every) for d in (0, 1, -1) if layers + d >= every]
+    values = student.many("checkpointed", [(call, {}) for call in calls])
+    for call, value in zip(calls, values, strict=True):
+        terms = -(-call[0] // call[3]) + 8  # inputs may be added one by one
+        expect_exactly(value, true_bytes(*call), f"checkpointed{call}", terms)
+    some = bytes_of[:-1]  # in sums of these no rounding decides
+    calls = every_pair(rng, (1, 2, 3, 12, 36, 80, 126), some, some) + even_cases(rng)
+    values = student.many("best_every", [(tuple(call), {}) for call in calls])
+    for call, value in zip(calls, values, strict=True):
+        sums = [true_bytes(*call, n) for n in range(1, call[0] + 1)]
+        what = f"best_every{tuple(call)}"
+        right = sums.index(min(sums)) + 1
+        assert type(value) is int and value == right, f"{what} is {value}, expected {right}"
+    check_numbers(student, rng)
+
+
+DEFAULTS = {"bits": 16, "copy": False}
+
+
+def check_numbers(student, rng):
+    ways = ("places", "names", "defaults", "defaults")
+    calls, cases, numbers = [], [], (0, 1, 63, 10**6 + 1, 65 * 10**9 + 1, 2**40 + 3)
+    for frozen, trained, bits, copy, how in every_pair(
+        rng, numbers, numbers, (16, 8, 4, 1, 2, 32, 4.5, 0.5, 4.127, 3.0), (False, True), ways
+    ):
+        options = {"bits": bits, "copy": copy}
+        if how == "defaults":
+            options = {k: v for k, v in options.items() if v != DEFAULTS[k]}
+        args = (frozen, trained, bits, copy) if how == "places" else (frozen, trained)
+        calls.append((args, {} if how == "places" else options))
+        cases.append((frozen, trained, bits, copy))
+    values = student.many("bytes_held", calls)
+    for (frozen, trained, bits, copy), value in zip(cases, values, strict=True):
+        what = f"bytes_held({frozen}, {trained}, {bits}, {copy})"
+        assert isinstance(value, tuple) and len(value) == 3, f"{what}: no tuple of three"
+        right = (
+            Fraction(bits) * frozen / 8 + 2 * trained,
+            2 * trained,
+            (12 if copy else 8) * trained,
+        )
+        for seen, exact in zip(value, right, strict=True):
+            expect_exactly(seen, Fraction(exact), what)
+    calls = []
+    for count, largest, r in every_pair(rng, (0, 1, 2, 65, 600), (1, 100, 10**6), (1, 2, 64, 4097)):
+        shapes = [(draw(rng, 1, largest), draw(rng, 1, largest)) for _ in range(count)]
+        shapes[1:2] = shapes[:1] if count > 1 else []  # equal ones
+        calls.append((shapes, r))
+    values = student.many("trained_numbers", [(call, {}) for call in calls])
+    for (shapes, r), value in zip(calls, values, strict=True):
+        right = Fraction(sum(r * (n + k) for n, k in shapes))
+        expect_exactly(value, right, f"trained_numbers of {len(shapes)} layers, r = {r}")
+
+
 # ---- exercise 4 ------------------------------------------------------------------------------
 
 
@@ -624,7 +1143,7 @@ def test_the_levels_again(student, rng):
 
 @exercise(
     "ex4",
-    points=3,
+    points=2,
     invariant="each code is that of the nearest level, for blocks of any size and sign",
     cause="one absmax for all, a sign lost, or levels compared with the weight itself",
 )
@@ -745,6 +1264,141 @@ def test_there_and_back(student, rng):
     expect_error(ValueError, lambda: student.quantize_nf4(torch.ones(3, 0)), "three empty rows")
 
 
+@functools.cache
+def beside_in_bfloat16():
+    """For some largest numbers from 1 to 2 others numbers of bfloat16, itself the first, whose
+    quotients have another nearest level once they are rounded to bfloat16."""
+    levels, found = true_levels(), []
+    middles = (levels[1:] + levels[:-1]) / 2
+    for m in torch.arange(128, 256).double() / 128:
+        w = (middles[:, None] * m * (1 + torch.tensor([-(2.0**-8), 0, 2.0**-8]))).flatten()
+        w = w.bfloat16().double()
+        near, rounded = (torch.bucketize(q, middles) for q in (w / m, (w / m).bfloat16().double()))
+        found.append(torch.cat([m[None], w[near != rounded]]))
+    return [numbers for numbers in found if len(numbers) > 5]
+
+
+def any_block(rng, kind, levels):
+    """64 weights of a kind, of which the largest is near 1."""
+    x = torch.randn(64, generator=rng, dtype=torch.float64)
+    x = x / x.abs().max()
+    if kind == "one sign":
+        return x.abs() * (2 * draw(rng, 0, 1) - 1)
+    if kind == "levels":  # both ends among them
+        x = levels[torch.randint(0, 16, (64,), generator=rng)]
+        x[draw(rng, 0, 31)], x[draw(rng, 32, 63)] = 1.0, -1.0
+    if kind == "beside middles":
+        beside, sides = (levels[1:] + levels[:-1]) / 2, torch.tensor([-1e-5, 1e-5]).double()
+        beside = (beside[:, None] + sides).flatten()
+        places = torch.randperm(64, generator=rng)
+        x[places[:30]], x[places[30]] = beside, float(2 * draw(rng, 0, 1) - 1)
+    if kind == "bfloat16":
+        some = beside_in_bfloat16()
+        x = F.pad(some[draw(rng, 0, len(some) - 1)], (0, 64))[:64]
+    if kind == "one":
+        x = torch.zeros(64).double()
+        x[draw(rng, 0, 63)] = -1.0
+    if kind == "equal":
+        x = torch.full((64,), 2.0 * draw(rng, 0, 1) - 1).double()
+    return 0 * x if kind == "zeros" else x
+
+
+def any_weights(rng, shape, dtype, kinds, sizes):
+    """Blocks of every kind and size, those that are given first and last of all."""
+    n, levels = math.prod(shape), true_levels()
+    count = -(-n // 64)
+    blocks = [any_block(rng, kinds[0], levels), any_block(rng, kinds[1], levels)]
+    blocks = [t * s for t, s in zip(blocks, sizes, strict=True)]
+    if count > 2:
+        more = torch.randn(count - 2, 64, generator=rng).double()
+        powers = 10.0 ** torch.randint(-8, 5, (count - 2, 1), generator=rng)
+        blocks[1:1] = list(more * powers)
+    return torch.cat(blocks)[:n].reshape(shape).to(dtype)
+
+
+def expect_coded(result, w, what):
+    codes, absmax = expect_tuple(result, (torch.Tensor,) * 2, what)
+    n = w.numel()
+    expect_tensor(codes, f"codes, {what}", torch.uint8, (n,))
+    expect_tensor(absmax, f"absmax, {what}", torch.float32, (-(-n // 64),))
+    blocks = F.pad(w.double().flatten(), (0, -n % 64)).reshape(-1, 64)
+    right = blocks.abs().amax(1)
+    expect_same(absmax, right.float(), f"absmax, {what}")
+    expect_at_most(codes, 15, f"codes, {what}")
+    x = (blocks / torch.where(right > 0, right, 1.0)[:, None]).flatten()[:n]
+    levels = true_levels()
+    nearest = torch.bucketize(x, (levels[1:] + levels[:-1]) / 2)
+    seen, least = ((x - levels[c]).abs() for c in (codes.long(), nearest))
+    # levels are known to 2e-6, a quotient to 2^-24
+    expect_at_most(seen - least, 5e-6, f"a nearer level was left out, {what}")
+    assert (codes[x == 0] == 7).all(), f"zeros have other codes than that of 0, {what}"
+
+
+def expect_decoded(result, codes, absmax, shape, what):
+    expect_tensor(result, what, torch.float32, shape)
+    of_block = absmax.double()[torch.arange(len(codes)) // 64]
+    right = true_levels()[codes.long()] * of_block
+    off = (result.double().flatten() - right).abs()
+    expect_at_most(off, 3e-6 * right.abs(), f"the error of {what}")
+
+
+@exercise(
+    "ex4",
+    points=1,
+    invariant="both functions, anywhere in what the card admits: 1 to some 70,000 weights, "
+    "of any number of dimensions, in both dtypes, blocks of every kind and size beside one "
+    "another, views; one NaN or infinity anywhere is refused, and results stay",
+    cause="a corner where two others meet, such as a short block beside bfloat16, or a large one "
+    "beside a small one; one number for all blocks; memory that is used again",
+)
+def test_anywhere_in_blocks(student, rng):
+    shapes = [
+        (1,),
+        (64,),
+        (65,),
+        (1, 1, 1, 1),
+        (3, 49),
+        (64, 3),
+        (1, 5, 79),
+        (2, 1, 3, 11),
+    ]
+    shapes += [(draw(rng, 4, 60), draw(rng, 4, 60))]
+    kinds = ("any", "one sign", "levels", "beside middles", "bfloat16", "one", "equal", "zeros")
+    sizes, calls, checks = (2.0**-100, 2.0**-28, 1.0, 2.0**14, 2.0**100), [], []
+    kinds = [(kinds[i], kinds[j]) for i, j in enumerate(torch.randperm(8, generator=rng))]
+    for shape, dtype, kind, *two in every_pair(rng, shapes, TYPES, kinds, sizes, sizes):
+        if dtype is torch.bfloat16 and draw(rng, 0, 1):
+            kind = (kind[0], "bfloat16")
+        w = any_weights(rng, shape, dtype, kind, two)
+        calls.append(("quantize_nf4", w))
+        checks.append((expect_coded, w, f"{list(shape)} in {dtype}"))
+        n = w.numel()
+        codes = torch.randint(0, 16, (n,), generator=rng).to(torch.uint8)
+        absmax = 10.0 ** torch.randint(-8, 5, (-(-n // 64),), generator=rng)
+        absmax[0], absmax[-1] = two[0], two[1] * (kind[1] != "zeros")
+        calls.append(("dequantize_nf4", codes, absmax, shape))
+        checks.append((expect_decoded, codes, absmax, shape, f"what comes back of {list(shape)}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    n = 64 * draw(rng, 1025, 1100) + draw(rng, 1, 63)
+    w = any_weights(rng, (n,), TYPES[draw(rng, 0, 1)], ("any", "levels"), (1.0, 1e-8))
+    codes, absmax = student.quantize_nf4(w)
+    expect_coded((codes, absmax), w, f"{n} weights")
+    expect_decoded(student.dequantize_nf4(codes, absmax, (n,)), codes, absmax, (n,), f"{n} weights")
+    calls, bad = [], (math.nan, math.inf, -math.inf)
+    for shape, dtype, value, place in every_pair(rng, shapes, TYPES, bad, (0.0, 0.5, 1.0)):
+        w = 1e30 * torch.randn(shape, generator=rng).to(dtype)
+        w.view(-1)[round(place * (w.numel() - 1))] = value
+        calls.append(("quantize_nf4", w))
+    for dtype, value in every_pair(rng, TYPES, bad):
+        w = torch.ones(65, 3, dtype=dtype)
+        w[draw(rng, 0, 64), draw(rng, 0, 2)] = value
+        expect_error(ValueError, lambda w=w: student.drive(drive_view, w), f"a view with {value}")
+    empty = [torch.zeros(s, dtype=d) for s in ((0,), (0, 64), (2, 0, 3)) for d in TYPES]
+    refused(student, [*calls, *(("quantize_nf4", w) for w in empty)])
+
+
 # ---- exercise 5 ------------------------------------------------------------------------------
 
 
@@ -823,7 +1477,7 @@ def test_scales_of_all_sizes(student, rng):
 
 @exercise(
     "ex5",
-    points=2,
+    points=1,
     invariant="scales come back as level times second of their block plus the mean",
     cause="second of another block, the mean inside the product, or a dtype of bytes",
 )
@@ -886,6 +1540,120 @@ def test_every_bit(student, rng):
             assert type(seen) is int and seen == right, "another number of bits"
 
 
+def any_scales(rng, n, kind):
+    """n scales of a kind, near 1.  Means of "even" and "equal" ones are exact in any order."""
+    x = torch.rand(n, generator=rng)
+    if kind == "alike":  # 16 places of float32 apart
+        return 1 + 2.0**-23 * (16 * x).round().index_fill(0, torch.tensor([0]), 16.0)
+    if kind == "one large":
+        x[draw(rng, 0, n - 1)] = 3e4
+    if kind == "with zeros":  # those of blocks of zeros
+        x[torch.randperm(n, generator=rng)[: n // 2]] = 0.0
+    if kind in ("even", "one block at the mean"):
+        half = 8.0 * torch.randint(-31, 32, (n // 2,), generator=rng)
+        half[-1:] = 255.0
+        left = torch.cat([half, -half, torch.zeros(n % 2)])
+        if kind == "even":
+            left = left[torch.randperm(n, generator=rng)]
+        elif n > 512:
+            left[:256], left[len(left) - 256 :] = 0.0, 0.0
+            left[256], left[257] = 255.0, -255.0
+            left[258 : len(left) - 256] = 0.0
+        return (300 + left) / 256
+    return {"equal": torch.full((n,), 0.75), "zeros": torch.zeros(n)}.get(kind, x)
+
+
+def any_rising(rng, kind, absmax):
+    """256 rising levels."""
+    steps = torch.rand(256, generator=rng) + 0.01
+    rising = (steps.cumsum(0) - steps[0]) / (steps.sum() - steps[0])
+    if kind == "beside":  # middles lie next to what is looked up
+        left = absmax.double() - absmax.double().mean()
+        x = (left[:256] / left[:256].abs().max().clamp(min=1e-300)).unique()
+        x = x[torch.cat([torch.ones(1) > 0, x.diff() > 0.025])][:40]
+        return levels_beside(x.tolist(), (2e-6, -2e-6)[draw(rng, 0, 1)])
+    low, high = {"above": (0, 1), "below": (-1, 0), "wide": (-300, 4e4), "narrow": (-0.2, 0.1)}.get(
+        kind, (-1, 1)
+    )
+    return (low + (high - low) * rising.square()).float()
+
+
+def expect_scaled(result, absmax, levels, exactly, what):
+    """exactly: the mean, and what is left, are exact in float32."""
+    codes, second, mean = expect_tuple(result, (torch.Tensor,) * 3, what)
+    n, exact, levels = len(absmax), absmax.double(), levels.double()
+    expect_tensor(codes, f"codes, {what}", torch.uint8, (n,))
+    expect_tensor(second, f"second, {what}", torch.float32, (-(-n // 256),))
+    expect_tensor(mean, f"the mean, {what}", torch.float32, ())
+    right = exact.mean().item()
+    expect_at_most(abs(mean.item() - right), (n + 8) * FLOAT32 * right, f"error of mean, {what}")
+    left, rounded = exact - mean.double(), 2 * FLOAT32 * mean.item()
+    largest = torch.stack([part.abs().max() for part in left.split(256)])
+    off = (second.double() - largest).abs()
+    expect_at_most(off, rounded + 2 * FLOAT32 * largest, f"the error of second, {what}")
+    if exactly:
+        expect_same(mean, exact.mean().float(), f"the mean, {what}")
+        expect_same(second, largest.float(), f"second, {what}")
+    of_block = second.double()[torch.arange(n) // 256]
+    some = of_block > 0
+    x = left[some] / of_block[some]
+    nearest = torch.bucketize(x, (levels[1:] + levels[:-1]) / 2)
+    seen, least = ((x - levels[c]).abs() for c in (codes[some].long(), nearest))
+    # the mean may be off by half a place, what is divided, the quotient and distances as well
+    slack = 2 * (2 * rounded / of_block[some] + 4 * FLOAT32 * (x.abs() + least))
+    expect_at_most(seen - least, slack, f"a nearer level was left out, {what}")
+
+
+def expect_unscaled(result, codes, second, mean, levels, what):
+    expect_tensor(result, what, torch.float32, (len(codes),))
+    of_block = second.double()[torch.arange(len(codes)) // 256]
+    parts = levels.double()[codes.long()] * of_block
+    off = (result.double() - parts - mean.double()).abs()
+    expect_at_most(off, 3 * FLOAT32 * (parts.abs() + mean.abs()), f"the error of {what}")
+    expect_same(result[of_block == 0], mean.expand(len(codes))[of_block == 0], f"the mean, {what}")
+
+
+@exercise(
+    "ex5",
+    points=1,
+    invariant="all three functions, anywhere in what the card admits: any number of scales of any "
+    "size, equal, alike, 0, a block at the mean, any levels, views, and results stay; bits on both "
+    "sides of every block",
+    cause="a corner where two others meet, such as levels on one side of 0 beside a short block, "
+    "or a mean far from second; memory that is used again",
+)
+def test_anywhere_in_scales(student, rng):
+    calls, checks = [], []
+    counts = (1, 2, 256, 257, 513, 768, draw(rng, 3, 1100))
+    exact = ("even", "one block at the mean", "equal", "zeros")
+    kinds = ("any", "alike", "one large", "with zeros", *exact)
+    rising = ("any", "above", "below", "wide", "narrow", "beside")
+    sizes = (2.0**-90, 2.0**-27, 1.0, 2.0**14, 2.0**90)
+    for n, kind, of_levels, size, other in every_pair(
+        rng, counts, kinds, rising, sizes, (0.0, *sizes)
+    ):
+        absmax = any_scales(rng, n, kind)
+        levels = any_rising(rng, of_levels, absmax)
+        absmax, what = size * absmax, f"{n} scales, {kind}, levels {of_levels}"
+        calls.append(("quantize_scales", absmax, levels))
+        checks.append((expect_scaled, absmax, levels, kind in exact, what))
+        codes = torch.randint(0, 256, (n,), generator=rng).to(torch.uint8)
+        second = other * torch.rand(-(-n // 256), generator=rng)
+        mean = size * (torch.rand((), generator=rng) + (kind != "zeros"))
+        calls.append(("dequantize_scales", codes, second, mean, levels))
+        checks.append((expect_unscaled, codes, second, mean, levels, f"what comes back, {what}"))
+    for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
+        for result in results:
+            check(result, *args)
+    numbers = {64 * b * m + d for b in (1, 256) for m in (1, 2, 99, 10**8 + 7) for d in (-1, 0, 1)}
+    numbers = sorted(numbers | {1, 2, 2**31, 2**32 + 1, 65 * 10**9 + 1, 10**13 + 1})
+    calls = [((n, double), {}) for n in numbers for double in (False, True)]
+    for ((n, double), _), seen in zip(calls, student.many("nf4_bits", calls), strict=True):
+        blocks = -(-n // 64)
+        right = 4 * n + (8 * blocks + 32 * -(-blocks // 256) + 32 if double else 32 * blocks)
+        assert type(seen) is int and seen == right, f"nf4_bits({n}, {double})"
+
+
 # ---- exercise 6 ------------------------------------------------------------------------------
 
 
@@ -909,7 +1677,7 @@ def drive_chain(student, first, second, x, dy):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="outputs and gradients are those of dense layers, for x of any number of dimensions",
     cause="flattened shapes, a transpose that fits squares only, or a cache of the last W",
 )
@@ -1028,7 +1796,7 @@ def drive_rows(student, size):
 
 @exercise(
     "ex6",
-    points=2,
+    points=1,
     invariant="every row gets the update of its own adapter, whatever the ranks and the order",
     cause="ranks taken as equal, rows sorted and not put back, the last adapter for -1, zeros "
     "added to rows without one, or numbers of adapters in 8 bits",
@@ -1055,8 +1823,8 @@ def test_mixed_batches(student, rng):
     negative = [(-a, 2 * b, scale) for a, b, scale in adapters]
     calls = [(x, y, adapters), (x.flip(0), y.flip(0), negative)]
     given = [(*call, torch.tensor(index)) for call in calls]
-    held = held_results(student, "batched_update", given)
-    for seen, call in zip(held, calls, strict=True):
+    results = held_results(student, "batched_update", given)
+    for seen, call in zip(results, calls, strict=True):
         what = "y, held while another was asked for"
         expect_close(seen, added(*call, index), what=what, atol=1e-4)
     for wrong in ([*index[:-1], 3], [-2, *index[1:]], [0] * 7 + [10**6]):
@@ -1104,3 +1872,236 @@ def test_what_must_not_spread(student, rng):
         new = student.batched_update(inputs, y, [adapter], torch.tensor([-1, 0, -1]))
         assert new[1].isnan().all(), "an update of NaN became a number"
         expect_same(new[[0, 2]], y[[0, 2]], "rows without an adapter beside one of NaN")
+
+
+def drive_products(student, cases, weigh):
+    """Runs beside the student's code: all forward passes, then all backward passes in another
+    order.  Of each case y, the gradient of x, how often W was decoded, and x afterwards.
+
+    weigh: also the bytes of what is alive between the passes and was not before.
+    """
+    import gc
+
+    import torch
+
+    def storage(t):
+        return t.untyped_storage()
+
+    def lay(x, way):
+        if way == 1 and x.dim() > 1:
+            return x.mT.contiguous().mT
+        if way == 2:
+            return x.repeat_interleave(2, -1)[..., ::2]
+        return torch.cat([x.flip(-1), x], -1)[..., x.shape[-1] :] if way == 3 else x.clone()
+
+    def decoder(w, way):
+        calls = []
+
+        def decode():
+            calls.append(1)
+            return lay(w, way)
+
+        return decode, calls
+
+    made = []
+    for w, x, dy, ways, needs, _ in cases:
+        x = lay(x, ways[0]).requires_grad_(needs)
+        made.append((x, lay(dy, ways[1]), *decoder(w, ways[2])))
+    outputs, counts = [], []
+    if weigh:
+        gc.freeze()  # what is there is not among get_objects() until unfreeze
+    for (x, _, decode, calls), (*_, how) in zip(made, cases, strict=True):
+        outputs.append(student.frozen_product(x * 1 if how == "behind another" else x, decode))
+        counts.append(len(calls))
+    new = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)] if weigh else []
+    gc.unfreeze()
+    own = {storage(t).data_ptr() for t in [*outputs, *(t for part in made for t in part[:2])]}
+    new = {storage(t).data_ptr(): storage(t).nbytes() for t in new if t.layout == torch.strided}
+    new = [size for place, size in new.items() if place not in own]
+    results = [y.detach().clone() for y in outputs]
+    for i in [*range(1, len(cases), 2), *range(0, len(cases), 2)]:
+        (x, dy, *_), y, (*_, needs, how) = made[i], outputs[i], cases[i]
+        if needs and how == "sum":
+            y.sum().backward()  # arrives expanded
+        elif needs and how == "asked for":
+            x.grad = torch.autograd.grad(y, x, dy)[0]
+        elif needs:
+            y.backward(dy)
+    found = []
+    for (x, _, _, calls), y, count in zip(made, results, counts, strict=True):
+        grads = [] if x.grad is None else [x.grad]
+        found.append((y, grads, [count, len(calls)], x.detach().clone()))
+    return found, new
+
+
+def product_cases(rng, shapes, leads, sizes):
+    ways = [torch.randperm(4, generator=rng)[:3].tolist() for _ in range(4)]
+    ways[0] = [0, 0, 0]
+    kinds = ("plain", "sum", "asked for", "behind another")
+    cases = []
+    for (n, k), lead, dtype, way, needs, how, size, other in every_pair(
+        rng, shapes, leads, TYPES, ways, (True, False), kinds, sizes, sizes
+    ):
+        w, x = other * torch.randn(n, k, generator=rng), size * torch.randn(*lead, k, generator=rng)
+        dy = torch.randn(*lead, n, generator=rng)
+        dy = torch.ones_like(dy) if how == "sum" else dy
+        cases.append((w, x.to(dtype), dy.to(dtype), way, needs, how))
+    return cases
+
+
+def expect_product(case, result, what):
+    w, x, dy, _, needs, *_ = case
+    y, grads, counts, x_after = result
+    (n, k), dtype = w.shape, x.dtype
+    assert counts == [1, 1 + needs], f"{what}: decoded {counts} times after forward and backward"
+    assert len(grads) == needs, f"{what}: a gradient that nobody asked for, or none"
+    expect_same(x_after, x, f"x behind {what}")
+    pairs = [(y, x.double(), w.double().T, k, "y")]
+    pairs += [(grad, dy.double(), w.double(), n, "dx") for grad in grads]
+    for seen, left, right, terms, name in pairs:
+        expect_tensor(seen, f"{name}, {what}", dtype, (*left.shape[:-1], right.shape[1]))
+        # W, each product and each sum may be rounded in the dtype of x
+        bound = (terms + 4) * UNITS[dtype] * (left.abs() @ right.abs())
+        expect_at_most((seen.double() - left @ right).abs(), bound, f"the error of {name}, {what}")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="products, anywhere in what the card admits: any sizes and dimensions, both dtypes, "
+    "x, dy and W in views, with a gradient and without; many "
+    "forward passes before the first backward pass, and nothing as large as W between them",
+    cause="a corner where two others meet, such as one dimension beside bfloat16; W kept "
+    "in one case; decode called for a gradient that nobody asks for",
+)
+def test_anywhere_through_frozen_weights(student, rng):
+    shapes, leads = ((1, 1), (1, 5), (6, 1), (4, 4), (7, 3)), (*LEADS[:3], *LEADS[4:])
+    cases = product_cases(rng, shapes, leads, (1e-8, 1.0, 1e4))
+    large = product_cases(rng, ((400, 300),), ((), (2, 1)), (1.0,))
+    found, _ = student.drive(drive_products, cases, False)
+    weighed, new = student.drive(drive_products, large, True)
+    for case, result in zip([*cases, *large], [*found, *weighed], strict=True):
+        what = f"x {list(case[1].shape)} in {case[1].dtype}, W {list(case[0].shape)}"
+        expect_product(case, result, what)
+    # half of one W in bfloat16, for all of them
+    expect_at_most(sum(new), 400 * 300 - 1, "bytes that are new between the passes")
+
+
+def drive_batches(student, cases):
+    """Runs beside the student's code: batched updates whose adapters are made here, of a stack."""
+    found = []
+    for x, y, (a, b, ranks, scales), index, way in cases:
+        adapters = [
+            (one_a[:r], one_b[:, :r], scale)
+            for one_a, one_b, r, scale in zip(a, b, ranks, scales, strict=True)
+        ]
+        given = [x, y, index]
+        if way == 1:
+            given = [t.mT.contiguous().mT if t.dim() > 1 else t for t in given]
+        if way == 2:
+            given = [t.repeat_interleave(2, -1)[..., ::2] for t in given]
+        new = student.batched_update(given[0], given[1], adapters, given[2])
+        found.append((new, given[1]))
+    return found
+
+
+def batch_case(rng, rows, tokens, shape, count, rank, kind, unused, of_x, of_y, scale, size, way):
+    """(x, y, adapters, index, way) as drive_batches takes them."""
+    n, k = shape
+    x = size * torch.randn(rows, tokens, k, generator=rng)
+    y = torch.randn(rows, tokens, n, generator=rng)
+    a, b = torch.randn(count, rank, k, generator=rng), torch.randn(count, n, rank, generator=rng)
+    ranks = [draw(rng, 1, rank) for _ in range(count)]
+    scales = [(scale, 1, -0.75)[draw(rng, 0, 2)] for _ in range(count)]
+    index = torch.randint(-1, max(count, 1), (rows,), generator=rng)
+    if kind in ("none", "all the last") or not count:
+        index[:] = -1 if kind == "none" or not count else count - 1
+    if kind == "all but one":
+        index[:], index[draw(rng, 0, rows - 1)] = draw(rng, 0, count - 1), -1
+    if (index >= 0).any():
+        scales[int(index.max())] = scale
+    for j in set(range(count)) - set(index.tolist()):  # NaN or infinity in what nobody uses
+        (a, b)[j % 2][j] = unused
+        scales[j] = unused if draw(rng, 0, 1) else scales[j]
+    if of_x == "nan" and tokens:
+        x[index < 0] = math.nan
+        x[(index >= 0).nonzero().flatten()[:1], 0] = math.nan
+    if tokens:
+        y[:, -1, 0] = {"-0.0": -0.0, "nan": math.nan}.get(of_y, 1.0)
+    return x, y, (a, b, ranks, scales), index, way
+
+
+def expect_batch(result, case, what):
+    (new, y_after), (x, y, (a, b, ranks, scales), index, _) = result, case
+    expect_tensor(new, what, torch.float32, tuple(y.shape))
+    bits = [t.contiguous().view(torch.int32) for t in (y_after, y, new[index < 0], y[index < 0])]
+    assert bits[0].equal(bits[1]), f"{what}: y has changed"
+    assert bits[2].equal(bits[3]), f"{what}: a row without an adapter has changed"
+    for i, j in enumerate(index.tolist()):
+        if j < 0:
+            continue
+        r, scale = ranks[j], scales[j]
+        left, right, row = x[i].double(), (a[j][:r].double(), b[j][:, :r].double()), y[i].double()
+        exact = row + scale * (left @ right[0].T @ right[1].T)
+        parts = row.abs() + abs(scale) * (left.abs() @ right[0].abs().T @ right[1].abs().T)
+        lost = exact.isnan()
+        assert new[i].isnan().equal(lost), f"{what}: another NaN"
+        bound = (x.shape[-1] + r + 5) * FLOAT32 * parts
+        off = (new[i].double() - exact).abs()
+        expect_at_most(off[~lost], bound[~lost], f"the error of {what}")
+
+
+@exercise(
+    "ex6",
+    points=1,
+    invariant="batches, anywhere in what the card admits: any rows and tokens, none to hundreds of "
+    "adapters of unlike ranks, factors of any size, NaN in unused ones, in x and in y, views; an "
+    "index that names none is refused in any place",
+    cause="a corner where two others meet, such as no token beside NaN, one row and hundreds of "
+    "adapters, or a factor of 0; a row without an adapter that is computed again",
+)
+def test_anywhere_in_batches(student, rng):
+    shapes, kinds = ((1, 1), (1, 6), (5, 1), (4, 3)), ("any", "none", "all the last", "all but one")
+    numbers, scales = (1.0, math.nan, -math.inf), (0.0, 1, -2.5, 3e4, 1e-8)
+    dimensions = ((1, 2, 9), (0, 1, 3), shapes, (0, 1, 3, 300), (1, 2, 20), kinds, numbers)
+    dimensions += (("any", "nan"), ("any", "-0.0", "nan"), scales, (1e-8, 1.0, 1e4), range(3))
+    cases = every_pair(rng, *dimensions)
+    cases = [batch_case(rng, *case) for case in cases if case[3] or case[5] == "none"]
+    more = every_pair(
+        rng,
+        *dimensions[:3],
+        (0,),
+        (1,),
+        ("none",),
+        (1.0,),
+        *dimensions[7:9],
+        (1,),
+        (1.0,),
+        range(3),
+    )
+    cases += [batch_case(rng, *case) for case in more]
+    cases.append(batch_case(rng, 2, 1, (4, 3), 3, 2, "any", 1.0, "any", "any", 1, 1e-8, 1))
+    results = student.drive(drive_batches, cases)
+    for case, result in zip(cases, results, strict=True):
+        x, y, (a, *_), *_ = case
+        expect_batch(result, case, f"x {list(x.shape)}, y {list(y.shape)}, {len(a)} adapters")
+    calls = []
+    for rows, tokens, count, place, bad in every_pair(
+        rng, (1, 2, 9), (0, 1, 3), (0, 1, 3), (0.0, 0.5, 1.0), (-2, 0, 1, 256, 2**40, -(2**40))
+    ):
+        index = (
+            torch.randint(-1, max(count, 1), (rows,), generator=rng) if count else -torch.ones(rows)
+        )
+        index = index.long()
+        index[round(place * (rows - 1))] = bad if bad < 0 else count + bad
+        adapters = [(torch.ones(2, 3), torch.ones(4, 2), 1.0)] * count
+        calls.append(
+            (
+                "batched_update",
+                torch.ones(rows, tokens, 3),
+                torch.ones(rows, tokens, 4),
+                adapters,
+                index,
+            )
+        )
+    refused(student, calls)
