@@ -433,7 +433,7 @@ lab.check("ex3")
 #
 # Names are new in `start`, where one that has ended is new again, and known elsewhere; nobody rolls
 # back behind what was found or settled. Lists are the caller's, who may change them later. There
-# may be thousands of blocks. Both attributes are read and never written, and may be properties.
+# are some hundred blocks at most. Both attributes are read and never written, and may be properties.
 
 
 # %% solution="ex4"

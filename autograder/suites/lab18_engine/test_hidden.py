@@ -1274,14 +1274,11 @@ def long_walk(rng, length, names, letters, longest, block):
     return walk
 
 
-def drive_blocks(student, walks, blocks, block, calls):
+def drive_blocks(student, walks, blocks, block):
     """Runs beside the student's code: what was asked, what it gave, tables and free after it.
 
-    A text goes on behind what `start` was given: a request has written something.  `calls`, if not
-    0: so many may be within one another.  With the thousand of Python a pool of hundreds of blocks
-    would not tell who needs a call for each, and one of thousands takes seconds.
+    A text goes on behind what `start` was given: a request has written something.
     """
-    import sys
 
     def asked(pool, kind, name, what, texts, room, sure):
         """(what was said, what was given back)."""
@@ -1337,14 +1334,7 @@ def drive_blocks(student, walks, blocks, block, calls):
                 rows.append((said, value, type(fault).__name__, -1))
         return rows
 
-    usual, depth, frame = sys.getrecursionlimit(), 0, sys._getframe()
-    while frame:
-        depth, frame = depth + 1, frame.f_back
-    sys.setrecursionlimit(depth + calls if calls else usual)
-    try:
-        return [walked(walk) for walk in walks]
-    finally:
-        sys.setrecursionlimit(usual)
+    return [walked(walk) for walk in walks]
 
 
 def judge_of(blocks, block):
@@ -1391,9 +1381,9 @@ def judge_of(blocks, block):
     return judge
 
 
-def check_walks(student, walks, blocks, block, calls=0):
+def check_walks(student, walks, blocks, block):
     expect_walks(
-        lambda walks: student.drive(drive_blocks, walks, blocks, block, calls),
+        lambda walks: student.drive(drive_blocks, walks, blocks, block),
         walks,
         judge_of(blocks, block),
         lambda walk: walk,
@@ -1546,7 +1536,7 @@ def test_anywhere_in_blocks(student, rng):
     text = row_of(rng, 1, 401)
     long = [("start", 0, text), ("grow", 0, 400), ("settle", 0, 400), ("end", 0, 0)]
     long += [("start", "", text), ("roll_back", "", 0), ("start", 1, text), ("end", 1, 0)]
-    check_walks(student, [[*long, ("grow", "", 2)]], 420, 1, calls=120)
+    check_walks(student, [[*long, ("grow", "", 2)]], 420, 1)
 
 
 # ---- exercise 5 --------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ class Blocks:
             self.where[key].discard(number)
 
     def start(self, name, text):
-        table = []
+        key, table = (), []
         for at in range(0, len(text) - self.n, self.n):
-            found = self.where.get(tuple(text[: at + self.n]))
+            key = (key, tuple(text[at : at + self.n]))
+            found = self.where.get(key)
             if not found:
                 break
             table.append(max(found))
@@ -50,9 +51,11 @@ class Blocks:
                 self.queue[number] = None
 
     def settle(self, name, text, cached):
+        key = ()
         for i in range(cached // self.n):
-            key, number = tuple(text[: (i + 1) * self.n]), self.tables[name][i]
-            if self.label.get(number) != key:
+            key = (key, tuple(text[i * self.n : (i + 1) * self.n]))
+            number = self.tables[name][i]
+            if self.label.get(number) is not key:
                 self.forget(number)
                 self.label[number] = key
                 self.where.setdefault(key, set()).add(number)
