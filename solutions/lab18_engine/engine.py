@@ -132,14 +132,14 @@ print("C gets", own[:1] if own[0] != proposed[0] else own[:2], "since 9 is not 4
 #   empty if the piece does not reach the last known token.
 # - `step(pieces, texts, proposed, best) -> (new, cached)`: what a greedy pass yields. `best[i]` is
 #   the token with the largest logit at place i of the pass (T ints; -1 where nobody asks).
-#   `new[name]`, for every piece: the model's own tokens up to the first that was not proposed, it
-#   included; [] if the piece has no wanted places. `cached[name]`, for every piece: how many tokens
-#   of the request have a key *that stays* after this pass. **Decide** which do: the newest token
-#   has not been read by any pass, and a refused proposal has been read for nothing.
+#   `new[name]`, for every piece: the model's own tokens up to the first that no proposal in the
+#   piece agrees with, it included; [] if the piece has no wanted places. `cached[name]`, for every
+#   piece: how many tokens of the request have a key *that stays* after this pass. **Decide** which
+#   do: the newest token has not been read by any pass, and a refused proposal for nothing.
 #
 # `texts` and `proposed` may hold others, too; a request without proposals is in `proposed` with []
-# or not at all. A piece never reaches beyond the last proposal, and proposals may be cut by it. It
-# may begin anywhere in the text and reach into them: known tokens and proposals in one piece.
+# or not at all. A piece never reaches beyond the last proposal, and may read fewer of them or none.
+# It may begin anywhere in the text and reach into them: known tokens and proposals in one piece.
 
 
 # %% solution="ex1"
@@ -212,8 +212,8 @@ lab.check("ex1")
 #
 # There is at least one piece; all tensors are float32 or float64, of one dtype. q may be a view
 # that is not contiguous, as in a model; pages are contiguous. Tables may be longer than is needed,
-# and `tables` may hold others, in any order. What else lies in blocks, NaN and infinity too, must
-# not matter.
+# two may begin with the same blocks, and `tables` may hold others, in any order. What else lies in
+# blocks, NaN and infinity too, must not matter. Results are as accurate as q's dtype.
 
 
 # %% solution="ex2"
@@ -317,19 +317,20 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 # **The codes.** Each `group` of neighbouring inputs of a row has a scale and a zero point; the last
 # group may be shorter. With lo and hi the least and the largest weight of a group, but lo ≤ 0 ≤ hi:
 # scale = (hi - lo) / 15 in float16, at least 2^-14; zero = -lo / scale, rounded, 0 to 15; code =
-# w / scale, rounded, + zero, 0 to 15; w_hat = (code - zero) · scale. All is calculated in float32,
-# from the scale as it is kept; a half may be rounded either way.
+# w / scale, rounded, + zero, 0 to 15; w_hat = (code - zero) · scale. All this is calculated in
+# float32, from the scale as it is kept; a half may be rounded either way. W_hat may be rounded to
+# x's dtype before the product.
 #
 # **The bytes.** The module keeps two codes in a byte, and two zero points; a row may begin with a
 # byte of its own. So it holds at most N ⌈K/2⌉ bytes of codes, and for G groups in a row 2 N G bytes
-# of scales and N ⌈G/2⌉ of zero points, as buffers that `state_dict` shows, and the bias as it came,
-# a copy (a buffer or a parameter). It keeps no other tensor, no graph of weight or bias either, and
-# W_hat exists only in a call.
+# of scales and N ⌈G/2⌉ of zero points, as buffers (one or more) that `state_dict` shows, and the
+# bias as it came, a copy (a buffer or a parameter). It keeps no other tensor, and no such numbers
+# as lists or arrays, no graph of weight or bias either; W_hat exists only in a call.
 #
 # Weights are finite, of magnitude up to 10^4, and may ask for gradients; N, K and group are at
 # least 1. The model is no linear itself; it calls its linears, which are of no subclass, and none
 # of them stands in two places. All else of the copy is as in the model, and shares no tensor with
-# it.
+# it; a `Packed` may be in either mode. x may be any view.
 
 
 # %% solution="ex3"
@@ -431,7 +432,8 @@ lab.check("ex3")
 # may be found.
 #
 # Names are new in `start`, where one that has ended is new again, and known elsewhere; nobody rolls
-# back behind what was found or settled. Lists are the caller's, who may change them later.
+# back behind what was found or settled. Lists are the caller's, who may change them later. There
+# are some hundred blocks at most. Both attributes are read and never written, and may be properties.
 
 
 # %% solution="ex4"
@@ -459,7 +461,7 @@ class Blocks:
         table = []
         for end in range(self.block, len(text), self.block):
             beginning = tuple(text[:end])
-            held = [b for b, tokens in self.holds.items() if tokens == beginning]
+            held = [b for b, own in self.holds.items() if len(own) == end and own == beginning]
             if not held:
                 break
             if not self.users[held[0]]:
@@ -573,15 +575,17 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 #   *whole* answer so far. From call to call it never gets shorter, but that half a character at its
 #   end, which decodes to one or more `"\ufffd"`, may become a character. `add` returns what can be
 #   told now and has not been told. As long as no stop word has come: everything, but the longest
-#   end that may still become a stop word, and no `"\ufffd"` at the end; with `last` true nothing is
-#   held back. What may become a stop word is the end of the text *without* its last `"\ufffd"`s.
+#   end that may still become a stop word, and no `"\ufffd"` at the end (before other characters it
+#   is one of them); with `last` true nothing is held back. What may become a stop word is the end
+#   of the text *without* its last `"\ufffd"`s.
 #   When a stop word is in the text, with `last` as without: what stands before the first one, by
 #   where they begin; `stopped`, False until then, becomes True, and every further call returns "".
 # - `take_out(running, waiting, name, again) -> (running, waiting)`: both are dicts name -> [text,
 #   cached], in order of admission and in the order of the line. The request leaves the running
 #   ones. If `again`, it stands first in the line. **Decide** with which text, and how much of it
 #   cached: its client has seen every token, and its blocks are somebody else's. If not `again` it
-#   is gone, also if it waits; a name that is in neither is no fault. New dicts are returned.
+#   is gone, also if it waits; a name that is in neither is no fault. All others stay as they are,
+#   who waits may have some cached. Two new dicts are returned; lists in them may be the old ones.
 #
 # Stop words are not empty and hold no `"\ufffd"`; there may be none of them. Nothing is added after
 # `last`. Who is taken out `again` runs.
@@ -686,8 +690,8 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 #   with `cached` tokens cached, make a step together; each has g proposals. A proposal holds with
 #   probability `acceptance` if all before it held. Proposing costs nothing. Which g from 0 to
 #   `most` makes the most tokens per second? Of equal ones the smallest; where rounding alone parts
-#   them, any. **Derive** how many tokens come out of a pass on average, and what pieces and logits
-#   it has.
+#   them (by less than one part in 10^12), any. **Derive** how many tokens come out of a pass on
+#   average, and what pieces and logits it has.
 #
 # Bandwidth and peak are above 0, the rest at least 0, and a step takes some time; acceptance is
 # from 0 to 1, both included; requests ≥ 1.

@@ -22,6 +22,8 @@ def draw(rng, low, high):
 
 def ints(values):
     assert isinstance(values, (list, tuple)), f"a {type(values).__name__} in place of a list"
+    if set(map(type, values)) <= {int}:
+        return list(values)
     right = all(not isinstance(v, bool) and hasattr(v, "__index__") for v in values)
     assert right, "an entry is no int"
     return [v.__index__() for v in values]
@@ -35,6 +37,54 @@ def parts(value, count):
 def row_of(rng, top, count):
     """So many whole numbers from 0 to top."""
     return torch.randint(0, top + 1, (count,), generator=rng).tolist()
+
+
+def drive_reused(student, name, calls):
+    """Runs beside the student's code: results of all calls, read when all were made; and again,
+    when others have written into those.
+
+    The lists and dicts that are passed are the same ones in each call, with other contents.
+    """
+
+    def fresh(x):
+        if isinstance(x, dict):
+            return {key: fresh(value) for key, value in x.items()}
+        if isinstance(x, list | tuple):
+            return type(x)(map(fresh, x) if of_some(x) else x)
+        return x
+
+    def of_some(x):
+        return bool(x) and isinstance(x[0], dict | list | tuple)
+
+    def spoil(x):
+        if isinstance(x, dict) or (isinstance(x, list | tuple) and of_some(x)):
+            for part in x.values() if isinstance(x, dict) else x:
+                spoil(part)
+        if isinstance(x, dict):
+            x.clear()
+            x["nobody"] = [-7]
+        elif isinstance(x, list):
+            x[:] = [-7] * (len(x) + 1)
+
+    def all_of(calls):
+        results = []
+        for args in calls:
+            for i, value in enumerate(args):
+                if not isinstance(value, dict | list):
+                    boxes[i] = value
+                    continue
+                box = boxes.setdefault(i, type(value)())
+                spoil(box)
+                box.clear()
+                (box.update if isinstance(box, dict) else box.extend)(fresh(value))
+            results.append(getattr(student, name)(*(boxes[i] for i in range(len(args)))))
+        return results
+
+    boxes = {}
+    results = all_of(calls)
+    first = fresh(results)
+    spoil(results)
+    return first, all_of(calls[::-1])[::-1]
 
 
 # ---- exercise 1 --------------------------------------------------------------------------------
@@ -168,6 +218,7 @@ def pass_of(rng, count, name, length, guesses, top, begin, reach, extra, holds):
     texts, proposed, pieces, best = {}, {}, [], []
     if extra:
         texts["nobody"] = row_of(rng, top, extra)
+        proposed |= {} if guesses is None else {"nobody": row_of(rng, top, 2)}
     for i, who in enumerate(names):
         known = length if i == 0 else draw(rng, 1, 4)
         many = (guesses or 0) if i == 0 else (0 if guesses is None else draw(rng, 0, 2))
@@ -188,15 +239,23 @@ def pass_of(rng, count, name, length, guesses, top, begin, reach, extra, holds):
             right = p + 1 < len(whole) and p + 1 != wrong
             said = whole[p + 1] if right else draw(rng, 0, top) + (top if p + 1 == wrong else 0)
             best.append(said)
+    texts, proposed = (shuffled(rng, some) for some in (texts, proposed))
     return pieces, texts, proposed, best
+
+
+def shuffled(rng, some):
+    """The dict in another order."""
+    keys = list(some)
+    return {keys[i]: some[keys[i]] for i in torch.randperm(len(keys), generator=rng).tolist()}
 
 
 @exercise(
     "ex1",
     points=1,
     invariant="both functions, anywhere in what the card admits: every two of names, lengths, "
-    "tokens, proposals, ends and what holds, in one pass",
-    cause="a corner where two others meet, such as many pieces and no proposals at all",
+    "tokens, proposals, ends and what holds, in one pass; in lists and dicts that are used again",
+    cause="a corner where two others meet, such as many pieces and no proposals at all; one list "
+    "that is returned again and again",
 )
 def test_anywhere_in_a_pass(student, rng):
     cases = every_pair(
@@ -218,11 +277,19 @@ def test_anywhere_in_a_pass(student, rng):
     passes.append((many, texts, {"": [], 1: whole[1]}, [-1] * 1180 + [0, 150000]))
     passes.append(([("", 0, 1)], {"": whole[0], 0: [0], 1: [150000]}, {0: whole[1]}, [-1]))
     passes.append(([(0, 0, 1)], {0: [0], 1: whole[0], 2: [150000]}, {1: whole[1]}, [150000]))
-    rows = held_results(student, "layout", [some[:3] for some in passes])
-    for some, value in zip(passes, rows, strict=True):
-        expect_row(value, *some[:3])
-    for some, value in zip(passes, held_results(student, "step", passes), strict=True):
-        expect_yield(value, *some)
+    small = [(i, 0, 1 + i % 2) for i in range(1030)]  # many, and proposals that all hold
+    texts, best = {i: [i, i + 1] for i in range(1030)}, [7] * 1545
+    passes.append(
+        (small, texts, {5: [7] * 3}, [b if i % 3 == 2 else -1 for i, b in enumerate(best)])
+    )
+    best = row_of(rng, 150000, 1100)
+    passes.append(([("", 0, 1101)], {"": [7]}, {"": best}, [*best, 5]))
+    for seen in student.drive(drive_reused, "layout", [some[:3] for some in passes]):
+        for some, value in zip(passes, seen, strict=True):
+            expect_row(value, *some[:3])
+    for seen in student.drive(drive_reused, "step", passes):
+        for some, value in zip(passes, seen, strict=True):
+            expect_yield(value, *some)
 
 
 def behind(text):
@@ -359,14 +426,15 @@ def random_pass_over_blocks(rng, pieces, heads, kv, d, block, dtype, scale):
 
 
 def plain_attention(q, pieces, own):
-    """Each query by itself, in float64."""
+    """Each query by itself, and each key head with its own query heads, in float64."""
     out, here = [], 0
     for name, cached, n in pieces:
-        k, v = (x.double().repeat_interleave(q.shape[1] // x.shape[1], 1) for x in own[name])
+        k, v = (x.double() for x in own[name])  # [S, Hkv, d]
+        of_head = q[here : here + n].double().unflatten(1, (k.shape[1], -1))  # [n, Hkv, group, d]
         for i in range(n):
             end = cached + i + 1
-            scores = (k[:end] * q[here + i].double()).sum(-1) / q.shape[2] ** 0.5  # [end, H]
-            out.append((scores.softmax(0)[..., None] * v[:end]).sum(0))
+            scores = of_head[i] @ k[:end].permute(1, 2, 0) / q.shape[2] ** 0.5  # [Hkv, group, end]
+            out.append((scores.softmax(-1) @ v[:end].transpose(0, 1)).flatten(0, 1))
         here += n
     return torch.stack(out)
 
@@ -590,8 +658,10 @@ def drive_linear(student, weight, bias, group, inputs):
     import torch
 
     def alive():
-        found = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
-        return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in found}
+        kinds = torch.Tensor, torch.UntypedStorage
+        found = [t for t in gc.get_objects() if issubclass(type(t), kinds)]
+        found = [t.untyped_storage() if hasattr(t, "untyped_storage") else t for t in found]
+        return {t.data_ptr(): t.nbytes() for t in found}
 
     gc.collect()
     before = alive()
@@ -986,12 +1056,67 @@ def test_all_else(student, rng):
 
 
 def drive_packed(student, cases):
-    """Runs beside the student's code: outputs of each linear, all of which are made before."""
-    modules = [student.Packed(w, b, group) for w, b, group, _ in cases]
-    return [
-        [module(x).detach() for x in inputs]
-        for module, (_, _, _, inputs) in zip(modules, cases, strict=True)
+    """Runs beside the student's code: outputs of each linear, all of which are made before; and
+    again, when others have written into the first and into what the linears were made of.
+
+    How w, bias and x lie is the case's way: 0 as they came, 1 the first two dimensions exchanged,
+    2 each second number of some that are larger in every dimension, 3 one number read again and
+    again where all rows are one.
+    """
+
+    def lay(x, way):
+        if x is None:
+            return None
+        if way == 1 and x.dim() > 1:
+            return x.clone().transpose(0, 1).contiguous().transpose(0, 1)
+        if way == 2:
+            larger = x
+            for d in range(x.dim()):
+                larger = larger.repeat_interleave(2, d)
+            return larger[(slice(None, None, 2),) * x.dim()]
+        if way == 3 and x.dim() > 1 and x.shape[0] > 1:
+            return x[:1].expand(x.shape)
+        return x.clone()
+
+    given = [[lay(some, way) for some in (w, b)] for w, b, _, _, way in cases]
+    modules = [
+        student.Packed(*some, group) for some, (_, _, group, _, _) in zip(given, cases, strict=True)
     ]
+    seen = []
+    for _ in range(2):
+        held = [
+            [module(lay(x, way if i else 0)) for i, x in enumerate(inputs)]
+            for module, (_, _, _, inputs, way) in zip(modules, cases, strict=True)
+        ]
+        seen.append([[y.detach().clone() for y in outputs] for outputs in held])
+        for x in [x for some in (*held, *given) for x in some if x is not None]:
+            if 0 not in x.stride():
+                x.detach().zero_()
+    return seen
+
+
+def drive_memory(student, n, k, x):
+    """Runs beside the student's code: bytes of Python's own that stay behind the calls of a linear,
+    when another was made and called before.
+
+    Those of numpy, lists and bytes; tracemalloc does not see torch's.
+    """
+    import gc
+    import tracemalloc
+
+    import torch
+
+    weight = torch.sin(torch.arange(n * k).float()).view(n, k)
+    linear = student.Packed(weight, None, 32)
+    linear(x), linear(x)
+    linear = student.Packed(weight + 1, None, 32)
+    tracemalloc.start()
+    for _ in range(2):
+        linear(x)
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return kept
 
 
 def grid(weight, group):
@@ -1010,61 +1135,96 @@ def grid(weight, group):
     return [x.expand(n, -1, g).reshape(n, -1)[:, :k] for x in (right, step, sure)]
 
 
+FOUR_BIT_SIZES = (
+    *((0, 0), (2e-8, 0), (1, 0), (1, 4), (1, -4), (2e-4, 0), (1000, 0), (1000, 6000)),
+    *(("one", 1e4), ("unlike", 0)),
+)
+
+
+def weights_of(rng, n, k, group, size, shift, dtype):
+    """[n, k] of the dtype; "one" is another in one place, and a group before it is 0; of "unlike"
+    each group has a magnitude of its own."""
+    w = torch.randn(n, k, generator=rng).clamp(-3.5, 3.5)
+    place = draw(rng, 0, n - 1), draw(rng, 0, k - 1)
+    if size == "one":
+        w[0, :group] = 0
+        w[place] = shift
+    elif size == "unlike":
+        w *= 10.0 ** (torch.arange(k) // group % 7 - 4)
+    else:
+        w = size * w + shift
+        if size == 1000 and not shift:
+            w[place] = 1e4
+    w = w.to(dtype)
+    return w.clamp(-9984, 9984) if dtype == torch.bfloat16 else w
+
+
+def check_four_bits(w, bias, group, inputs, outputs, later):
+    assert all(y.dtype == w.dtype for y in outputs), "another dtype"
+    for one, two in zip(outputs, later, strict=True):
+        assert one.shape == two.shape and torch.equal(one, two), "another result when asked again"
+    b = torch.zeros(len(w)).double() if bias is None else bias.double()
+    right, step, sure = grid(w, group)
+    eps = torch.finfo(w.dtype).eps
+    w_hat = outputs[0].double().T - b[:, None]
+    assert w_hat.shape == w.shape, "another shape"
+    slack = 2 * eps * (w.double().abs() + step + 2 * b.abs()[:, None])
+    bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + slack
+    expect_at_most((w_hat - w.double()).abs(), bound, "|w_hat - w|")
+    far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
+    expect_at_most(far, 16e-6 * step + slack, "distance of w_hat from what the card says")
+    x, y = inputs[1].double(), outputs[1].double()
+    assert y.shape == (*x.shape[:-1], len(w)), "another shape"
+    size = x.abs() @ (w_hat.abs() + slack).T + b.abs()
+    limit = (x.shape[-1] + 8) * eps * size + x.abs() @ slack.T + 1e-30
+    expect_at_most((y - x @ w_hat.T - b).abs(), limit, "|forward - x W_hat^T - b|")
+
+
 @exercise(
     "ex3",
     points=1,
     invariant="linears anywhere in what the card admits: every two of sizes, group, dtype, "
-    "magnitude, bias and layout, all made before the first is called",
-    cause="a corner where two others meet, such as one column and bfloat16; or memory used again",
+    "magnitude, bias and layout, all made before the first is called; asked again, and memory",
+    cause="a corner where two others meet, such as one column and bfloat16; an x whose first two "
+    "dimensions are exchanged; memory used again, or W_hat kept as numbers of any kind",
 )
 def test_anywhere_in_four_bits(student, rng):
     cases = []
-    for n, k, group, dtype, (size, shift), biased, view, lead in every_pair(
+    for n, columns, group, dtype, (size, shift), biased, way, lead in every_pair(
         rng,
         (1, 3, 40),
-        (1, 5, 301),
-        (1, 5, 32, 128),
+        (1, 5, 301, "group - 1", "group", "group + 1", "3 groups", "3 groups + 1"),
+        (1, 2, 5, 32, 128),
         (torch.float32, torch.float64, torch.bfloat16),
-        ((0, 0), (2e-8, 0), (1, 0), (1, 4), (1, -4), (2e-4, 0), (1000, 0), (1000, 6000)),
+        FOUR_BIT_SIZES,
         (None, 1e-6, 1.0, 1e4),
-        (False, True),
-        ((), (0,), (2,), (2, 1), (2, 1, 3)),
+        (0, 1, 2, 3),
+        ((), (0,), (2, 3), (2, 1, 3), (2, 0), (1, 2, 1, 2)),
     ):
-        w = (size * torch.randn(n, k, generator=rng).clamp(-3.5, 3.5) + shift).to(dtype)
-        if size == 1000 and not shift:
-            w[draw(rng, 0, n - 1), draw(rng, 0, k - 1)] = 1e4
+        k = {"group - 1": group - 1, "group": group, "group + 1": group + 1}.get(columns, columns)
+        k = {"3 groups": 3 * group, "3 groups + 1": 3 * group + 1}.get(k, k)
+        w = weights_of(rng, n, max(k, 1), group, size, shift, dtype)
         bias = None if biased is None else (biased * torch.randn(n, generator=rng)).to(dtype)
-        x = torch.randn(*lead, k, generator=rng).to(dtype)
-        unit = torch.eye(k, dtype=dtype)
-        if view:
-            w, x = w.T.contiguous().T, x.repeat_interleave(2, -1)[..., ::2]
-        cases.append((w, bias, group, [unit, x]))
+        x = torch.randn(*lead, w.shape[1], generator=rng).to(dtype)
+        if way == 3 and n > 1:
+            w[:] = w[0].clone()
+        if way == 3 and len(lead) and lead[0] > 1:
+            x[:] = x[0].clone()
+        cases.append((w, bias, group, [torch.eye(w.shape[1], dtype=dtype), x], way))
     for group in (1, 5, 32, 128):  # a bias of one number, with weights of 0 and of 10^4
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             for top in (0, 9984 if dtype == torch.bfloat16 else 10**4):
                 w = (top * torch.rand(1, 7, generator=rng)).to(dtype)
                 w[0, draw(rng, 0, 6)] = top
                 inputs = [torch.eye(7, dtype=dtype), torch.randn(7, generator=rng).to(dtype)]
-                cases.append((w, torch.randn(1, generator=rng).to(dtype), group, inputs))
-    for (w, bias, group, inputs), outputs in zip(
-        cases, student.drive(drive_packed, cases), strict=True
-    ):
-        assert all(y.dtype == w.dtype for y in outputs), "another dtype"
-        b = torch.zeros(len(w)).double() if bias is None else bias.double()
-        right, step, sure = grid(w, group)
-        eps = torch.finfo(w.dtype).eps
-        w_hat = outputs[0].double().T - b[:, None]
-        assert w_hat.shape == w.shape, "another shape"
-        slack = 2 * eps * (w.double().abs() + step + 2 * b.abs()[:, None])
-        bound = step * (0.5 + 15 * 2.0**-11 + 1e-6) + slack
-        expect_at_most((w_hat - w.double()).abs(), bound, "|w_hat - w|")
-        far = torch.where(sure, w_hat - right, 0 * w_hat).abs()
-        expect_at_most(far, 16e-6 * step + slack, "distance of w_hat from what the card says")
-        x, y = inputs[1].double(), outputs[1].double()
-        assert y.shape == (*x.shape[:-1], len(w)), "another shape"
-        size = x.abs() @ (w_hat.abs() + slack).T + b.abs()
-        limit = (x.shape[-1] + 8) * eps * size + x.abs() @ slack.T + 1e-30
-        expect_at_most((y - x @ w_hat.T - b).abs(), limit, "|forward - x W_hat^T - b|")
+                cases.append((w, torch.randn(1, generator=rng).to(dtype), group, inputs, 0))
+    for n, k in ((1, 1030), (1030, 3)):
+        inputs = [torch.eye(k), torch.randn(2, 1030 // n, k, generator=rng)]
+        cases.append((torch.randn(n, k, generator=rng), None, draw(rng, 2, 40), inputs, 1))
+    kept = student.drive(drive_memory, 40, 200, torch.ones(2, 200))
+    expect_at_most(float(kept), 40.0 * 200, "bytes that stay behind a call, of numbers of any kind")
+    for case, *outputs in zip(cases, *student.drive(drive_packed, cases), strict=True):
+        check_four_bits(*case[:4], *outputs)
 
 
 # ---- exercise 4 --------------------------------------------------------------------------------
@@ -1119,8 +1279,36 @@ def drive_blocks(student, walks, blocks, block):
 
     A text goes on behind what `start` was given: a request has written something.
     """
-    seen = []
-    for walk in walks:
+
+    def asked(pool, kind, name, what, texts, room, sure):
+        """(what was said, what was given back)."""
+        if kind == "start":
+            given = list(what)
+            value = pool.start(name, given).__index__()
+            given[:] = [-1] * len(given)  # the list is the caller's
+            top = max(what) + 1
+            written = [i % top for i in range(2 * block)]
+            texts[name], room[name], sure[name] = [*what, *written], value, value
+            return what, value
+        if kind == "grow":
+            return min(room[name] + what, len(texts[name])), None
+        if kind == "fill":  # all that is free, and so many blocks more
+            return (len(pool.tables[name]) + pool.free + what) * block, None
+        if kind == "settle":
+            said = min(sure[name] + what, room[name], len(texts[name]))
+            given = texts[name][: said if said % 3 == 1 else None]
+            pool.settle(name, given, said)
+            given[:] = [-1] * len(given)  # the list is the caller's
+            sure[name] = said
+            return said, None
+        if kind == "roll_back":
+            said = room[name] = max(room[name] - what, sure[name])
+            pool.roll_back(name, said)
+            return said, None
+        pool.end(name)
+        return what, None
+
+    def walked(walk):
         pool, texts, room, sure, rows = student.Blocks(blocks, block), {}, {}, {}, []
         other = student.Blocks(blocks + 3, block)  # which is none of this one's business
         other.start("a", [0] * (2 * block + 1))
@@ -1129,28 +1317,10 @@ def drive_blocks(student, walks, blocks, block):
         for kind, name, what in walk:
             value, said = None, what
             try:
-                if kind == "start":
-                    given = list(what)
-                    value = pool.start(name, given).__index__()
-                    given[:] = [-1] * len(given)  # the list is the caller's
-                    written = [i % (max(what) + 1) for i in range(2 * block)]
-                    texts[name], room[name], sure[name] = [*what, *written], value, value
-                elif kind == "grow":
-                    said = min(room[name] + what, len(texts[name]))
+                said, value = asked(pool, kind, name, what, texts, room, sure)
+                if kind in ("grow", "fill"):
                     pool.grow(name, said)
                     room[name] = max(room[name], said)
-                elif kind == "settle":
-                    said = min(sure[name] + what, room[name], len(texts[name]))
-                    given = texts[name][: said if said % 3 == 1 else None]
-                    pool.settle(name, given, said)
-                    given[:] = [-1] * len(given)  # the list is the caller's
-                    sure[name] = said
-                elif kind == "roll_back":
-                    said = max(room[name] - what, sure[name])
-                    pool.roll_back(name, said)
-                    room[name] = said
-                else:
-                    pool.end(name)
             except MemoryError:
                 value = "MemoryError"
             except NotImplementedError:
@@ -1162,8 +1332,9 @@ def drive_blocks(student, walks, blocks, block):
                 rows.append((said, value, tables, pool.free.__index__()))
             except Exception as fault:
                 rows.append((said, value, type(fault).__name__, -1))
-        seen.append(rows)
-    return seen
+        return rows
+
+    return [walked(walk) for walk in walks]
 
 
 def judge_of(blocks, block):
@@ -1175,7 +1346,8 @@ def judge_of(blocks, block):
             if not isinstance(tables, dict):
                 return i, "tables cannot be read"
             if kind == "start":
-                own, written = tables.get(name), [j % (max(said) + 1) for j in range(2 * block)]
+                own, top = tables.get(name), max(said) + 1
+                written = [j % top for j in range(2 * block)]
                 texts[name] = [*said, *written]
                 if own is None or value != len(own) * block:
                     return i, "a table, and the number of its tokens"
@@ -1183,7 +1355,7 @@ def judge_of(blocks, block):
                     return i, wrong
                 shelf.line = [n for n in shelf.line if n not in own]
                 shelf.tables[name], value = list(own), None
-            elif kind == "grow":
+            elif kind in ("grow", "fill"):
                 needs = max(-(-said // block) - len(shelf.tables[name]), 0)
                 if (needs > len(shelf.line)) != (value == "MemoryError"):
                     return i, "MemoryError where there is room, or none where there is not"
@@ -1302,10 +1474,12 @@ def test_held_twice(student, rng):
     cause="a limit that nobody asked for, or a name that counts as nobody",
 )
 def test_long_texts_of_blocks(student, rng):
-    text = [draw(rng, 0, 150000) for _ in range(3000)]
-    walk = [("start", 0, text)]
-    walk += [("grow", 0, 33)] * 200 + [("settle", 0, 33)] * 200
-    walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:2000]), ("grow", "", 31)]
+    text = row_of(rng, 150000, 3000)
+    walk = [("start", 0, text), *[("grow", 0, 33)] * 100, ("settle", 0, 3001)]
+    check_walks(student, [[*walk, ("end", 0, 0), ("start", "", text)]], 400, 16)
+    walk = [("start", 0, text[:1300]), *[("grow", 0, 33)] * 40]
+    walk += [*[("settle", 0, 33)] * 8, *[("settle", 0, 130)] * 8]
+    walk += [("end", 0, 0), ("start", "", text), ("start", 1, text[:1100]), ("grow", "", 31)]
     walk += [("grow", 1, 17), ("end", "", 0), ("start", 2, text), ("roll_back", 1, 9)]
     back = [("start", 0, text), ("grow", 0, 2900), ("settle", 0, 100), ("roll_back", 0, 2000)]
     back += [("start", 1, text), ("grow", 1, 1500), ("roll_back", 1, 1500), ("grow", 0, 700)]
@@ -1324,14 +1498,18 @@ def test_anywhere_in_blocks(student, rng):
     sizes = {}
     for blocks, block, name, length, token, done, back in every_pair(
         rng,
-        (1, 5, 410),
-        (1, 3, 16),
+        (1, 5, 410, 1100),
+        (1, 3, 16, 70),
         (0, "", "a", 7),
-        (1, 7, 65, 200),
+        ("one", "block", "block + 1", "2 blocks", "2 blocks + 1", "3 blocks - 1", 65, 200),
         (0, 150000),
         (0, 1, 300),
         (0, 1, 17, 300),
     ):
+        length = {
+            "one": 1, "block": block, "block + 1": block + 1, "2 blocks": 2 * block,
+            "2 blocks + 1": 2 * block + 1, "3 blocks - 1": 3 * block - 1,
+        }.get(length, length)  # fmt: skip
         text = [token + step for step in row_of(rng, 1, length)]
         walk = [("start", name, text), ("settle", name, 0), ("roll_back", name, 0)]
         walk += [("grow", name, draw(rng, 1, 2 * block)), ("grow", name, 3201)]
@@ -1344,14 +1522,21 @@ def test_anywhere_in_blocks(student, rng):
         walk += [("end", name, 0), ("start", name, text), ("grow", name, block), ("end", "b", 0)]
         walk += [("roll_back", name, 3201), ("start", 8, [token] * (block + 1)), ("end", name, 0)]
         sizes.setdefault((blocks, block), []).append(walk)
-    for name in (0, "", "0"):  # all of a long text certain, and more taken back
+    for name in (0, "", "a"):  # all of a long text certain, and more taken back
         text = row_of(rng, 150000, 3201)
-        walk = [("start", name, text), ("grow", name, 3201), ("settle", name, 3201)]
-        walk += [("grow", name, 30), ("roll_back", name, 40), ("end", name, 0)]
-        walk += [("start", name, text[:1]), ("settle", name, 0), ("start", "b", text[:49])]
-        sizes[410, 16].append(walk)
+        walk = [("start", name, text), ("settle", name, 0), ("grow", name, 3201)]
+        walk += [("settle", name, 3201), ("grow", name, 30), ("roll_back", name, 40)]
+        walk += [("end", name, 0), ("start", name, text[:1]), ("settle", name, 0)]
+        sizes[410, 16].append([*walk, ("start", "b", text[:49])])
+    for blocks, block in sizes:  # to the last block, and one more than there are
+        walk = [("start", 0, [1] * (2 * block)), ("grow", 0, block), ("start", "", [1])]
+        sizes[blocks, block].append([*walk, *[("fill", 0, step) for step in (-1, 1, 0, 1)]])
     for (blocks, block), walks in sizes.items():
         check_walks(student, walks, blocks, block)
+    text = row_of(rng, 1, 401)
+    long = [("start", 0, text), ("grow", 0, 400), ("settle", 0, 400), ("end", 0, 0)]
+    long += [("start", "", text), ("roll_back", "", 0), ("start", 1, text), ("end", 1, 0)]
+    check_walks(student, [[*long, ("grow", "", 2)]], 420, 1)
 
 
 # ---- exercise 5 --------------------------------------------------------------------------------
@@ -1572,6 +1757,36 @@ def stream_of(rng, count, word, start, halves, last, ending):
     return stops, texts, last
 
 
+def drive_taken(student, calls):
+    """Runs beside the student's code: results of all calls and whether each is two new dicts; and
+    again, when others have put requests into those.
+
+    The dicts that are passed are the same two in each call, with other requests.
+    """
+
+    def all_of(calls):
+        found, apart, running, waiting = [], True, {}, {}
+        for run, wait, name, again in calls:
+            for box, some in ((running, run), (waiting, wait)):
+                box.clear()
+                box.update({key: [list(text), n] for key, (text, n) in some.items()})
+            one, two = student.take_out(running, waiting, name, again)
+            apart = apart and len({id(box) for box in (one, two, running, waiting)}) == 4
+            found.append((one, two))
+        return found, apart
+
+    def copied(found):
+        return [[{k: [*v] for k, v in one.items()} for one in two] for two in found]
+
+    found, apart = all_of(calls)
+    first = copied(found), apart
+    for two in found:
+        for i, one in enumerate(two):
+            one[f"another {i}"] = [[7], 0]
+    found, apart = all_of(calls[::-1])
+    return first, (copied(found[::-1]), apart)
+
+
 def state(token, length):
     """Who answers lacks one; who begins all."""
     return [[token] * length, 0 if length % 2 else length - 1]
@@ -1581,8 +1796,9 @@ def state(token, length):
     "ex5",
     points=1,
     invariant="streams and requests anywhere in what the card admits: every two of stop words, "
-    "lengths, half characters and ends; of names, tokens, who runs and who waits",
-    cause="a corner where two others meet, such as many long words and a text that is empty",
+    "lengths, half characters and ends; of names, tokens, who runs and who waits; new dicts always",
+    cause="a corner where two others meet, such as many long words and a text that is empty; one "
+    "empty dict that is returned again and again",
 )
 def test_anywhere_in_streams(student, rng):
     streams = [
@@ -1592,13 +1808,18 @@ def test_anywhere_in_streams(student, rng):
             (0, 1, 3, 65),
             (1, 2, 9, 90),
             (0, 4, 3100),
-            (0, 1, 5),
+            (0, 1, 5, 70),
             (False, True),
             ("none", "one", "most", "word"),
         )
     ]
+    texts = [("ab" * 12 + "c")[: n // 40] for n in range(1040)]  # more calls than a thousand
+    word, many = "ab" * 520 + "c", [f"<{i}>" for i in range(310)]
+    streams += [(["ababc"] * 2, texts, True), ([word], [word[:-1], word + "d"], True)]
+    streams += [(many, ["a<30", "a<30\ufffd", "a<30é<309", "a<30é<309>"], True)]
     for stream, seen in zip(streams, student.drive(drive_streams, streams), strict=True):
         assert [tuple(row) for row in seen] == quick_stream(*stream), "another piece, or stopped"
+    calls, rights = [], []
     for run, wait, name, where, again, token, length in every_pair(
         rng,
         (1, 2, 12),
@@ -1607,8 +1828,9 @@ def test_anywhere_in_streams(student, rng):
         ("runs", "waits", "neither"),
         (False, True),
         (0, 150000),
-        (1, 2000),
+        (1, 1100),
     ):
+        length = 1 if run + wait > 4 else length
         where = "runs" if again else where
         running = {
             i + 1 if i % 2 else str(i): state(token, length + i)
@@ -1623,13 +1845,24 @@ def test_anywhere_in_streams(student, rng):
                 rest, at = list(some.items()), draw(rng, 0, len(some))
                 some.clear()
                 some.update([*rest[:at], (name, state(token, length + 2)), *rest[at:]])
-        seen = parts(student.take_out(running, waiting, name, again), 2)
-        own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in seen]
+        calls.append((running, waiting, name, again))
         stay, line = (
             [(k, v[0], v[1]) for k, v in some.items() if k != name] for some in (running, waiting)
         )
-        head = [(name, running[name][0], 0)] if again else []
-        assert own == [stay, head + line], "another order, text or number"
+        rights.append([stay, ([(name, running[name][0], 0)] if again else []) + line])
+    many, more = ({i + own: state(7, 1) for i in range(310)} for own in (0, 500))
+    calls.append((many, more, 9, True))
+    rights.append(
+        [
+            [(k, *v) for k, v in many.items() if k != 9],
+            [(9, [7], 0), *((k, *v) for k, v in more.items())],
+        ]
+    )
+    for seen, kept in student.drive(drive_taken, calls):
+        assert kept is True, "a dict that was passed is returned, or one dict twice"
+        for two, right in zip(seen, rights, strict=True):
+            own = [[(k, ints(v[0]), ints([v[1]])[0]) for k, v in one.items()] for one in two]
+            assert own == right, "another order, text or number"
 
 
 # ---- exercise 6 --------------------------------------------------------------------------------
@@ -1786,27 +2019,101 @@ def exact_seconds(machine, pieces, logits):
 
 def machine_of(rng, kind, most, fixed):
     """`most` is what costs most: weights, rows, tokens, pairs or logits."""
-    size = {"int": 1, "whole": 1.0, "fraction": 0.37, "large": 10**10, "large float": 1e10}[kind]
+    size = {"int": 1, "fraction": 0.37, "large": 10**10, "large float": 1e10, "tiny": 1e-9}
+    size = size.get(kind, 1.0)
     names = ("weights", "row", "token", "pair", "head")
     machine = {name: draw(rng, 1, 9) * size for name in names}
     machine |= {most: machine[most] * 10**4} if most in names else dict.fromkeys(names, 0)
     machine |= {"bandwidth": draw(rng, 1, 9) * size, "peak": draw(rng, 1, 9) * size}
     least = 0 if most in names else 1  # a step takes some time
-    return machine | {"fixed": max(fixed, least) * (1 if isinstance(size, int) else 1.0)}
+    machine |= {"fixed": max(fixed, least) * (1 if isinstance(size, int) else 1.0)}
+    if kind == "mixed":  # whole numbers, of which every second one is an int
+        for i in torch.randperm(7, generator=rng).tolist()[:4]:
+            name = [*names, "bandwidth", "peak"][i]
+            machine[name] = int(machine[name])
+    return machine
+
+
+def rates_of(machine, requests, cached, share, most):
+    """Tokens per second of 0 .. most proposals: seconds exact, tokens by a sum of falling terms."""
+    tokens, rates = [], []
+    for g in range(most + 1):
+        tokens.append(float(share) ** g)
+        cost = exact_seconds(machine, [(requests, cached, g + 1)], requests * (g + 1))
+        rates.append(requests * math.fsum(tokens) / float(cost))
+    return rates
+
+
+def fixed_at(share, g, step):
+    """Seconds that are fixed, for which g and g + 1 proposals are worth the same, if a token more
+    takes `step` seconds and nothing else costs."""
+    made, then = (math.fsum(share**i for i in range(n + 1)) for n in (g, g + 1))
+    return step * (made * (g + 2) - then * (g + 1)) / share ** (g + 1)
+
+
+def at_a_threshold(rng):
+    """Cases of best_gamma next to where one proposal more begins to be worth it, on both sides."""
+    cases = []
+    for share, g in (
+        *((share, 0) for share in (1e-9, 1e-3, 0.02, 0.5, 0.995, 1 - 1e-6)),
+        *((share, 1) for share in (0.01, 0.3, 0.9, 0.999)),
+        *((share, 7) for share in (0.4, 0.97, 0.99, 0.991, 0.9999, 1.0)),
+        *((share, draw(rng, 60, 90)) for share in (0.95, 0.992, 0.999, 1 - 1e-4)),
+        (draw(rng, 9901, 9999) / 10**4, draw(rng, 20, 60)),
+    ):
+        rate, requests = draw(rng, 1, 9), draw(rng, 1, 4)
+        for near in (1 - 1e-3, 1 + 1e-3):
+            what = ("token", "head", "weights")[draw(rng, 0, 2)]
+            machine = dict.fromkeys(H100, 0) | {"bandwidth": rate, "peak": rate}
+            # one token more of each request takes requests / rate seconds
+            machine |= {"head" if what == "head" else "token": 1}
+            fixed = near * fixed_at(share, g, requests / rate)
+            # as weights that are read: no longer than computing, and so of no account
+            machine |= {"fixed": fixed, "weights": rate if what == "weights" else 0}
+            machine["weights"] *= requests / rate
+            cases.append((machine, requests, 0, share, g + draw(rng, 1, 40)))
+    return cases
+
+
+def drive_one_machine(student, machines, pieces, case):
+    """Runs beside the student's code: both functions, of one dict that holds one machine after the
+    other, and of one list."""
+    one, row, seen = {}, [], []
+    for i, machine in enumerate(machines):
+        one.clear()
+        one.update(machine)
+        row[:] = pieces[i:]
+        seen.append((student.seconds(one, row, i), student.best_gamma(one, *case)))
+    return seen
+
+
+def check_best(seen, machine, requests, cached, share, top):
+    rates = rates_of(machine, requests, cached, share, top)
+    assert type(seen) is int and 0 <= seen <= top, "no int from 0 to most"
+    expect_at_most(max(rates) / rates[seen], 1 + 1e-9, "the best rate, beside best_gamma's")
 
 
 @exercise(
     "ex6",
     points=1,
     invariant="both functions, anywhere in what the card admits: every two of machines, what costs "
-    "most, pieces, lengths, logits, requests, acceptance and most, against fractions",
-    cause="a corner where two others meet, such as whole numbers and many requests",
+    "most, pieces, lengths, logits, requests, acceptance and most, against fractions; and next to "
+    "where one proposal more begins to be worth it",
+    cause="a corner where two others meet, such as whole numbers and many requests; an acceptance "
+    "near 0 or 1 that counts as 0 or 1",
 )
 def test_anywhere_on_machines(student, rng):
-    kinds = ("int", "whole", "fraction", "large", "large float")
+    kinds = ("int", "whole", "fraction", "large", "large float", "tiny", "mixed")
     dear = ("weights", "row", "token", "pair", "head", "nothing")
     for kind, most, fixed, count, cached, n, logits in every_pair(
-        rng, kinds, dear, (0, 2, 0.25), (0, 1, 40), (0, 7, 10**5), (1, 2, 300), (0, 1, 50)
+        rng,
+        kinds,
+        dear,
+        (0, 2, 0.25),
+        (0, 1, 40, 300),
+        (0, 7, 10**5),
+        (1, 2, 300),
+        (0, 1, 50, 1030),
     ):
         machine = machine_of(rng, kind, most, fixed)
         each = [(1, cached + draw(rng, 0, 3), max(1, n - draw(rng, 0, 3))) for _ in range(count)]
@@ -1816,18 +2123,27 @@ def test_anywhere_on_machines(student, rng):
         assert isinstance(seen, (int, float)) and not isinstance(seen, bool), "no number"
         right = float(exact_seconds(machine, each, logits))
         assert math.isclose(seen, right, rel_tol=1e-9), "other seconds"
+    each = [(1, 10**5, 3000) for _ in range(300)]
+    for most in ("token", "pair", "head"):  # FLOPs that no 64 bits hold
+        machine = machine_of(rng, "large", most, 0)
+        seen = student.seconds(machine, [(i, *row[1:]) for i, row in enumerate(each)], 10**6)
+        right = float(exact_seconds(machine, each, 10**6))
+        assert math.isclose(seen, right, rel_tol=1e-9), "other seconds"
+    shares = (0, 1, 0.0, 1.0, 0.5, 0.97, 1e-6, 0.995, 1 - 1e-5)
     for kind, most, fixed, requests, cached, share, top in every_pair(
-        rng, kinds, dear, (0, 2), (1, 2, 520), (0, 7, 4100), (0, 1, 0.0, 1.0, 0.5, 0.97), (0, 1, 14)
+        rng, kinds, dear, (0, 2), (1, 2, 520, 1030), (0, 7, 4100), shares, (0, 1, 14)
     ):
-        machine, made, rates = machine_of(rng, kind, most, fixed), Fraction(0), []
-        for g in range(top + 1):
-            made += Fraction(share) ** g
-            cost = exact_seconds(machine, [(requests, cached, g + 1)], requests * (g + 1))
-            rates.append(requests * made / cost)
+        machine = machine_of(rng, kind, most, fixed)
         seen = student.best_gamma(machine, requests, cached, share, top)
-        assert type(seen) is int and 0 <= seen <= top, "no int from 0 to most"
-        expect_at_most(
-            float(max(rates) / rates[seen]), 1 + 1e-9, "the best rate, beside best_gamma's"
-        )
+        check_best(seen, machine, requests, cached, share, top)
         if share == 0 and most == "nothing":  # all are the same, in any arithmetic
             assert seen == 0, "of equal ones not the smallest"
+    for case in at_a_threshold(rng):
+        check_best(student.best_gamma(*case), *case)
+    machines = [machine_of(rng, kind, "token", 2) for kind in kinds]
+    pieces = [(str(i), i, 2) for i in range(len(kinds) + 1)]
+    cases = student.drive(drive_one_machine, machines, pieces, (2, 5, 0.9, 12))
+    for i, (machine, (cost, best)) in enumerate(zip(machines, cases, strict=True)):
+        right = float(exact_seconds(machine, [(1, *row[1:]) for row in pieces[i:]], i))
+        assert math.isclose(cost, right, rel_tol=1e-9), "other seconds, of a dict that changed"
+        check_best(best, machine, 2, 5, 0.9, 12)
