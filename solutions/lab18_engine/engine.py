@@ -433,7 +433,8 @@ lab.check("ex3")
 #
 # Names are new in `start`, where one that has ended is new again, and known elsewhere; nobody rolls
 # back behind what was found or settled. Lists are the caller's, who may change them later. There
-# are some hundred blocks at most. Both attributes are read and never written, and may be properties.
+# are some hundred blocks at most. Both attributes are read and never written; they may be
+# properties.
 
 
 # %% solution="ex4"
@@ -694,7 +695,7 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 #   average, and what pieces and logits it has.
 #
 # Bandwidth and peak are above 0, the rest at least 0, and a step takes some time; acceptance is
-# from 0 to 1, both included; requests ≥ 1.
+# from 0 to 1, both included; requests ≥ 1. Ints may be large: FLOPs need more than 64 bits then.
 
 
 # %% solution="ex6"
