@@ -404,9 +404,10 @@ print(f"and by {off[1]:.0e} from the layer without rounding (of the largest outp
 # %%
 def unpack_codes(packed: Tensor, bits: int, count: int) -> Tensor:
     """The first `count` codes of `bits` bits in a stream of bytes [M] uint8. uint8 [count]"""
-    stream = (packed[:, None].int() >> torch.arange(8)) & 1  # [M, 8], each byte's lowest bit first
+    places = torch.arange(8, device=packed.device)
+    stream = (packed[:, None].int() >> places) & 1  # [M, 8], each byte's lowest bit first
     digits = stream.flatten()[: count * bits].reshape(count, bits)
-    return (digits << torch.arange(bits)).sum(dim=1).to(torch.uint8)
+    return (digits << places[:bits]).sum(dim=1).to(torch.uint8)
 
 
 # the formula on four group sizes: what "3-bit" codes really cost for a weight [192, 192]
@@ -488,9 +489,10 @@ def pack_codes(codes: Tensor, bits: int) -> Tensor:
     codes [...]: uint8, each below 2^bits.
     """
     ### BEGIN SOLUTION
-    digits = (codes.reshape(-1, 1).int() >> torch.arange(bits)) & 1  # [count, bits]
+    places = torch.arange(8, device=codes.device)
+    digits = (codes.reshape(-1, 1).int() >> places[:bits]) & 1  # [count, bits]
     stream = nn.functional.pad(digits.flatten(), (0, -digits.numel() % 8))
-    return (stream.reshape(-1, 8) << torch.arange(8)).sum(dim=1).to(torch.uint8)
+    return (stream.reshape(-1, 8) << places).sum(dim=1).to(torch.uint8)
     ### END SOLUTION
 
 
@@ -552,7 +554,7 @@ def kmeans_codebook(values: Tensor, bits: int, iterations: int) -> tuple[Tensor,
     ### BEGIN SOLUTION
     flat = values.reshape(-1).float()
     size = 2**bits
-    codebook = torch.linspace(flat.min().item(), flat.max().item(), size)
+    codebook = torch.linspace(flat.min().item(), flat.max().item(), size, device=flat.device)
     for _ in range(iterations):
         codes = torch.bucketize(flat, (codebook[1:] + codebook[:-1]) / 2)
         counts = torch.bincount(codes, minlength=size)

@@ -957,7 +957,7 @@ def pack_int4(codes: Tensor) -> Tensor:
     if codes.numel() and not (0 <= codes.min() and codes.max() <= 15):
         raise ValueError(f"codes must be in 0..15, got {codes.min()} to {codes.max()}")
     codes = nn.functional.pad(codes.int(), (0, -codes.shape[-1] % 8)).unflatten(-1, (-1, 8))
-    words = torch.zeros(codes.shape[:-1], dtype=torch.int32)
+    words = torch.zeros_like(codes[..., 0])
     for i in range(8):
         words |= codes[..., i] << (4 * i)
     return words

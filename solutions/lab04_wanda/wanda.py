@@ -211,7 +211,7 @@ class Block(nn.Module):
         self.layer, self.config = layer, config
 
     def forward(self, hidden: Tensor) -> Tensor:
-        c, positions = self.config, torch.arange(len(hidden))
+        c, positions = self.config, torch.arange(len(hidden), device=hidden.device)
         by = turns(positions, c.head_dim, c.rope_theta, hidden.dtype, c.rope_scaling)
         return self.layer(hidden[None], by, None, None)[0]
 
@@ -343,7 +343,7 @@ def keep_share(s: Tensor, sparsity: float, scope: str) -> Tensor:
         raise ValueError(f"scope={scope!r} or sparsity={sparsity} is not known")
     compared = s if scope == "row" else s.reshape(1, -1)
     order = compared.argsort(dim=1)
-    mask = torch.ones(compared.shape, dtype=torch.bool)
+    mask = torch.ones_like(compared, dtype=torch.bool)
     mask.scatter_(1, order[:, : int(compared.shape[1] * sparsity)], False)
     return mask.reshape(s.shape)
     ### END SOLUTION
@@ -639,7 +639,7 @@ def nm_mask(s: Tensor, n: int, m: int) -> Tensor:
     ### BEGIN SOLUTION
     groups = grouped(s, n, m)
     highest = groups.argsort(dim=-1, descending=True)[..., :n]
-    mask = torch.zeros(groups.shape, dtype=torch.bool)
+    mask = torch.zeros_like(groups, dtype=torch.bool)
     return mask.scatter_(-1, highest, True).reshape(s.shape)
     ### END SOLUTION
 
@@ -719,7 +719,7 @@ def compress(w: Tensor) -> tuple[Tensor, Tensor]:
     at = first.sort(dim=-1).values  # [N, K/4, 2]
     values = groups.gather(-1, at).flatten(1)
     quads = at.flatten(1).reshape(w.shape[0], -1, 4)
-    places = (quads << torch.tensor([0, 2, 4, 6])).sum(-1)
+    places = (quads << 2 * torch.arange(4, device=w.device)).sum(-1)
     return values, places.to(torch.uint8)
     ### END SOLUTION
 
@@ -727,8 +727,8 @@ def compress(w: Tensor) -> tuple[Tensor, Tensor]:
 def multiply(values: Tensor, places: Tensor, x: Tensor) -> Tensor:
     """x [..., K] times the stored weight: [..., N] float32."""
     ### BEGIN SOLUTION
-    at = (places[..., None].int() >> torch.tensor([0, 2, 4, 6])) & 3  # [N, K/8, 4]
-    group = torch.arange(values.shape[1]) // 2  # of each value in its row
+    at = (places[..., None].int() >> 2 * torch.arange(4, device=x.device)) & 3  # [N, K/8, 4]
+    group = torch.arange(values.shape[1], device=x.device) // 2  # of each value in its row
     inputs = 4 * group + at.flatten(1)  # [N, K/2]
     rows = x.float().reshape(-1, x.shape[-1])
     y = torch.stack([(row[inputs] * values.float()).sum(1) for row in rows])
@@ -1071,7 +1071,7 @@ def remove_units(
 ) -> tuple[list[Tensor], Tensor]:
     """(writers with fewer rows, the reader with fewer columns)."""
     ### BEGIN SOLUTION
-    places = (keep[:, None] * size + torch.arange(size)).flatten()
+    places = (keep[:, None] * size + torch.arange(size, device=keep.device)).flatten()
     return [w[places] for w in writers], reader[:, places]
     ### END SOLUTION
 

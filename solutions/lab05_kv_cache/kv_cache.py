@@ -338,7 +338,7 @@ class RowCache:
         self.k, self.v = keys, values
         sees = torch.tensor(before)[:, None] + torch.arange(t) + 1  # [B, T] slots
         mask = torch.arange(size) < sees[:, :, None]
-        return keys.clone(), values.clone(), mask
+        return keys.clone(), values.clone(), mask.to(k.device)
 
     def truncate(self, lengths: list[int]) -> None:
         if len(lengths) != len(self.lengths) or any(n < 0 for n in lengths):

@@ -166,7 +166,7 @@ def slots_of(table: list[int], positions: Tensor, block_size: int) -> Tensor:
     ### BEGIN SOLUTION
     if ((positions < 0) | (positions >= len(table) * block_size)).any():
         raise ValueError(f"positions must be from 0 to {len(table) * block_size - 1}")
-    blocks = torch.tensor(table, dtype=torch.int64)[positions // block_size]
+    blocks = positions.new_tensor(table, dtype=torch.int64)[positions // block_size]
     return blocks * block_size + positions % block_size
     ### END SOLUTION
 
@@ -817,7 +817,8 @@ def paged_attention(q: Tensor, k: Tensor, v: Tensor, table: list[int], length: i
     ### BEGIN SOLUTION
     heads, d = q.shape
     block_size, group = k.shape[1], heads // k.shape[2]
-    state = torch.full((heads,), -math.inf), torch.zeros(heads), torch.zeros(heads, d)
+    a = torch.zeros_like(q, dtype=torch.float32)
+    state = torch.full_like(a[:, 0], -math.inf), torch.zeros_like(a[:, 0]), a
     for i in range(blocks_for(length, block_size)):
         n = min(block_size, length - i * block_size)
         keys, values = (

@@ -144,14 +144,14 @@ lab.predict(
 def attention_map(x: Tensor, w_q: Tensor, w_k: Tensor, heads: int, theta: float) -> Tensor:
     """Attention map of a layer from what it reads and its own weights: [H, T, T] float32."""
     ### BEGIN SOLUTION
-    T, d = x.shape[0], w_q.shape[0] // heads
+    T, d, places = len(x), w_q.shape[0] // heads, torch.arange(len(x), device=x.device)
     q, k = (
-        rotate((x.float() @ w.float().T).view(1, T, -1, d).transpose(1, 2), torch.arange(T), theta)
+        rotate((x.float() @ w.float().T).view(1, T, -1, d).transpose(1, 2), places, theta)
         for w in (w_q, w_k)
     )  # [1, H, T, d], [1, Hkv, T, d]
     k = k.repeat_interleave(heads // k.shape[1], dim=1)
     scores = (q @ k.transpose(-1, -2))[0] / math.sqrt(d)  # [H, T, T]
-    seen = torch.ones(T, T, dtype=torch.bool).tril()
+    seen = places <= places[:, None]
     return scores.masked_fill(~seen, -math.inf).softmax(-1)
     ### END SOLUTION
 
@@ -592,7 +592,7 @@ class StreamingCache:
         for kept, fresh in ((self.keys, k), (self.values, v)):
             old = kept[layer][:, :, keep] if layer in kept else fresh[:, :, :0]
             kept[layer] = torch.cat([old, fresh], dim=2)
-        places = torch.arange(len(self.numbers[layer]))
+        places = torch.arange(len(self.numbers[layer]), device=k.device)
         return rotate(self.keys[layer], places, self.theta), self.values[layer]
         ### END SOLUTION
 

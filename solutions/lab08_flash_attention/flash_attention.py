@@ -234,8 +234,8 @@ def tiled_attention(T: int, S: int, read, write, scale: float, block_m: int, blo
     for first in range(0, T, block_m):
         last = min(first + block_m, T)
         q = read("q", first, last)
-        m = torch.full((last - first,), -torch.inf)
-        state = m, torch.zeros(last - first), torch.zeros_like(q)
+        m = torch.full_like(q[:, 0], -torch.inf)
+        state = m, torch.zeros_like(m), torch.zeros_like(q)
         for start in range(0, S, block_n):
             stop = min(start + block_n, S)
             s = scale * q @ read("k", start, stop).T

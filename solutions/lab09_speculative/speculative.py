@@ -227,7 +227,7 @@ def verify(proposed: Tensor, q: Tensor, p: Tensor, coin, pick) -> Tensor:
         if not coin(min(1.0, float(p[i, token] / q[i, token]))):
             kept, last = i, residual(p[i], q[i])
             break
-    return torch.cat([proposed[:kept], torch.tensor([pick(last)])])
+    return torch.cat([proposed[:kept], proposed.new_tensor([pick(last)])])
     ### END SOLUTION
 
 
@@ -826,7 +826,7 @@ def walk(tokens: list[int], parents: list[int], p: Tensor, coin, pick) -> tuple[
             path.append(node)
             left = p[node]
         else:
-            rest = left.index_fill(0, torch.tensor(tokens[node]), 0)
+            rest = left.index_fill(0, torch.tensor(tokens[node], device=p.device), 0)
             left = rest / rest.sum() if rest.sum() > 0 else left
     return path, pick(left)
     ### END SOLUTION

@@ -210,6 +210,7 @@ class LoRALinear(nn.Module):
         bound = 1 / math.sqrt(base.in_features)
         self.a = nn.Parameter(torch.empty(r, base.in_features).uniform_(-bound, bound))
         self.b = nn.Parameter(torch.zeros(base.out_features, r))
+        self.to(next(base.parameters(), self.b).device)
         ### END SOLUTION
 
     def forward(self, x: Tensor) -> Tensor:
@@ -647,7 +648,8 @@ def quantize_nf4(w: Tensor) -> tuple[Tensor, Tensor]:
     blocks = F.pad(flat, (0, -len(flat) % 64)).reshape(-1, 64)
     absmax = blocks.abs().amax(1)
     scaled = blocks / torch.where(absmax > 0, absmax, 1.0)[:, None]
-    codes = (scaled[..., None] - nf4_levels()).abs().argmin(-1)  # [blocks, 64]
+    levels = nf4_levels().to(w.device)
+    codes = (scaled[..., None] - levels).abs().argmin(-1)  # [blocks, 64]
     return codes.flatten()[: len(flat)].to(torch.uint8), absmax
     ### END SOLUTION
 
@@ -656,7 +658,7 @@ def dequantize_nf4(codes: Tensor, absmax: Tensor, shape: tuple[int, ...]) -> Ten
     """What the codes stand for, float32."""
     ### BEGIN SOLUTION
     of_block = absmax.repeat_interleave(64)[: len(codes)]
-    return (nf4_levels()[codes.long()] * of_block).reshape(shape)
+    return (nf4_levels().to(codes.device)[codes.long()] * of_block).reshape(shape)
     ### END SOLUTION
 
 

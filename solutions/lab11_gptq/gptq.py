@@ -624,7 +624,7 @@ def gptq(
     w = w.double().masked_fill(dead, 0.0)
     scale, zero = scale.expand_as(w).T, zero.expand_as(w).T
     columns = w.T.contiguous()  # [K, N]: each column in one piece, which is faster
-    codes = torch.zeros(columns.shape, dtype=torch.int64)
+    codes = torch.zeros_like(columns, dtype=torch.int64)
     for j in range(len(columns)):
         codes[j] = nearest(columns[j], scale[j], zero[j], bits)
         e = (columns[j] - values(codes[j], scale[j], zero[j])) / u[j, j]
@@ -844,7 +844,7 @@ def gptq_blocked(
     h, dead = damped(h, damping)
     u = inverse_factor(h)
     w = w.double().masked_fill(dead, 0.0)
-    k, codes, scales = w.shape[1], torch.zeros(w.shape, dtype=torch.int64), []
+    k, codes, scales = w.shape[1], torch.zeros_like(w, dtype=torch.int64), []
     if grids == "static":
         scales = [min_max(part, bits) for part in w.split(group, 1)]
     for start in range(0, k, block):
@@ -941,7 +941,7 @@ def gptq_ordered(
     """
     ### BEGIN SOLUTION
     k, order = w.shape[1], act_order(h)
-    back, g_idx = order.argsort(), torch.arange(k) // group
+    back, g_idx = order.argsort(), torch.arange(k, device=w.device) // group
     w_new, h_new = w[:, order], h[order][:, order]
     if not static:
         codes, scale, zero = gptq_blocked(w_new, h_new, bits, 64, group, "fresh", damping)
@@ -974,7 +974,7 @@ def stored_bits(
     """All bits of a weight (N, K): codes, grids, and g_idx [K] where it is needed."""
     ### BEGIN SOLUTION
     n, k = shape
-    known = torch.equal(g_idx, torch.arange(k) // group)
+    known = torch.equal(g_idx, torch.arange(k, device=g_idx.device) // group)
     grids = n * math.ceil(k / group) * (scale_bits + zero_bits)
     return n * k * bits + grids + (0 if known else k * index_bits)
     ### END SOLUTION

@@ -277,7 +277,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     k, values = (x.repeat_interleave(group, dim=1) for x in (k, v))
     scores = q.to(wide) @ k.to(wide).transpose(-1, -2) / math.sqrt(q.shape[-1])
     T, S = scores.shape[-2:]
-    later = torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)
+    later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(S - T + 1)
     p = scores.masked_fill(later, -math.inf).softmax(-1)
     exact = torch.promote_types(wide, v.dtype)
     return (p.to(exact) @ values.to(exact)).to(v.dtype), p
@@ -291,7 +291,7 @@ def mass_of(p: Tensor, kv_heads: int, decay: float = 1.0) -> Tensor:
     """
     ### BEGIN SOLUTION
     B, H, T, S = p.shape
-    weights = torch.tensor([decay**n for n in range(T - 1, -1, -1)], dtype=p.dtype)
+    weights = p.new_tensor([decay**n for n in range(T - 1, -1, -1)])
     got = (p * weights[:, None]).sum(2)  # [B, H, S]
     return got.view(B, kv_heads, H // kv_heads, S).sum(2)
     ### END SOLUTION
@@ -391,7 +391,7 @@ class KeptTokens:
         """T new tokens, q [B, H, T, d], k and v [B, Hkv, T, d]: look, count, drop. [B, H, T, d]"""
         ### BEGIN SOLUTION
         B, heads, T, _ = k.shape
-        places = torch.arange(self.seen, self.seen + T).expand(B, heads, T)
+        places = torch.arange(self.seen, self.seen + T, device=k.device).expand(B, heads, T)
         if self.seen:
             k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
             places = torch.cat([self.positions, places], 2)
@@ -634,7 +634,7 @@ def future_mass(p: Tensor, kv_heads: int, horizon: int | None = None) -> Tensor:
     B, H, T, _ = p.shape
     rows = p.double().view(B, kv_heads, H // kv_heads, T, T).sum(2)
     until = F.pad(rows.cumsum(2), (0, 0, 1, 0))  # row i: what queries before i gave
-    start = torch.arange(1, T + 1)
+    start = torch.arange(1, T + 1, device=p.device)
     stop = start + (T if horizon is None else horizon)
     return (until[:, :, stop.clamp(max=T)] - until[:, :, start]).tril().to(p.dtype)
     ### END SOLUTION
@@ -775,11 +775,11 @@ def page_bounds(q: Tensor, low: Tensor, high: Tensor) -> Tensor:
 def chosen_pages(u: Tensor, pages: int, newest: Tensor) -> Tensor:
     """Which pages are read [B, H, T, P] bool, by u [B, H, T, P] and newest [T] int64."""
     ### BEGIN SOLUTION
-    number = torch.arange(u.shape[-1])
+    number = torch.arange(u.shape[-1], device=u.device)
     there = number <= newest[:, None]  # [T, P]
     wanted = u.masked_fill(number == newest[:, None], math.inf).masked_fill(~there, -math.inf)
     order = wanted.flip(-1).argsort(dim=-1, descending=True, stable=True)[..., :pages]
-    chosen = torch.zeros(u.shape, dtype=torch.bool).scatter(-1, u.shape[-1] - 1 - order, True)
+    chosen = torch.zeros_like(u, dtype=torch.bool).scatter(-1, u.shape[-1] - 1 - order, True)
     return chosen & there
     ### END SOLUTION
 
@@ -946,7 +946,7 @@ def best_alive(score: Tensor, alive: Tensor, keep: int) -> Tensor:
     ### BEGIN SOLUTION
     rated = score.masked_fill(~alive, -math.inf).flip(-1)
     order = rated.argsort(dim=-1, descending=True, stable=True)[..., :keep]
-    best = torch.zeros(score.shape, dtype=torch.bool)
+    best = torch.zeros_like(score, dtype=torch.bool)
     return best.scatter(-1, score.shape[-1] - 1 - order, True) & alive
     ### END SOLUTION
 
@@ -972,7 +972,7 @@ def prune_values(p: Tensor, v: Tensor, keep: int) -> Tensor:
     """p v with the `keep` largest of each row of p [B, H, T, S]; v [B, Hkv, S, d]."""
     ### BEGIN SOLUTION
     wide = torch.promote_types(torch.promote_types(p.dtype, v.dtype), torch.float32)
-    kept = p.to(wide) * best_alive(p, torch.ones(p.shape, dtype=torch.bool), keep)
+    kept = p.to(wide) * best_alive(p, torch.ones_like(p, dtype=torch.bool), keep)
     return (kept @ v.to(wide).repeat_interleave(p.shape[1] // v.shape[1], 1)).to(v.dtype)
     ### END SOLUTION
 
@@ -1201,7 +1201,7 @@ def progressive(
     high, rest, scale = split_bits(k, bits, low)
     scores, error = rough_scores(q, high, scale, low)
     T, S = scores.shape[-2:]
-    later = torch.ones(T, S, dtype=torch.bool).triu(S - T + 1)
+    later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(S - T + 1)
     p = scores.masked_fill(later, -math.inf).softmax(-1)
     fetched = worst_shift(p.amax(-1), error.masked_fill(later, 0.0).amax(-1)) > tolerance
     whole, _ = rough_scores(q, high * 2**low + rest, scale, 0)

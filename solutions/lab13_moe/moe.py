@@ -527,7 +527,7 @@ def admitted(
     ### BEGIN SOLUTION
     if order not in ("tokens", "choices") or places < 0:
         raise ValueError(f"order={order!r}, places={places}")
-    kept = torch.zeros(experts.shape, dtype=torch.bool)
+    kept = torch.zeros_like(experts, dtype=torch.bool)
     lines = experts if order == "tokens" else experts.T
     taken = {}
     for i, line in enumerate(lines.tolist()):
@@ -893,7 +893,7 @@ def sent(
 ) -> Tensor:
     """Bytes from each device to each other, [devices, devices] int64, 0 on the diagonal."""
     ### BEGIN SOLUTION
-    moved = torch.zeros(devices, devices, dtype=torch.int64)
+    moved = home.new_zeros(devices, devices, dtype=torch.int64)
     for at, targets in zip(home.tolist(), place[experts].tolist(), strict=True):
         for to in set(targets) if once else targets:
             if to != at:

@@ -215,7 +215,7 @@ def least_error(w: Tensor) -> tuple[Tensor, Tensor]:
     ### BEGIN SOLUTION
     ordered, order = w.double().abs().sort(dim=1, descending=True)
     sums = ordered.cumsum(1)  # of the k largest, k = 1 .. K
-    counts = torch.arange(1, w.shape[1] + 1)
+    counts = torch.arange(1, w.shape[1] + 1, device=w.device)
     best = (sums.square() / counts).argmax(1, keepdim=True)  # k - 1
     kept = torch.zeros_like(ordered).scatter(1, order, (counts - 1 <= best).double())
     codes = (kept * w.double().sign()).to(torch.int8)
@@ -417,7 +417,7 @@ def pack(codes: Tensor) -> Tensor:
     if codes.min() < -1 or codes.max() > 1:
         raise ValueError(f"codes from {int(codes.min())} to {int(codes.max())}")
     digits = F.pad(codes.int() + 1, (0, -codes.shape[1] % 5), value=1)
-    powers = torch.tensor([1, 3, 9, 27, 81])
+    powers = 3 ** torch.arange(5, device=codes.device)
     return (digits.unflatten(1, (-1, 5)) * powers).sum(-1).to(torch.uint8)
     ### END SOLUTION
 
@@ -427,7 +427,7 @@ def unpack(words: Tensor, length: int) -> Tensor:
     ### BEGIN SOLUTION
     if words.shape[1] != math.ceil(length / 5) or words.max() > 242:
         raise ValueError(f"{tuple(words.shape)} bytes up to {int(words.max())} for {length} codes")
-    digits = words.int()[..., None] // torch.tensor([1, 3, 9, 27, 81]) % 3
+    digits = words.int()[..., None] // 3 ** torch.arange(5, device=words.device) % 3
     return (digits - 1).flatten(1)[:, :length].to(torch.int8)
     ### END SOLUTION
 
@@ -834,6 +834,7 @@ def own_text(
     vocabulary = model.config.vocab_size
     first = torch.randint(vocabulary, (rows, 1), generator=generator)
     ids = torch.cat([torch.full_like(first, BEGIN_ID), first], dim=1)
+    ids = ids.to(next(model.parameters()).device)
     sure = min(greedy, length - 1)
     with torch.no_grad():
         for _ in range(sure):

@@ -368,7 +368,7 @@ def add_adapters(model: nn.Module, names: list[str], m: int) -> nn.Module:
     model = copy.deepcopy(model).requires_grad_(False)
     for name in names:
         base = model.get_submodule(name)
-        behind = nn.Sequential(base, Adapter(base.out_features, m))
+        behind = nn.Sequential(base, Adapter(base.out_features, m).to(base.weight.device))
         model.set_submodule(name, behind.train(base.training))
     return model
     ### END SOLUTION
@@ -489,7 +489,7 @@ def joined(prompts: list[Tensor], texts: list[Tensor]) -> tuple[Tensor, Tensor, 
     causal = torch.ones(s, s, dtype=torch.bool).tril()
     mask = causal & (positions >= 0)[:, None, None, :]
     mask = mask | torch.eye(s, dtype=torch.bool)  # a filling sees itself
-    return x, positions.clamp(min=0), mask
+    return x, positions.clamp(min=0).to(x.device), mask.to(x.device)
     ### END SOLUTION
 
 

@@ -94,7 +94,8 @@ def share(n: int, rank: int, size: int) -> tuple[int, int]:
 def turned(x: Tensor) -> Tensor:
     """Queries or keys [B, h, T, d] turned by their positions 0 ... T - 1 (base 10000)."""
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[2])[:, None] * 10000.0 ** (-torch.arange(half) / half)
+    places, pairs = (torch.arange(n, device=x.device) for n in (x.shape[2], half))
+    angle = places[:, None] * 10000.0 ** (-pairs / half)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)  # [T, d / 2]
     a, b = x[..., :half], x[..., half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
@@ -276,7 +277,7 @@ def qkv_part(qkv: Tensor, rank: int, size: int, heads: int, kv_heads: int) -> Te
     blocks = qkv.unflatten(0, (heads + 2 * kv_heads, -1))  # [H + 2 Hkv, d, D]
     keys = [heads + k for k in kept]
     chosen = torch.tensor(own + keys + [kv_heads + k for k in keys], dtype=torch.int64)
-    return blocks[chosen].flatten(0, 1)
+    return blocks[chosen.to(qkv.device)].flatten(0, 1)
     ### END SOLUTION
 
 

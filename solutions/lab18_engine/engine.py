@@ -236,10 +236,11 @@ def attend(
     ### BEGIN SOLUTION
     block, group, out, here = k_pages.shape[1], q.shape[1] // k_pages.shape[2], [], 0
     for name, cached, n in pieces:
-        rows = slots([(name, 0, cached + n)], tables, block)
+        rows = slots([(name, 0, cached + n)], tables, block).to(q.device)
         k, v = (x.flatten(0, 1)[rows].repeat_interleave(group, 1) for x in (k_pages, v_pages))
         scores = torch.einsum("thd,shd->hts", q[here : here + n], k) / q.shape[-1] ** 0.5
-        later = torch.arange(cached + n) > torch.arange(cached, cached + n)[:, None]
+        places = torch.arange(cached + n, device=q.device)
+        later = places > places[cached:, None]
         weights = scores.masked_fill(later, float("-inf")).softmax(-1)
         out.append(torch.einsum("hts,shd->thd", weights, v))
         here += n
@@ -363,7 +364,7 @@ class Packed(nn.Module):
         both = [torch.stack([s & 15, s >> 4], 1).flatten().float() for s in (self.codes, self.zero)]
         codes = both[0][: rows * columns].view(rows, columns)
         zero = both[1][: rows * groups].view(rows, groups)
-        which = torch.arange(columns) // self.group
+        which = torch.arange(columns, device=x.device) // self.group
         w = (codes - zero[:, which]) * self.scale.float()[:, which]
         return F.linear(x, w.to(x.dtype), self.bias)
         ### END SOLUTION

@@ -10,6 +10,7 @@ that forgets where its model is fails here as it would there.  Beside `arrived` 
 """
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -41,9 +42,22 @@ class There(torch.Tensor):
     def tolist(self):  # torch refuses it to subclasses
         return self.value.tolist()
 
+    def __getitem__(self, index):  # torch would make an index of a list behind our back
+        return super().__getitem__(_index(index))
+
+    def __setitem__(self, index, value):
+        super().__setitem__(_index(index), value)
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        raise RuntimeError(f"{function} outside of `with Elsewhere()`")
+        with Elsewhere():  # in a thread of its own, say
+            return function(*args, **(kwargs or {}))
+
+
+def _index(index):
+    if isinstance(index, tuple):
+        return tuple(map(_index, index))
+    return There(torch.tensor(index)) if isinstance(index, list) and index else index
 
 
 def _empty(x):
@@ -59,10 +73,33 @@ def _kept(x):
     return x
 
 
+class _Lists(TorchFunctionMode):
+    """`torch.tensor(list, device="meta")` would have no values, and no dispatch mode sees it."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if function is torch.Tensor.new_tensor and isinstance(args[0], There):
+            kwargs = {"dtype": args[0].dtype, "device": "meta"} | kwargs
+            function, args = torch.tensor, args[1:]
+        made = function in (torch.tensor, torch.as_tensor) and not isinstance(args[0], torch.Tensor)
+        if made and str(kwargs.get("device")) == "meta":
+            return function(*args, **kwargs | {"device": "cpu"}).to("meta")
+        return function(*args, **kwargs)
+
+
 class Elsewhere(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.arrived = self.left = self.read = 0
+        self.lists = _Lists()
+
+    def __enter__(self):
+        self.lists.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        self.lists.__exit__(*exception)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         flat, _ = tree_flatten((args, kwargs))
@@ -88,6 +125,9 @@ class Elsewhere(TorchDispatchMode):
         if not goes:
             return made
         given = {id(x.value): x for x in tensors if isinstance(x, There)}
+        for x in given.values():
+            if x.shape != x.value.shape:  # squeeze_ changes the tensor that it is given
+                x.data = There(x.value)
 
         def wrapped(x):
             if not isinstance(x, torch.Tensor):
@@ -99,7 +139,7 @@ class Elsewhere(TorchDispatchMode):
     def _counted(self, function, source, there, goes):
         """Whether the result is elsewhere; notes a tensor of many numbers that changes places."""
         goes = there[0] if function is aten.copy_.default else goes
-        if source.ndim:
+        if source.ndim and source.numel():
             self.arrived += goes and not there[-1]
             self.left += there[-1] and not goes
         return goes
