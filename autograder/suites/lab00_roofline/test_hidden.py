@@ -943,7 +943,7 @@ def alike_ridges(student):
     calls = [(m, *usual) for m in models]
     for place, value in (
         (0, 11), (1, 3e11), (2, 1.2e11), (3, 8), (3, 1.58), (3, 0.5), (3, 64),
-        (4, 8), (4, 3.3), (4, 0.5), (4, 64),
+        (4, 8), (4, 20.7), (4, 0.5), (4, 64),
     ):  # fmt: skip
         calls.append((models[0], *[value if i == place else x for i, x in enumerate(usual)]))
     rights = [
@@ -1153,7 +1153,7 @@ def alike_sentences(student):
     for name, value in (("peak", 2e12), *((name, 2 * usual[name]) for name in list(usual)[1:])):
         calls += [(models[0], *first), (models[0], 40, 3, usual | {name: value}, *first[3:])]
     for place, value in (
-        (0, 41), (1, 4), (3, 3), (4, 8), (4, 1.58), (4, 0.5), (5, 8), (5, 3.3), (5, 0.5),
+        (0, 41), (0, 9000), (1, 4), (3, 3), (4, 8), (4, 1.58), (4, 0.5), (5, 8), (5, 3.3), (5, 0.5),
     ):  # fmt: skip
         calls.append((models[0], *[value if i == place else x for i, x in enumerate(first)]))
     rights = [joules(*m, *args) for m, *args in calls]
