@@ -44,7 +44,8 @@
 #
 # A *product* is a multiplication with its addition and counts as 2 FLOPs. GB and GFLOP are powers
 # of ten here. Keep names and arguments as they are: tests call your functions by name. No function
-# changes its arguments. A count may come back as a float, if it is the same number.
+# changes its arguments. A count may come back as a float or as a number of numpy's, if it is the
+# same number.
 
 # %%
 import math
@@ -184,7 +185,8 @@ def perplexity(losses: list[Tensor], base: float = math.e) -> float:
 
 
 def bits_per_byte(losses: list[Tensor], text_bytes: int, base: float = math.e) -> float:
-    """Bits that all tokens cost together, for each of the texts' bytes. losses as above.
+    """Bits that all tokens cost together, for each of the texts' bytes; 0 without tokens.
+    losses as above.
 
     Raises ValueError for base <= 1 or text_bytes < 1.
     """
@@ -286,7 +288,8 @@ lab.predict("prefill", "One pass over 1000 tokens on an H100: how many times one
 # **Deliver** four functions. `config` is a dictionary with Hugging Face's names: `vocab_size`,
 # `hidden_size`, `intermediate_size`, `num_hidden_layers`, `num_attention_heads`, and perhaps
 # - `num_key_value_heads`: without it every query head has its own key and value head;
-# - `head_dim`: without it the hidden size is divided among the query heads;
+# - `head_dim`: without it the hidden size is divided among the query heads; with it that need not
+#   come out even;
 # - `gated_mlp` (our name): `False` for an MLP of two matrices, up and down. Else it has three;
 # - `tie_word_embeddings`: `True` if the token table is also `lm_head`, the matrix of `vocab_size`
 #   rows behind the last layer. Does that change what a pass computes, or what it reads?
@@ -412,7 +415,7 @@ lab.check("ex2")
 #   0 to `inf`.
 # - `seconds(flops, moved, peak, bandwidth) -> float`: the least time of such work.
 # - `limit(flops, moved, peak, bandwidth) -> str`: `"memory"` where moving the bytes takes longer
-#   than computing, else `"compute"`.
+#   than computing, else `"compute"`. (No test asks where only rounding decides.)
 # - `in_turn(parts, peak, bandwidth) -> float`: the least time of parts `(flops, moved)` of which
 #   each waits for the one before. 0 for no parts.
 #
@@ -655,7 +658,8 @@ lab.predict("knee", "From how many requests a second on does the server below no
 #
 # A request is a dictionary `{"arrival": seconds, "times": [seconds of each token], "finished":
 # bool}`. It may have no token yet (then it is not finished), or have been broken off. Several
-# tokens may come at the same time. The clock may count from 1970. **Deliver** three functions.
+# tokens may come at the same time. The clock may count from 1970. Limits need no tolerance: where a
+# test meets one, the differences are exact. **Deliver** three functions.
 #
 # - `timings(request) -> dict`: `"ttft"`, `"tpot"` and `"latency"` (from the arrival to the last
 #   token) in seconds; `None` for what it does not have: TTFT without a token, TPOT with fewer than
@@ -826,8 +830,8 @@ def ridge_batch(
     """The batch, a real number, at which a step that makes one token for each sequence takes as
     long to compute as to move its bytes; inf if moving takes longer for every batch.
 
-    context: cached tokens of each sequence.  Raises ValueError for context < 0, and as step_bytes
-    and ridge.
+    context: cached tokens of each sequence, an integer.  Raises ValueError for context < 0, and as
+    step_bytes and ridge.
     """
     ### BEGIN SOLUTION
     flops = step_flops(config, 1, context)  # of one more sequence
@@ -1015,7 +1019,7 @@ lab.predict("share", "32 sentences in a batch: one takes which part of the joule
 # - `sentence_joules(config, prompt, new, machine, batch=1, bits=16, kv_bits=16) -> float`: joules
 #   of *one* of `batch` sentences that are made together: each reads a prompt of `prompt` tokens and
 #   writes `new`. `machine` is a dictionary with `"peak"`, `"bandwidth"`, `"joules_per_flop"`,
-#   `"joules_per_byte"` and `"idle_watts"` (the last three may be 0). Each pass takes the energy of
+#   `"joules_per_byte"` and `"idle_watts"` (the last three 0 or more). Each pass takes the energy of
 #   the formula above, with the FLOPs, bytes and `seconds` of your exercises 2 and 3. **How many
 #   passes are there, and what has each of them in its cache?** `ValueError` for `prompt` or `new`
 #   below 1, and for what those exercises refuse.

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 
 from efflib.lab import exercise, expect_close, expect_error, expect_number
@@ -18,6 +19,7 @@ H100 = (989.4e12, 3.35e12)  # FLOP/s in 16 bits without sparsity, bytes/s
 
 def close(value, expected, what, rtol=ROUNDING):
     """value is a number, and equal but for rounding."""
+    value = value.item() if isinstance(value, numpy.number) else value  # a sum of an array
     expect_close(float(expect_number(value, what)), float(expected), what=what, rtol=rtol)
 
 

@@ -27,6 +27,7 @@ def spread(rng, low, high):
 
 
 def close(value, expected, what, rtol=ROUNDING):
+    value = value.item() if isinstance(value, numpy.number) else value  # a sum of an array
     expect_close(float(expect_number(value, what)), float(expected), what=what, rtol=rtol)
 
 
@@ -34,6 +35,56 @@ def refused(*cases):
     """cases: (call, what was passed)"""
     for call, what in cases:
         expect_error(ValueError, call, what)
+
+
+def drive_kept(student, name, calls):
+    """Runs beside the student's code: name(*args) for each args of calls, twice, and what a caller
+    gets he empties.  Lists, dictionaries and tensors of one call become those of the next; tensors
+    lie apart in memory.
+    """
+    import copy
+
+    import torch
+
+    def become(old, new):
+        if isinstance(new, torch.Tensor):
+            if isinstance(old, torch.Tensor) and old.shape == new.shape:
+                return old.copy_(new)
+            return new.repeat_interleave(2)[::2]
+        if isinstance(new, list):
+            old = old if isinstance(old, list) else []
+            before = old + [None] * len(new)
+            old[:] = [become(a, b) for a, b in zip(before, new, strict=False)]
+            return old
+        if isinstance(new, dict):
+            old = old if isinstance(old, dict) else {}
+            parts = {key: become(old.get(key), part) for key, part in new.items()}
+            old.clear()
+            old.update(parts)
+            return old
+        return new
+
+    args, results = [None] * len(calls[0]), []
+    for call in calls:
+        args = [become(a, b) for a, b in zip(args, call, strict=True)]
+        for _ in range(2):
+            found = getattr(student, name)(*args)
+            results.append(copy.copy(found))
+            if isinstance(found, list | dict):
+                found.clear()
+    return results
+
+
+def kept(student, name, calls, rights, what, rtol=ROUNDING):
+    """Every call has its own result, however much it is like another: see drive_kept."""
+    found = student.drive(drive_kept, name, [list(call) for call in calls])
+    for value, right in zip(found, [r for r in rights for _ in range(2)], strict=True):
+        if isinstance(right, dict):
+            same(value, right, what)
+        elif isinstance(right, list):
+            assert [tuple(w) for w in value] == right, f"{what} are not as they should be"
+        else:
+            close(value, right, what, rtol)
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -49,6 +100,17 @@ def random_texts(rng, base):
     most = 12 / math.log(base)
     return [
         (torch.rand(sizes[i], generator=rng, dtype=torch.float64) * most).to(dtype) for i in order
+    ]
+
+
+def alike_texts():
+    """Texts that agree in much: their lengths, the first of them, their sum; and many texts."""
+    one = torch.ones(3)
+    made = [[one, torch.tensor(row)] for row in ([2.0, 4.0], [6.0, 4.0], [1.0, 4.0], [4.0, 1.0])]
+    return [
+        *made,
+        [torch.arange(3.0), one],
+        [torch.full((1,), 1.0 + (i > 150)) for i in range(300)],
     ]
 
 
@@ -77,6 +139,9 @@ def test_any_texts_in_any_base(student, rng):
         close(student.perplexity([torch.full((3,), mean)], base), right, "perplexity", 1e-11)
     surprise = [torch.tensor([0.0, 250.0]), torch.zeros(3)]  # the mean alone is bounded
     close(student.perplexity(surprise, 2), 2.0**50, "perplexity with one loss of 250", 1e-11)
+    calls = [(texts, base) for base in (2, 3, 1 + 2.0**-10) for texts in alike_texts()]
+    rights = [base ** (total(texts) / sum(map(len, texts))) for texts, base in calls]
+    kept(student, "perplexity", calls, rights, "perplexity of texts alike", 1e-11)
     certain = [torch.tensor([0.0, 0.0, 5.0]), torch.tensor([3.0])]  # 8 bits for 4 tokens
     close(student.perplexity(certain, 2), 4, "perplexity of some certain tokens")
 
@@ -118,6 +183,10 @@ def test_bits_of_any_texts(student, rng):
     for shown in (texts, [t / 2 for t in texts]):
         right = total(shown) / math.log(2)
         close(student.bits_per_byte(shown, 1), right, "bits without a base, one byte", 1e-11)
+    others = ((9, 2), (9, 3), (9, 1 + 2.0**-10), (10_000_000_257, 2))
+    calls = [(texts, *other) for other in others for texts in alike_texts()]
+    rights = [total(texts) * math.log2(base) / size for texts, size, base in calls]
+    kept(student, "bits_per_byte", calls, rights, "bits of texts alike", 1e-11)
     close(student.bits_per_byte([], 7, 2), 0, "bits of no text")
     close(student.bits_per_byte([torch.zeros(0)], 7, 2), 0, "bits of a text without tokens")
 
@@ -154,6 +223,8 @@ def test_windows_of_any_text(student, rng):
         scored = [t for w in seen for t in range(w[2], w[1])]
         assert scored == list(range(1, tokens)), "tokens are left out, or scored twice"
         assert seen == passes_of(tokens, window, stride), "passes that are not as they should be"
+    calls = [(20, 8, 3), (20, 8, 4), (20, 9, 3), (23, 8, 3)]
+    kept(student, "strided_windows", calls, [passes_of(*c) for c in calls], "passes that are alike")
 
 
 @exercise(
@@ -179,7 +250,14 @@ def test_what_perplexity_refuses(student, rng):
         (lambda: student.bits_per_byte([], 0, 2), "0 bytes, no texts"),
         (lambda: student.bits_per_byte(texts, 5, 0.9), "base 0.9"),
         (lambda: student.bits_per_byte([], 5, 1), "base 1, no texts"),
+        (lambda: student.bits_per_byte(texts, 5, -2.0), "base -2"),
+        (lambda: student.bits_per_byte(texts, -1, 0.5), "-1 bytes and base 0.5"),
+        (lambda: student.bits_per_byte(texts, -4, -2.0), "-4 bytes and base -2"),
         (lambda: student.strided_windows(-1, 4, 2), "-1 tokens"),
+        (lambda: student.strided_windows(-9, 4, 2), "-9 tokens"),
+        (lambda: student.strided_windows(9, -4, -1), "a window of -4, a stride of -1"),
+        (lambda: student.strided_windows(9, -4, -5), "a window of -4, a stride of -5"),
+        (lambda: student.strided_windows(9, 0, 0), "a window of 0, a stride of 0"),
         (lambda: student.strided_windows(9, 4, 4), "a stride of the window"),
         (lambda: student.strided_windows(9, 4, 5), "a stride above the window"),
         (lambda: student.strided_windows(9, 4, -1), "a stride of -1"),
@@ -234,6 +312,30 @@ def configs(rng, number):
     return [*made, (one, [(1, 1)] * 7, 1, 1)]
 
 
+def measured(config):
+    """What random_config returns, of a config whose key heads are given."""
+    d, inside = config["hidden_size"], config["intermediate_size"]
+    size = config.get("head_dim") or d // config["num_attention_heads"]
+    wide, narrow = (size * config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
+    shapes = [(d, wide), (d, narrow), (d, narrow), (wide, d), (d, inside), (inside, d)]
+    shapes += [(d, inside)] if config.get("gated_mlp") is not False else []
+    return config, shapes, wide, narrow
+
+
+FIELDS = {"vocab_size": 70, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3}
+FIELDS |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+CHANGES = [{"vocab_size": 71}, {"hidden_size": 28}, {"intermediate_size": 41}]
+CHANGES += [{"num_hidden_layers": 2}, {"num_attention_heads": 2}, {"num_key_value_heads": 4}]
+CHANGES += [{"head_dim": 5}, {"gated_mlp": False}, {"tie_word_embeddings": True}]
+ODD = {"vocab_size": 50_257, "hidden_size": 1601, "intermediate_size": 6401, "head_dim": 64}
+ODD |= {"num_hidden_layers": 47, "num_attention_heads": 25, "num_key_value_heads": 25}
+
+
+def alike_configs():
+    """Models of which one field differs; and a larger one, all odd."""
+    return [measured(FIELDS | change) for change in ({}, *CHANGES)] + [measured(ODD)]
+
+
 def matrix_weights(shapes):
     return sum(rows * columns for rows, columns in shapes)
 
@@ -267,6 +369,9 @@ def bytes_of(config, shapes, narrow, new, cached, batch, bits, kv_bits):
 def test_layers_of_any_config(student, rng):
     for config, shapes, _, _ in configs(rng, 40):
         close(student.layer_weights(config), matrix_weights(shapes), "weights of a layer")
+    models = alike_configs()
+    rights = [matrix_weights(shapes) for _, shapes, _, _ in models]
+    kept(student, "layer_weights", [m[:1] for m in models], rights, "weights of models alike")
     odd = {"vocab_size": 5, "hidden_size": 10, "intermediate_size": 7, "num_hidden_layers": 1}
     odd |= {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4}
     close(student.layer_weights(odd), 10 * (48 + 24 + 21), "6 heads of 4, hidden size 10")
@@ -284,8 +389,11 @@ def test_layers_of_any_config(student, rng):
     "hidden size in place of heads x d",
 )
 def test_flops_of_any_step(student, rng):
-    for new, cached in ((1, 0), (1, 200_000), (7, 0), (draw(rng, 1, 30), draw(rng, 0, 50))):
+    some = ((1, 0), (1, 200_000), (7, 0), (3, 4), (4, 3), (draw(rng, 1, 30), draw(rng, 0, 50)))
+    for new, cached in some:
         close(student.pairs(new, cached), seen(new, cached), "pairs")
+    right = 100_001 * 90_001 + 100_001 * 50_001
+    close(student.pairs(100_001, 90_001), right, "pairs of a long prompt behind a long one")
     close(student.pairs(100_000, 3), 100_000 * 3 + 50_000 * 100_001, "pairs of a long prompt")
     for config, shapes, wide, _ in configs(rng, 40):
         new, cached, batch = draw(rng, 1, 12), draw(rng, 0, 40), draw(rng, 1, 70)
@@ -293,6 +401,9 @@ def test_flops_of_any_step(student, rng):
         close(student.step_flops(config, new, cached, batch), right, "FLOPs of a step")
         right = flops_of(config, shapes, wide, new, 0, 1)
         close(student.step_flops(config, new), right, "FLOPs of a step, nothing cached")
+    models, args = alike_configs(), (3, 998, 63)
+    rights = [flops_of(*m[:3], *args) for m in models]
+    kept(student, "step_flops", [(m[0], *args) for m in models], rights, "FLOPs of models alike")
 
 
 @exercise(
@@ -313,7 +424,11 @@ def test_bytes_of_any_step(student, rng):
         )
         right = bytes_of(config, shapes, narrow, new, cached, batch, 16, 16)
         close(student.step_bytes(config, new, cached, batch), right, "bytes of a step in 16 bits")
-    for bits, kv_bits in ((1, 64), (64, 1), (16, 8.25), (4.15625, 16), (16, 4.15625)):
+    models, args = alike_configs(), (3, 998, 63, 4, 16)
+    rights = [bytes_of(m[0], m[1], m[3], *args) for m in models]
+    kept(student, "step_bytes", [(m[0], *args) for m in models], rights, "bytes of models alike")
+    usual = ((1, 64), (64, 1), (16, 8.25), (4.15625, 16), (16, 4.15625))
+    for bits, kv_bits in (*usual, (1.58, 16), (16, 3.3)):
         config, shapes, _, narrow = random_config(rng)
         right = bytes_of(config, shapes, narrow, 2, 5, 64, bits, kv_bits)
         close(student.step_bytes(config, 2, 5, 64, bits, kv_bits), right, "bytes of a step")
@@ -328,7 +443,7 @@ def test_bytes_of_any_step(student, rng):
 def test_steps_of_a_large_model(student, rng):
     d, inside = LARGE["hidden_size"], LARGE["intermediate_size"]
     shapes = [(d, d), (d, 1024), (d, 1024), (d, d), (d, inside), (inside, d), (d, inside)]
-    for new, cached, batch in ((1, 100_000, 64), (100_000, 0, 1), (2000, 100_000, 1)):
+    for new, cached, batch in ((1, 100_000, 4096), (100_000, 0, 1), (2000, 100_000, 1)):
         right = flops_of(LARGE, shapes, d, new, cached, batch)
         close(student.step_flops(LARGE, new, cached, batch), right, "FLOPs of a step of 405B")
         right = bytes_of(LARGE, shapes, 1024, new, cached, batch, 4, 8)
@@ -353,10 +468,18 @@ def test_what_a_step_refuses(student, rng):
         (lambda: student.pairs(-2, 5), "-2 new tokens"),
         (lambda: student.pairs(0), "no new token"),
         (lambda: student.pairs(3, -1), "-1 cached tokens"),
+        (lambda: student.pairs(-2, -3), "-2 new tokens, -3 cached ones"),
+        (lambda: student.step_flops(config, 4, -1), "-1 cached tokens, 4 new ones"),
+        (lambda: student.step_flops(config, 4, 0, 0), "no sequence, 4 new tokens"),
+        (lambda: student.step_flops(config, -2, 0, -3), "-2 new tokens, -3 sequences"),
         (lambda: student.step_flops(config, 0, 5, 2), "no new token"),
         (lambda: student.step_flops(config, 1, -1), "-1 cached tokens"),
         (lambda: student.step_flops(config, 1, 0, 0), "no sequence"),
         (lambda: student.step_flops(config, 1, 0, -3), "-3 sequences"),
+        (lambda: student.step_bytes(config, -2, 0, -3), "-2 new tokens, -3 sequences"),
+        (lambda: student.step_bytes(config, 4, 0, 0), "no sequence, 4 new tokens"),
+        (lambda: student.step_bytes(config, 1, -2, -3), "-2 cached tokens, -3 sequences"),
+        (lambda: student.step_bytes(config, 1, 0, 1, -4, -8), "weights of -4 bits, values of -8"),
         (lambda: student.step_bytes(config, 0, 5, 2), "no new token"),
         (lambda: student.step_bytes(config, 1, -1), "-1 cached tokens"),
         (lambda: student.step_bytes(config, 4, -1), "-1 cached tokens, 4 new ones"),
@@ -403,6 +526,15 @@ def test_any_machine_and_step(student, rng):
         right = "memory" if moved / bandwidth > flops / peak else "compute"
         found = student.limit(flops, moved, peak, bandwidth)
         assert found == right, "the other one is the limit"
+    for peak, bandwidth in ((8, 2), (8, 0.25), (64, 2), (64, 0.25)):  # machines and steps alike
+        close(student.ridge(peak, bandwidth), peak / bandwidth, "ridge")
+        close(student.attainable(5, peak, bandwidth), min(peak, 5 * bandwidth), "attainable at 5")
+        for flops, moved in ((80, 4), (80, 40), (8, 4), (8, 40)):
+            time = max(flops / peak, moved / bandwidth)
+            close(student.seconds(flops, moved, peak, bandwidth), time, "seconds")
+            right = "memory" if moved / bandwidth > flops / peak else "compute"
+            found = student.limit(flops, moved, peak, bandwidth)
+            assert found == right, "the other one is the limit"
     close(student.ridge(2e15, 8e12), 250, "ridge of a large machine")
     for at in (3, 249.5, 1e7):
         close(student.attainable(at, 2e15, 8e12), min(2e15, at * 8e12), "attainable there")
@@ -458,7 +590,7 @@ def test_nothing_to_do_and_the_ridge(student, rng):
     cause="sums first, the longest part only, or the limit of the first part for all",
 )
 def test_any_parts_in_turn(student, rng):
-    for number in (1, 2, 3, 30, *(draw(rng, 1, 9) for _ in range(12))):
+    for number in (1, 2, 3, 30, 300, *(draw(rng, 1, 9) for _ in range(12))):
         peak, bandwidth = machine_of(rng)
         parts = [step_of(rng, peak, bandwidth) for _ in range(number)]
         parts += [(0, 0), (0, 5.0), (7, 0)][: draw(rng, 0, 3)]
@@ -471,6 +603,10 @@ def test_any_parts_in_turn(student, rng):
     close(student.in_turn([], *machine_of(rng)), 0, "no parts")
     alike = [(80, 4), (8, 40), (80, 4), (80, 6), (8, 40)]  # 8 FLOP/s, 2 bytes/s: 10, 20, 10, ... s
     close(student.in_turn(alike, 8, 2), 70, "parts that are alike")
+    lists = [[(80, 4), (8, 40)], [(80, 4), (8, 4)], [(8, 4), (80, 40)], [(80, 4)] * 2, [(80, 4)]]
+    calls = [(parts, *m) for parts in lists for m in ((8, 2), (8, 0.25), (64, 2))]
+    rights = [sum(max(f / peak, m / rate) for f, m in parts) for parts, peak, rate in calls]
+    kept(student, "in_turn", calls, rights, "seconds of lists alike")
 
 
 @exercise(
@@ -483,6 +619,15 @@ def test_what_a_roofline_refuses(student, rng):
     peak, bandwidth = machine_of(rng)
     close(student.seconds(0, 1, peak, bandwidth), 1 / bandwidth, "one byte")
     refused(
+        (lambda: student.intensity(-1, -1), "-1 FLOPs, -1 bytes"),
+        (lambda: student.seconds(-1, -1, peak, bandwidth), "-1 FLOPs, -1 bytes"),
+        (lambda: student.seconds(-1, -1, -1.0, -1.0), "all of them -1"),
+        (lambda: student.limit(-1, -1, peak, bandwidth), "-1 FLOPs, -1 bytes"),
+        (lambda: student.limit(-1, -1, -1.0, -1.0), "all of them -1"),
+        (lambda: student.in_turn([(-1, -1)], peak, bandwidth), "-1 FLOPs, -1 bytes"),
+        (lambda: student.in_turn([(-1, -1)], -1.0, -1.0), "all of them -1"),
+        (lambda: student.attainable(-1, -peak, bandwidth), "an intensity of -1, a peak below 0"),
+        (lambda: student.attainable(-1, peak, -bandwidth), "-1, a bandwidth below 0"),
         (lambda: student.intensity(-1, 1), "-1 FLOPs"),
         (lambda: student.intensity(1, -1), "-1 bytes"),
         (lambda: student.intensity(-1, 0), "-1 FLOPs, no bytes"),
@@ -500,7 +645,8 @@ def test_what_a_roofline_refuses(student, rng):
         (lambda: student.in_turn([(-1, 1)], peak, bandwidth), "-1 FLOPs"),
         (lambda: student.in_turn([(1, 1), (1, -1)], peak, bandwidth), "-1 bytes"),
     )
-    for bad in ((0, bandwidth), (peak, 0), (-1.0, bandwidth), (peak, -1.0), (0, 0)):
+    one = ((0, bandwidth), (peak, 0), (-1.0, bandwidth), (peak, -1.0))
+    for bad in (*one, (0, 0), (-peak, -bandwidth), (-1.0, 0), (0, -1.0)):
         refused(
             (lambda m=bad: student.ridge(*m), "no machine"),
             (lambda m=bad: student.attainable(1, *m), "no machine"),
@@ -601,6 +747,9 @@ def test_any_request(student, rng):
                 same(student.timings(asked), of_request(asked), "timings")
     at_once = {"arrival": 0.5, "times": [2.0, 2.0, 2.0], "finished": True}
     same(student.timings(at_once), {"ttft": 1.5, "tpot": 0.0, "latency": 1.5}, "tokens at once")
+    changes = ({}, {"arrival": 1.0}, {"times": [2.0, 3.0, 3.0]}, {"finished": False})
+    asked = [at_once | change for change in changes]
+    kept(student, "timings", [[r] for r in asked], map(of_request, asked), "timings, alike")
     fast = {"arrival": 1.0, "times": [1.0 + 2.0**-40] * 2, "finished": True}  # exact in floats
     same(student.timings(fast), of_request(fast), "a first token at once")
 
@@ -623,6 +772,9 @@ def test_any_log(student, rng):
     slow = {"arrival": 1.0, "times": [2.0, 2.5], "finished": True}
     for log in ([at_once], [at_once, at_once], [slow, at_once, slow]):
         same(student.summarize(log, 2.0, 0.0), of_log(log, 2.0, 0.0), "tokens at once, and twins")
+    changes = ({}, {"arrival": 0.5}, {"times": [2.0, 3.0]}, {"finished": False})
+    logs = [([at_once, slow | change], 2.0, 1.0) for change in changes]
+    kept(student, "summarize", logs, [of_log(*args) for args in logs], "summarize of logs alike")
     log = random_log(rng, 3.0) + random_log(rng, 5.0)
     same(student.summarize(log, 1.0, 0.25), of_log(log, 1.0, 0.25), "summarize of 26 requests")
     log = [r | {"finished": False} for r in random_log(rng, 3.0)]
@@ -650,6 +802,8 @@ def test_limits_that_are_met(student, rng):
             ((row["ttft"], row["tpot"] - TICK / 16), 0),
             ((row["ttft"] - TICK / 16, row["tpot"]), 0),
             ((row["ttft"], row["tpot"] + TICK / 16), rate),
+            ((row["ttft"] + 99.0, row["tpot"] - TICK / 16), 0),
+            ((row["ttft"] - TICK / 16, row["tpot"] + 99.0), 0),
         ):
             close(student.summarize([many], *limits)["goodput"], right, "goodput at a limit")
         stopped = many | {"finished": False}
@@ -659,6 +813,9 @@ def test_limits_that_are_met(student, rng):
         found = student.summarize([days], *limits)
         same(found, of_log([days], *limits), "a slow server")
         close(found["goodput"], right, "goodput of a slow server")
+    even = {"arrival": 0.0, "times": [1.0, 2.0], "finished": True}
+    for limits in ((1 - 2.0**-40, 1.0), (1.0, 1 - 2.0**-40)):
+        close(student.summarize([even], *limits)["goodput"], 0, "goodput hardly below a limit")
     waits = {"arrival": 1.0, "times": [], "finished": False}
     log = [{"arrival": 4.0, "times": [6.0], "finished": True}, waits]
     same(student.summarize(log, 2.0, 0.0), of_log(log, 2.0, 0.0), "an early request that waits")
@@ -671,13 +828,16 @@ def test_limits_that_are_met(student, rng):
     cause="values that are not sorted, or sorted in place; the last value passed over",
 )
 def test_any_percentile(student, rng):
-    for number in (1, 2, 3, 100, 101, *(draw(rng, 1, 40) for _ in range(12))):
+    for number in (1, 2, 3, 100, 101, 1000, *(draw(rng, 1, 40) for _ in range(12))):
         values = (torch.randn(number, generator=rng, dtype=torch.float64) * 9 + 1).tolist()
         values += values[: draw(rng, 0, 2)]
-        for q in (0, 0.5, 1, 50, 99, 100, 12.5, draw(rng, 1, 99) + 0.25):
+        for q in (0, 0.5, 1, 50, 99, 99.9, 100, 12.5, draw(rng, 1, 99) + 0.25):
             right, found = float(numpy.percentile(values, q)), student.percentile(values, q)
             expect_close(float(expect_number(found, "percentile")), right, what="percentile",
                          atol=1e-9)  # fmt: skip
+    rows = [[1.0, 2.0, 6.0], [1.0, 3.0, 6.0], [1.0, 3.5, 5.5], [1.0, 3.0, 3.0, 6.0]]
+    rights = [float(numpy.percentile(row, 25)) for row in rows]
+    kept(student, "percentile", [(row, 25) for row in rows], rights, "percentile, alike", 1e-9)
     short = [1e-9 * draw(rng, 1, 10**6) for _ in range(20)]  # seconds may be small
     expect_close(float(student.percentile(short, 99)), float(numpy.percentile(short, 99)),
                  what="percentile of small values", rtol=1e-9)  # fmt: skip
@@ -708,6 +868,7 @@ def test_what_a_log_refuses(student, rng):
                 (lambda w=wrong: student.timings(w), "times that run backwards"),
                 (lambda w=wrong: student.summarize([good, w], 1.0, 1.0), "a log with such times"),
                 (lambda w=wrong: student.summarize([w, good], 1.0, 1.0), "a log with such times"),
+                (lambda w=wrong: student.summarize([good, w, good], 1.0, 1.0), "such a log"),
             )
     zero = {"arrival": 0.0, "times": [0.0, 1.0], "finished": True}
     two = {"arrival": a, "times": [times[0], times[0] - TICK], "finished": True}
@@ -723,6 +884,8 @@ def test_what_a_log_refuses(student, rng):
     refused(
         (lambda: student.percentile([], 0), "no values"),
         (lambda: student.percentile([1.0, 2.0], -1), "percentile -1"),
+        (lambda: student.percentile([1.0, 2.0], -0.25), "percentile -0.25"),
+        (lambda: student.percentile([1.0, 2.0], 100.25), "percentile 100.25"),
         (lambda: student.percentile([1.0, 2.0], 100.5), "percentile 100.5"),
         (lambda: student.percentile([1.0], 101), "percentile 101 of one value"),
     )
@@ -774,6 +937,22 @@ def test_any_ridge_batch(student, rng):
                 close(found, right, "the ridge batch", SUBTRACTED)
 
 
+def alike_ridges(student):
+    """Models of which one field differs, and arguments of which one does."""
+    models, usual = alike_configs(), [10, 4e11, 1e11, 16, 16]
+    calls = [(m, *usual) for m in models]
+    for place, value in (
+        (0, 11), (1, 3e11), (2, 1.2e11), (3, 8), (3, 1.58), (3, 0.5), (3, 64),
+        (4, 8), (4, 20.7), (4, 0.5), (4, 64),
+    ):  # fmt: skip
+        calls.append((models[0], *[value if i == place else x for i, x in enumerate(usual)]))
+    rights = [
+        batch_of(linear(*m, *bits), *args)[0] for m, *args, a, b in calls for bits in [(a, b)]
+    ]
+    calls = [(m[0], *args) for m, *args in calls]
+    kept(student, "ridge_batch", calls, rights, "ridge batches of steps alike", SUBTRACTED)
+
+
 @exercise(
     "ex5",
     points=1,
@@ -781,6 +960,7 @@ def test_any_ridge_batch(student, rng):
     cause="a default of 8 or 32 bits, or bits of weights for keys",
 )
 def test_ridge_batches_of_real_models(student, rng):
+    alike_ridges(student)
     d, inside = LARGE["hidden_size"], LARGE["intermediate_size"]
     shapes = [(d, d), (d, 1024), (d, 1024), (d, d), (d, inside), (inside, d), (d, inside)]
     for peak, bandwidth in ((989.4e12, 3.35e12), (2.25e15, 8e12), (1e11, 2e10)):
@@ -792,6 +972,19 @@ def test_ridge_batches_of_real_models(student, rng):
                 found = student.ridge_batch(LARGE, context, peak, bandwidth, *args)
                 if clear:
                     close(found, right, "the ridge batch of 405B", SUBTRACTED)
+
+
+def alike_contexts(student):
+    """Models of which one field differs, and machines and bits of which one does."""
+    machines = [(4e11, 1e11, 16), (5e11, 1e11, 16), (5e11, 1.1e11, 16), (4e11, 1e11, 64)]
+    machines += [(2e12, 1e11, 3.3), (1e14, 1e11, 0.25)]
+    calls, rights = [], []
+    for model in alike_configs():
+        for peak, bandwidth, kv_bits in machines:
+            _, fixed, more, each = linear(*model, 16, kv_bits)
+            rights.append(fixed / (each * Fraction(peak) / Fraction(bandwidth) - more) - 1)
+            calls.append((model[0], peak, bandwidth, kv_bits))
+    kept(student, "ridge_context", calls, rights, "ridge contexts, alike", SUBTRACTED)
 
 
 @exercise(
@@ -822,6 +1015,7 @@ def test_any_ridge_context(student, rng):
                 continue
             found = student.ridge_context(config, peak, bandwidth, kv_bits)
             close(found, right, "the ridge context", 1e-6 if right < 1 else SUBTRACTED)
+    alike_contexts(student)
     d, inside = LARGE["hidden_size"], LARGE["intermediate_size"]
     shapes = [(d, d), (d, 1024), (d, 1024), (d, d), (d, inside), (inside, d), (d, inside)]
     _, fixed, more, each = linear(LARGE, shapes, d, 1024, 16, 16)
@@ -867,13 +1061,18 @@ def test_what_a_ridge_refuses(student, rng):
         (lambda: student.ridge_batch(config, 5, 1e15, 1, 0), "weights of 0 bits, no batch"),
         (lambda: student.ridge_batch(config, 5, 1, 1e15, -4), "weights of -4 bits"),
         (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 4, -8), "values of -8 bits"),
+        (lambda: student.ridge_batch(config, 5, 1e12, 1e11, -4, -8), "-4 and -8 bits"),
+        (lambda: student.ridge_batch(config, 5, -1e12, 1e11, -4), "-4 bits, a peak below 0"),
+        (lambda: student.ridge_batch(config, -5, 1e12, 1e11), "a context of -5"),
+        (lambda: student.ridge_context(config, -1e12, 1e11, -8), "-8 bits, a peak below 0"),
+        (lambda: student.ridge_context(config, 1e12, -1e11, -8), "-8 bits, a bandwidth below 0"),
         (lambda: student.ridge_batch(config, -1, 1e12, 1e11), "a context of -1"),
         (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 0), "weights of 0 bits"),
         (lambda: student.ridge_batch(config, 5, 1e12, 1e11, 4, 0), "values of 0 bits"),
         (lambda: student.ridge_context(config, 1e12, 1e11, 0), "values of 0 bits"),
         (lambda: student.ridge_context(config, 1e12, 1e11, -8), "values of -8 bits"),
     )
-    for bad in ((0, 1e11), (1e12, 0), (-1.0, 1e11), (1e12, -1.0)):
+    for bad in ((0, 1e11), (1e12, 0), (-1.0, 1e11), (1e12, -1.0), (-1e12, -1e11)):
         refused(
             (lambda m=bad: student.ridge_batch(config, 5, *m), "no machine"),
             (lambda m=bad: student.ridge_context(config, *m), "no machine"),
@@ -890,11 +1089,15 @@ def test_what_a_ridge_refuses(student, rng):
     cause="a tied table, a norm, a gate or a field that is None",
 )
 def test_parameters_of_any_config(student, rng):
-    for config, shapes, _, _ in configs(rng, 50):
+    rights, models = [], configs(rng, 50) + alike_configs()
+    for config, shapes, _, _ in models:
         d, layers, vocab = (config[n] for n in ("hidden_size", "num_hidden_layers", "vocab_size"))
         tensors = [vocab * d, *[matrix_weights(shapes), d, d] * layers, d]
         tensors += [] if config.get("tie_word_embeddings") else [vocab * d]
         close(student.parameters(config), sum(tensors), "parameters")
+        rights.append(sum(tensors))
+    calls = [m[:1] for m in models[-11:]]
+    kept(student, "parameters", calls, rights[-11:], "parameters of models alike")
     odd = {"vocab_size": 5, "hidden_size": 10, "intermediate_size": 7, "num_hidden_layers": 1}
     odd |= {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 4}
     close(student.parameters(odd), 2 * 50 + 10 * (48 + 24 + 21) + 30, "6 heads, hidden size 10")
@@ -918,7 +1121,7 @@ def test_any_compute(student, rng):
             close(6 * n * tokens, compute, "6 N D", 1e-9)
             close(tokens / n, ratio, "D / N", 1e-9)
             assert n > 0, "parameters below 0"
-    for compute, ratio in ((0.5, 20), (6e12, 0.25)):
+    for compute, ratio in ((0.5, 20), (6e12, 0.25), (600, 1), (150, 4), (2400, 4)):
         n, tokens = student.chinchilla(compute, ratio)
         close(6 * n * tokens, compute, "6 N D", 1e-9)
         close(tokens / n, ratio, "D / N", 1e-9)
@@ -936,6 +1139,26 @@ def joules(config, shapes, wide, narrow, prompt, new, m, batch, bits, kv_bits):
         total += flops * Fraction(m["joules_per_flop"]) + moved * Fraction(m["joules_per_byte"])
         total += time * Fraction(m["idle_watts"])
     return total / batch
+
+
+def alike_sentences(student):
+    """Models of which one field differs; then arguments, and one machine that changes.
+
+    A prompt of 40 is bound by computing, and the tokens behind it by memory."""
+    usual = {"peak": 1e12, "bandwidth": 1e11, "joules_per_flop": 1e-12, "joules_per_byte": 1e-10}
+    usual["idle_watts"] = 1.0
+    models = alike_configs()
+    first = [40, 3, usual, 2, 16, 16]
+    calls = [(m, *first) for m in models]
+    for name, value in (("peak", 2e12), *((name, 2 * usual[name]) for name in list(usual)[1:])):
+        calls += [(models[0], *first), (models[0], 40, 3, usual | {name: value}, *first[3:])]
+    for place, value in (
+        (0, 41), (0, 9000), (1, 4), (3, 3), (4, 8), (4, 1.58), (4, 0.5), (5, 8), (5, 3.3), (5, 0.5),
+    ):  # fmt: skip
+        calls.append((models[0], *[value if i == place else x for i, x in enumerate(first)]))
+    rights = [joules(*m, *args) for m, *args in calls]
+    calls = [(m[0], *args) for m, *args in calls]
+    kept(student, "sentence_joules", calls, rights, "joules of sentences alike", SUBTRACTED)
 
 
 @exercise(
@@ -962,6 +1185,7 @@ def test_any_sentence(student, rng):
         close(student.sentence_joules(config, *args), right, "joules of a sentence", SUBTRACTED)
         right = joules(config, shapes, wide, narrow, prompt, new, m, 1, 16, 16)
         close(student.sentence_joules(config, prompt, new, m), right, "joules, alone", SUBTRACTED)
+    alike_sentences(student)
     for config, shapes, wide, narrow in configs(rng, 5):  # computing first, then moving
         first, last = (
             flops_of(config, shapes, wide, 1, cached, 64)
@@ -987,7 +1211,27 @@ def test_what_calculators_refuse(student, rng):
     right = joules(config, shapes, wide, narrow, 1, 1, m, 1, 16, 16)
     close(student.sentence_joules(config, 1, 1, m), right, "joules of one token", SUBTRACTED)
     rests = m | {"idle_watts": 0}
+    flops_only = rests | {"joules_per_byte": 0}
+    free = flops_only | {"joules_per_flop": 0}
+    close(student.sentence_joules(config, 3, 2, free), 0, "joules where nothing costs any")
+    for power in (flops_only, free):
+        refused(
+            (lambda p=power: student.sentence_joules(config, 3, 2, p, 0), "no sentence"),
+            (lambda p=power: student.sentence_joules(config, 3, 2, p, 1, 0), "0 bits, free bytes"),
+            (lambda p=power: student.sentence_joules(config, 3, 2, p, 1, 4, 0), "0 bits, free"),
+            (lambda p=power: student.sentence_joules(config, 3, 2, p | {"peak": 0}), "a peak of 0"),
+            (lambda p=power: student.sentence_joules(config, 3, 2, p | {"bandwidth": 0}), "0 B/s"),
+        )
     refused(
+        (lambda: student.sentence_joules(config, -2, -3, m), "a prompt of -2, -3 new tokens"),
+        (lambda: student.sentence_joules(config, 3, 2, m, -2), "-2 sentences"),
+        (lambda: student.sentence_joules(config, 3, 2, m, 1, -4), "weights of -4 bits"),
+        (lambda: student.sentence_joules(config, 3, 2, m, 1, 4, -8), "values of -8 bits"),
+        (lambda: student.sentence_joules(config, 3, 2, m, 1, -4, -8), "-4 and -8 bits"),
+        (
+            lambda: student.sentence_joules(config, 3, 2, m | {"peak": -1.0, "bandwidth": -1.0}),
+            "a peak and a bandwidth of -1",
+        ),
         (lambda: student.chinchilla(0, 20.0), "no compute"),
         (lambda: student.chinchilla(-1.0, 20.0), "a compute of -1"),
         (lambda: student.chinchilla(-1.0, -20.0), "both below 0"),
