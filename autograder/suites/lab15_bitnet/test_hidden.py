@@ -326,7 +326,8 @@ def test_tokens(student, rng):
     expect_each_its_own(student, [("round_tokens", (x,)) for x in pair])
     for shape in ((2, 1500), (1500, 3)):
         x = on_the_grid(rng, *shape)
-        expect_same(student.round_tokens(x), x, "tokens that are on their grid")
+        y = student.round_tokens(x)
+        expect_close(y, x, what="tokens that are on their grid", rtol=8 * FLOAT32)
 
 
 def on_the_grid(rng, *shape):
@@ -1274,7 +1275,7 @@ def expect_all_drawn(student, rng):
 def drive_qat(student, state, sizes, batches, lr, frozen):
     """Runs beside the student's code: training, and what is left of the model that was given.
 
-    A state with a layer behind the head makes a model that has one. Of a model that is `partly`
+    A state with layers behind the head makes a model that has two. Of a model that is `partly`
     frozen one Parameter in two is, and one in three has a gradient.
     """
     from torch import nn
@@ -1285,7 +1286,8 @@ def drive_qat(student, state, sizes, batches, lr, frozen):
     model = Llama(LlamaConfig(**sizes))
     if "lm_head_two.weight" in state:
         model.lm_head_two = nn.Linear(*state["lm_head_two.weight"].shape)
-        model.register_forward_hook(lambda made, _, y: made.lm_head_two(y))
+        model.second_head = nn.Linear(*state["second_head.weight"].shape)
+        model.register_forward_hook(lambda made, _, y: made.second_head(made.lm_head_two(y)))
     model.train(frozen is False).requires_grad_(not frozen)
     model.load_state_dict(state)
     model.model.layers[0].train(frozen is True)  # a part in another mode, and one inside of it
@@ -1387,15 +1389,16 @@ def expect_trained(trained, right, before, lr, far):
 
 
 def expect_every_linear(student, rng):
-    """Layers with a bias, and one outside of all blocks: only what is lm_head is left out.
+    """Layers with a bias, and two outside of all blocks: only what is lm_head is left out.
 
     Some Parameters are frozen in the model that is given, and are trained all the same.
     """
     sizes, model = a_llama(rng, attention_bias=True, mlp_bias=True)
-    model.lm_head_two = torch.nn.Linear(20, 20)
-    model.lm_head_two.weight.data = 0.5 * torch.randn(20, 20, generator=rng)
-    model.lm_head_two.bias.data = torch.randn(20, generator=rng)
-    model.register_forward_hook(lambda made, _, y: made.lm_head_two(y))
+    model.lm_head_two, model.second_head = torch.nn.Linear(20, 20), torch.nn.Linear(20, 20)
+    for layer in (model.lm_head_two, model.second_head):  # whose names are nearly the head's
+        layer.weight.data = 0.5 * torch.randn(20, 20, generator=rng)
+        layer.bias.data = torch.randn(20, generator=rng)
+    model.register_forward_hook(lambda made, _, y: made.second_head(made.lm_head_two(y)))
     ids = [torch.randint(20, shape, generator=rng) for shape in ((3, 9), (2, 4), (4, 7))]
     right, wanted = trained_by_hand(model, ids, 1e-3)
     value = student.drive(drive_qat, state_of(model), sizes, ids, 1e-3, "partly")
