@@ -300,9 +300,9 @@ lab.predict(
 # - `BitLinear(linear)`: a module with `weight` and `bias` (or `bias` None) that **are** the
 #   Parameters of the `nn.Linear`, so that an optimizer that knows them goes on with them.
 #   `forward(x)` gives $\hat x \hat W^T + b$ with $\hat x$ of `round_tokens` and $\hat W = s c$ of
-#   `absmean` over the whole matrix, in the dtype of $W$. Straight through for $W$ as well, also
-#   where a code was clipped: $dL/dW = dL/d\hat W$. Scale and grid get no gradient. When the
-#   optimizer has changed $W$, the next call rounds the new one.
+#   `absmean` over the whole matrix; $\hat W$ and the result are in the dtype of $W$. Straight
+#   through for $W$ as well, also where a code was clipped: $dL/dW = dL/d\hat W$. Scale and grid
+#   get no gradient. When the optimizer has changed $W$, the next call rounds the new one.
 #
 # **Shapes** `x` [..., K] in the dtype of $W$, float32 or bfloat16, finite, perhaps without a token,
 # perhaps a view; K at least 1. The layer may be in either mode, which changes nothing.
@@ -401,7 +401,7 @@ lab.predict("share", "Packed so, which part of the float draft's 16-bit bytes is
 #   byte is $\sum_{i=0}^{4} (c_i + 1)\, 3^i$, the first code lowest. Each row begins a new byte; the
 #   last is filled up with codes 0. `ValueError` for a code other than -1, 0 and 1.
 # - `unpack(words, length) -> codes`: int8 [N, length], undoes `pack`. `ValueError` for a byte above
-#   242, and unless there are ceil(length / 5) bytes in a row.
+#   242, and unless there are ceil(length / 5) bytes in a row. What fills the last one is not read.
 # - `product(x, codes, scale) -> y`: $y_n = s\,(\sum_{c_{nk} = 1} x_k - \sum_{c_{nk} = -1} x_k)$ for
 #   `x` [..., K], codes [N, K] int8 and a float `scale`: y [..., N] in the dtype of `x`. No $x_k$ is
 #   multiplied by a code, and one whose code is 0 **is not read**: infinity or NaN there changes
@@ -625,13 +625,14 @@ lab.reveal("modes", found["modes"])
 # - `write(model, prompts, n, generator)`: `prompts` [B, T] continued by `n` tokens that are
 #   drawn at temperature 1 from `model` (ids [B, T] -> logits [B, T, V]), each from all of its row's
 #   text so far: ids [B, T + n]. What is drawn depends on `generator` alone, which goes on from
-#   where it is. The model stays as it is, with the mode that each of its parts has; no gradient is
-#   kept. n may be 0.
+#   where it is. The model stays as it is, with the mode that each of its parts has and the
+#   gradients that it had; in which mode it writes is open. No gradient is kept. n may be 0.
 # - `minillm_loss(teacher, student, ids)`: logits [B, T, V] of both that predict the drawn `ids`
 #   [B, T]. A scalar whose gradient to the student's logits is that of both parts, on the mean over
-#   the B texts. **Derive** $R_t$: a token is to blame for what comes *behind* it, and the single
-#   part has already counted its own step. No gradient through $R_t$ or the teacher. (The authors
-#   divide $R_t$ by the length that is left. Not here: then it would no longer be the gradient.)
+#   the B texts. **Derive** $R_t$, of the drawn tokens' $r$: a token is to blame for what comes
+#   *behind* it, and the single part has already counted its own step. No gradient through $R_t$ or
+#   the teacher. (The authors divide $R_t$ by the length that is left. Not here: then it would no
+#   longer be the gradient.)
 #
 # **Shapes** B, T, V at least 1, float32 or float64, finite.
 
@@ -820,9 +821,9 @@ for way in ("cut out", "hard labels", "forward KL"):
 #   all else as torch has it; one step for each batch of ids [B, 1 + T], which may differ in size)
 #   towards the model itself: the mean of `forward_kl` over all rows and the T positions that read
 #   `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as floats. All parameters of
-#   the student are trained, also where the given model is frozen, and a head that is tied to the
-#   embedding stays so; the given model stays as it was, without gradients and each part in its
-#   mode; the student is in eval mode.
+#   the student are trained, also where the given model is frozen, wholly or partly, and a head that
+#   is tied to the embedding stays so; the given model stays as it was, each part in its mode, and
+#   no gradient comes to it; the student is in eval mode in the end.
 
 
 # %% solution="ex6"
