@@ -745,10 +745,10 @@ style.show(
 #   (one whose bound equals it may be left out if you know that it cannot matter; so n may be 0).
 #   Products of float64 are exact for the numbers that come.
 #
-# `k` and `q` are float32, float64 or bfloat16; `low`, `high` have the dtype of `k`, and `u` is
-# float64 if `q` or `low` is, else float32 or wider, and so is all that leads to it (no sum of
-# products is more than float32 holds). Bounds that `chosen_pages` is given may be any numbers up to
-# the largest of their dtype, float32 or float64. Whole numbers are ints.
+# `k` and `q` are float32, float64 or bfloat16, of numbers up to $10^{37}$; `low`, `high` have the
+# dtype of `k`, and `u` is float64 if `q` or `low` is, else float32 or wider, and so is all that
+# leads to it (no sum of products is more than float32 holds). Bounds that `chosen_pages` is given
+# may be any numbers up to the largest of their dtype, float32 or float64. Whole numbers are ints.
 
 
 # %% solution="ex4"

@@ -212,8 +212,9 @@ lab.check("ex1")
 #
 # There is at least one piece; all tensors are float32 or float64, of one dtype. q may be a view
 # that is not contiguous, as in a model; pages are contiguous. Tables may be longer than is needed,
-# two may begin with the same blocks, and `tables` may hold others, in any order. What else lies in
-# blocks, NaN and infinity too, must not matter. Results are as accurate as q's dtype.
+# two may begin with the same blocks, and `tables` may hold others, in any order. What the requests
+# of a pass read is finite; what else lies in blocks, NaN and infinity too, must not matter. Results
+# are as accurate as q's dtype.
 
 
 # %% solution="ex2"

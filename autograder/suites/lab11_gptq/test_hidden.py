@@ -789,7 +789,7 @@ def test_ordered_by_brute_force(student, rng):
         (2, 8, 3, 2, True, (2, 3), 0.01, torch.float32, 1.0),  # a group of dead weights only
         (2, 3, 3, 4, True, (0, 1, 2), 0.01, torch.float32, 1.0),
         (2, 3, 3, 4, False, (0, 1, 2), 0.01, torch.float32, 1.0),
-        (2, 8, 20, 3, True, (), 0.01, F64, 1.0),
+        (2, 8, 8, 3, True, (), 0.01, F64, 1.0),  # beyond 8 bits exercise 3 may round
         (2, 8, 20, 3, False, (), 0.01, torch.float32, 1.0),
     ):
         w, h, *right, g_idx = clear_case(

@@ -1137,10 +1137,10 @@ def expect_numbers(results, *args):
 
 
 def pair_calls(rng):
-    for N, T, of_a, of_b, power, sign, kind in every_pair(
-        rng, (2, 3, 9, 65, 257), (1, 2, 7, 33, 70), (F32, F64), (F32, F64),
-        (-60, -20, 0, 20, 60), (1, 1, -1),
-        ("apart", "near", "equal", "small", "large", "alike", "shifted"),
+    for N, T, (of_a, of_b), power, sign, kind in every_pair(
+        rng, (2, 3, 9, 65, 257), (1, 2, 7, 33, 70),
+        ((F32, F32), (F32, F64), (F64, F32), (F64, F64)), (-60, -20, 0, 20, 60), (1, 1, -1),
+        ("apart", "near", "equal", "less", "small", "large", "alike", "shifted"),
     ):  # fmt: skip
         a, b = (
             sign * (1 + torch.rand(N, T, generator=rng, dtype=F64)) * 2.0**power for _ in range(2)
@@ -1149,6 +1149,7 @@ def pair_calls(rng):
             a, b = (x[0, 0] * (1 + 2.0**-40 * x / 2.0**power) for x in (a, b))
         b = {
             "apart": b, "near": a + 2.0**-20 * b, "equal": a, "small": b * 2.0**-90,
+            "less": b * 2.0**-10,  # no difference is a float32
             "large": b * 2.0**60,  # times 2^60 at most, which float32 holds
             "alike": b, "shifted": a + b[0, 0],
         }[kind]  # fmt: skip
