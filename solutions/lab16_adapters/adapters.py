@@ -331,9 +331,11 @@ lab.predict(
 # - The gradient passes through the adapter to `y`.
 # - `ValueError` unless `size` and `m` are at least 1.
 # - `add_adapters(model, names, m)`: a copy of the model in which an adapter stands behind each
-#   named `nn.Linear`, so that the layer's output goes through it. **Everything** else is frozen,
-#   adapters that the model had before, too. The new ones are in the mode (training or eval) of
-#   the layer they stand behind. The model that was given stays as it was.
+#   named `nn.Linear`, so that the layer's output goes through it (what follows in this notebook
+#   expects `nn.Sequential(layer, adapter)` in the layer's place; tests do not). **Everything** else
+#   is frozen, adapters that the model had before, too. The new ones are in the mode (training or
+#   eval) of the layer they stand behind. Names are all different. The model that was given stays
+#   as it was.
 #
 # **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers are finite.
 
@@ -456,8 +458,8 @@ lab.predict(
 #   least 1. All rows are filled up **on the left** to the longest, S.
 # - `x` [B, S, D]: the rows, in the dtype of the texts (prompts have the same). Fillings are zeros.
 #   Gradients reach prompts and texts.
-# - `positions` [B, S] int64: the first vector of a row that is no filling stands at 0. At a filling
-#   any position from 0 to S - 1 will do.
+# - `positions` [B, S] int64: the first vector of a row that is no filling stands at 0, the next at
+#   1. At a filling any position from 0 to S - 1 will do.
 # - `mask` [B, 1, S, S] bool, True where a query may see a key: a row sees its own vectors,
 #   causally, and **no filling**. What a filling sees does not matter, but it must see something:
 #   softmax over nothing is NaN, and NaN times 0 is NaN.
