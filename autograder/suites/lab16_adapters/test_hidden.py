@@ -860,6 +860,7 @@ def test_structure(student, rng):
     calls = [draw_rows(rng, [(3, 2), (1, 5)], 3, torch.float32) for _ in range(3)]
     for args, value in zip(calls, held_results(student, "joined", calls), strict=True):
         expect_rows(value, *args, "joined, held while others came")
+    again(student, [("joined", *args) for args in (*calls, calls[0])])
     value = student.joined(tuple(views[:2]), tuple(views[2:]))
     expect_rows(value, views[:2], views[2:], "joined of tuples")
 
@@ -985,6 +986,7 @@ def test_gradients_of_rows(student, rng):
     for p, t, what in (
         (prompts, texts[:2], "3 prompts, 2 texts"),
         (prompts[:1], texts, "1 prompt, 3 texts"),
+        ([prompts[0][:0], *prompts], texts, "4 prompts, the first without a vector, 3 texts"),
         ([], texts, "no prompt, 3 texts"),
         (prompts, [], "3 prompts, no text"),
         ([], [], "no row"),
@@ -2164,7 +2166,7 @@ def test_flags(student, rng):
     for way in WAYS:
         others += [f"{way}s", f"{way} ", f" {way}", f"{way}_2", f"my{way}", way[:-1], way[1:]]
         others += [way.upper(), way.capitalize(), f"{way}{way}", way[::-1]]
-    refused(student, [("bill", way, 1, shape) for way in others])
+    refused(student, [("bill", way, size, shape) for way in others for size in (0, 1)])
 
 
 SHAPES = [  # as SHAPE_KEYS says
