@@ -9,7 +9,7 @@ unpickled: bytes that come from student code are hostile, and a pickle is a prog
 What arrives has exact types, so an object whose `__eq__` always says True cannot reach a test.
 `pack` brings near relatives into that form: a Parameter or a tensor on a GPU becomes a plain dense
 CPU tensor, a NamedTuple or torch.Size a tuple, an OrderedDict a dict, a number of numpy one of
-Python.  Everything else is refused.
+Python, a member of a StrEnum or IntEnum its str or int.  Everything else is refused.
 """
 
 from collections.abc import Callable
@@ -33,6 +33,7 @@ ENTRY = "t"
 DTYPES = {str(d): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
 PLAIN = (type(None), bool, int, float, str, bytes)
 KEYS = (str, int, bool)
+BASES = {str: str.__str__, int: int.__int__, float: float.__float__, list: list.copy}
 REFUSED = "is not a plain value"  # in the message for a value of another type
 
 
@@ -82,6 +83,9 @@ def _outgoing(value, functions, depth: int):
         return msgpack.ExtType(TUPLE, msgpack.packb(parts, use_bin_type=True))
     if isinstance(value, dict):
         return {_key(k): _outgoing(v, functions, depth + 1) for k, v in value.items()}
+    for base, plain in BASES.items():
+        if isinstance(value, base) and kind is not base:
+            return _outgoing(plain(value), functions, depth)
     if functions is not None and callable(value):
         functions.append(value)
         return msgpack.ExtType(FUNCTION, (len(functions) - 1).to_bytes(4, "big"))

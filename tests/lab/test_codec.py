@@ -1,6 +1,7 @@
 """Values survive the round trip exactly; hostile bytes give CodecError and nothing else."""
 
 import collections
+import enum
 import json
 import math
 
@@ -125,7 +126,6 @@ class MyTensor(torch.Tensor):
     "value",
     [
         AlwaysEqual(),
-        Int(3),
         torch.zeros(2).as_subclass(MyTensor),
         torch.zeros(2).to_sparse(),
         torch.zeros(2, device="meta"),
@@ -155,6 +155,11 @@ def test_near_relatives_arrive_as_plain_values():
     assert same(unpack(pack(Pair(1, 2))), (1, 2))
     assert same(unpack(pack(torch.zeros(2, 3).shape)), (2, 3))
     assert same(unpack(pack(collections.OrderedDict(a=1))), {"a": 1})
+    limit, level = enum.StrEnum("Limit", "memory"), enum.IntEnum("Level", "low")
+    assert same(unpack(pack([limit.memory, level.low])), ["memory", 1])
+    assert same(unpack(pack(Int(3))), 3)
+    own = type("Own", (list,), {"__iter__": lambda self: iter("other")})
+    assert same(unpack(pack(own([1, "a"]))), [1, "a"])
     values, indices = unpack(pack(torch.max(torch.eye(2), dim=0)))
     assert values.tolist() == [1, 1] and indices.tolist() == [0, 1]
 
