@@ -1634,7 +1634,7 @@ def largest_cases(rng):
         k = whole_numbers(rng, (260, 1), of_k, 20 * sign, most=100)
         yield torch.tensor([3.0 * sign], dtype=of_q), k, 1
     yield whole_numbers(rng, (1,), F32), whole_numbers(rng, (4113, 1), F32, most=2**20), 16
-    for _ in range(2):  # pages 1 and 4 have a bound of 9, page 2 of 10, and products of 9 all three
+    for _ in range(2):  # pages 1 and 4 have a bound of 9, page 2 of 10, and all three products of 9
         k = torch.randint(3, (13, 2), generator=rng).float()
         k[[2, 3, 8, 9]], k[[4, 5]] = (
             torch.tensor([4.0, 5.0]),
