@@ -37,7 +37,7 @@ from efflib.zoo.training import Recipe, Run, loss_function
 FILE = Path(__file__).with_suffix(".json")
 STATE = Path("build/lab15")
 LAYERS, STEPS, BATCH, CONTEXT = 4, 600, 8, 128
-SEEDS = {32: (0, 1), 64: (0, 1), 96: (0,)}  # of each width
+SEEDS = {32: (0, 1, 2), 64: (0, 1, 2), 96: (0, 1, 2)}  # of each width
 WIDTHS = tuple(SEEDS)
 RATES = (0.0015, 0.003, 0.006, 0.012, 0.024, 0.048)
 HELD_OUT, EVERY, SAVE = 16384, 25, 100

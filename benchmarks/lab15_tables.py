@@ -184,14 +184,15 @@ def sizes() -> None:
     save(plots.sizes(panels, title), "sizes", alt)
     inside = {way: found(way) for way in runs.WAYS}
     lines = [
-        "| width | float | ternary | ternary, a scale a row | ternary is behind by |",
+        "| width | float | ternary | ternary, a scale a row | ternary is behind, seed by seed |",
         "|---|---|---|---|---|",
     ]
     for width in runs.WIDTHS:
         values = {way: [e["loss"] for e in inside[way].get(width, [])] for way in runs.WAYS}
-        gap = placements.mean(values["tensor"]) - placements.mean(values["float"])
+        gaps = [t - f for f, t in zip(values["float"], values["tensor"], strict=True)]
         cells = " | ".join(shown(v) if v else "not run" for v in values.values())
-        lines.append(f"| {width} | {cells} | {gap:.3f} |")
+        gap = f"{placements.mean(gaps):.3f} ({min(gaps):.3f} to {max(gaps):.3f})"
+        lines.append(f"| {width} | {cells} | {gap} |")
     write("lab15_sizes", "\n".join(lines) + "\n")
     lines = [
         "| counted | ternary, width | bits | its loss | float, 16 bits | float, 4 bits |",
