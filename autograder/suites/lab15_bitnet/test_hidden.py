@@ -412,7 +412,9 @@ def test_layers(student, rng):
         # unit vectors are on their grid: what comes out is s c itself, beside a weight of 1000
         w, g = torch.randn(12, 40, generator=rng).to(dtype), torch.ones(40, 12, dtype=dtype)
         w[0, 0] = 1000.0
-        y = student.drive(drive_layer, w, None, torch.eye(40, dtype=dtype), g)[0].T.double()
+        y, _, dw, *_ = student.drive(drive_layer, w, None, torch.eye(40, dtype=dtype), g)
+        expect_close(dw, torch.ones(12, 40), what="the gradient of w, however far", atol=unit)
+        y = y.T.double()
         s = w.double().abs().mean()
         clear = ((w.double() / s).abs() - 0.5).abs() > 1e-2
         right = rounded_weight(w)
@@ -837,6 +839,11 @@ def test_far_apart(student, rng):
     b = logits(rng, 3, 6)
     forward, reverse, *_ = exact_divergences(a, b)
     expect_close(student.forward_kl(a, b), forward, what="forward_kl", atol=EXACT)
+    rare, never = (torch.tensor([[0.0, v]], dtype=F64) for v in (-20.0, -1e4))
+    p, rest = math.exp(-20.0) / (1 + math.exp(-20.0)), math.log1p(math.exp(-20.0))
+    right = torch.tensor([p * (1e4 - 20.0) - rest], dtype=F64)  # of one token in 500 million
+    expect_close(student.forward_kl(rare, never), right, what="forward_kl", rtol=1e-9)
+    expect_close(student.reverse_kl(never, rare), right, what="reverse_kl", rtol=1e-9)
     for one in (0, 2, slice(None, None, 2)):  # one row alone, and three dimensions
         few = [x[one] if isinstance(one, int) else x[one][None] for x in (a, b)]
         pair = student.forward_kl(*few), student.reverse_kl(*few)
@@ -1218,7 +1225,7 @@ def drive_own(student, state, sizes, cases):
 def test_texts(student, rng):
     sizes, model = a_llama(rng)
     cases = [(400, 8, 2, 3), (400, 3, 0, 4), (1, 1, 0, 5), (3, 1, 5, 6), (4, 5, 9, 7), (2, 2, 1, 8)]
-    cases += [(2000, 1, 0, 9)]
+    cases += [(1, 6, 3, 10), (2000, 1, 0, 9)]
     (texts, again), more, grads, kept = student.drive(drive_own, state_of(model), sizes, cases)
     assert not any(grads), "a gradient is kept"
     assert kept, "the model has other modes or gradients, or other Parameters are frozen"
