@@ -1153,10 +1153,14 @@ def test_holders(student, rng):
         ("insert", a), ("hold", a), ("hold", (1, 2, 3)), ("release", 0), ("evict", 10),
         ("match", a), ("release", 0), ("evict", 10), ("match", a),
     ]  # fmt: skip
+    outer = [  # a path of two edges is held and released, then its first edge alone
+        ("insert", a), ("insert", b), ("hold", a), ("release", 0), ("hold", (1, 2, 3)),
+        ("evict", 10), ("match", a), ("release", 0), ("evict", 10), ("match", a),
+    ]  # fmt: skip
     x, y, z = (1, 2, 3), (1, 2, 4), (7, 8, 9)  # 1 2 was used after z, though it is no leaf then
     inner = [("insert", x), ("insert", y), ("insert", z), ("hold", z), ("match", x), ("match", y)]
     inner += [("evict", 3), ("release", 0), ("evict", 2), ("match", z), ("match", y)]
-    check_trees(student, [story, twice, inner])
+    check_trees(student, [story, twice, outer, inner])
     held = ("insert", "hold", "hold", "release", "release", "evict", "evict")
     for letters, longest in ((2, 6), (3, 3)):
         check_trees(student, [tree_walk(rng, 45, letters, longest, held) for _ in range(15)])
