@@ -411,8 +411,8 @@ lab.check("ex2")
 #   there are no FLOPs either.
 # - `ridge(peak, bandwidth) -> float`: the intensity from which on a machine can compute at its
 #   peak.
-# - `attainable(flops_per_byte, peak, bandwidth) -> float`: FLOPs per second at this intensity, from
-#   0 to `inf`.
+# - `attainable(flops_per_byte, peak, bandwidth) -> float`: FLOPs per second at this intensity, which
+#   may be anything from 0 to `inf`.
 # - `seconds(flops, moved, peak, bandwidth) -> float`: the least time of such work.
 # - `limit(flops, moved, peak, bandwidth) -> str`: `"memory"` where moving the bytes takes longer
 #   than computing, else `"compute"`. (No test asks where only rounding decides.)
@@ -657,9 +657,9 @@ lab.predict("knee", "From how many requests a second on does the server below no
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
 #
 # A request is a dictionary `{"arrival": seconds, "times": [seconds of each token], "finished":
-# bool}`. It may have no token yet (then it is not finished), or have been broken off. Several
-# tokens may come at the same time. The clock may count from 1970. Limits need no tolerance: where a
-# test meets one, the differences are exact. **Deliver** three functions.
+# bool}`. It may have no token yet, or have been broken off: then `finished` is `False`. Several
+# tokens may come at the same time. The clock may count from 1970. Limits may be 0 or `inf`, and
+# need no tolerance: where a test meets one, the differences are exact. **Deliver** three functions.
 #
 # - `timings(request) -> dict`: `"ttft"`, `"tpot"` and `"latency"` (from the arrival to the last
 #   token) in seconds; `None` for what it does not have: TTFT without a token, TPOT with fewer than

@@ -1171,7 +1171,7 @@ def drive_cache(student, state, config, prefixes, chunks):
         lengths.append(int(cache.length))
         with torch.no_grad():
             rounds.append(torch.cat([model(ids, cache=cache) for ids in chunks], 1))
-    return lengths, rounds, list(prefixes)
+    return lengths, rounds, list(prefixes), [p.requires_grad for p in prefixes]
 
 
 def drive_written(student, prefixes, parts):
@@ -1269,7 +1269,8 @@ def test_rows_of_prefixes(student, rng):
         value = student.drive(
             drive_cache, state_of(model), config, prefixes, list(ids.split([4, 1, 2], 1))
         )
-        lengths, rounds, after = expect_tuple(value, (list, list, list), "a cache")
+        lengths, rounds, after, free = expect_tuple(value, (list,) * 4, "a cache")
+        assert not any(free), "prefix_cache made a prefix require a gradient that needed none"
         assert lengths == [n, n], f"lengths of two fresh caches are {lengths}, expected {n}"
         with torch.no_grad():
             right = with_prefixes(model, prefixes, ids)
