@@ -411,7 +411,7 @@ lab.check("ex2")
 #   there are no FLOPs either.
 # - `ridge(peak, bandwidth) -> float`: the intensity from which on a machine can compute at its
 #   peak.
-# - `attainable(flops_per_byte, peak, bandwidth) -> float`: FLOPs per second at this intensity, which
+# - `attainable(flops_per_byte, peak, bandwidth) -> float`: FLOPs per second at this intensity. It
 #   may be anything from 0 to `inf`.
 # - `seconds(flops, moved, peak, bandwidth) -> float`: the least time of such work.
 # - `limit(flops, moved, peak, bandwidth) -> str`: `"memory"` where moving the bytes takes longer
