@@ -45,7 +45,7 @@
 # A *product* is a multiplication with its addition and counts as 2 FLOPs. GB and GFLOP are powers
 # of ten here. Keep names and arguments as they are: tests call your functions by name. No function
 # changes its arguments. A count may come back as a float or as a number of numpy's, if it is the
-# same number.
+# same number to 12 digits. Lists may have some thousand entries.
 
 # %%
 import math
@@ -495,7 +495,7 @@ lab.check("ex3")
 # 8 FLOPs and 40 bytes takes 20 s, one after the other 30 s. All of it at once would be 88 FLOPs and
 # 44 bytes: 22 s, if what one part leaves unused could serve the other.
 #
-# **The usual error.** The sum of both times; 0 / 0; `inf * 0`.
+# **The usual error.** The sum of both times; 0 / 0; sums first, and then the larger of them.
 # </details>
 #
 # **Reveal.** The lectures' formulas by your functions, and an H100 on paper.

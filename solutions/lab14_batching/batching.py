@@ -264,8 +264,8 @@ lab.predict(
 # While a prompt of 2000 tokens is read, 60 users see nothing. And the two kinds of work have
 # opposite limits: reading a prompt computes, answering reads weights. Put into one step, weights
 # are read once for both. Since Sarathi (2023) servers cut prompts into pieces, and fill each step
-# up to a budget of tokens: first a token for everybody who is answered, then a piece of a prompt
-# in what is left.
+# up to a budget of tokens: a token for everybody who is answered, and a piece of a prompt in what
+# is left.
 #
 # There is only one kind of work then: *a request lacks some of its tokens*, one if it is being
 # answered, more if its prompt is not read to the end.
@@ -279,7 +279,7 @@ lab.predict(
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
 #
 # **Deliver** `mixed_chunks(running, waiting, free, budget, most, block) -> work`; all arguments as
-# in exercise 1, but that who runs may lack any number of tokens from 1 on.
+# in exercise 1, but that who runs may lack any number of tokens from 1 on, also all it knows.
 #
 # - **Who runs**, in order, gets *as many of the tokens that it lacks as the rest of the budget and
 #   its room allow*. Its room: what is empty in its last block, and all blocks that are still free.
@@ -368,7 +368,8 @@ style.show(
 #   percentile lies linearly between its two neighbours (numpy's default). None in place of a pair
 #   that no request has a value for.
 # - `attained(log, ttft_limit, tpot_limit) -> float`: the share of requests that keep *both* limits.
-#   Just at a limit is kept; without a TPOT that limit is kept. Limits may be `math.inf`.
+#   Just at a limit is kept (where a test meets one, differences are exact); without a TPOT that
+#   limit is kept. Limits may be `math.inf`.
 # - `inside(log) -> float`: how many requests are in the server, waiting or running, on average over
 #   the time from the first arrival to the last token of all. A request is inside from its arrival
 #   to its last token. Nobody counted at every moment; **derive it from the log.**
@@ -646,7 +647,7 @@ lab.reveal("again", round(memory[1500], 1))
 #
 # **50 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 4 of 5 ●●●●○
 #
-# **Deliver** a class `Radix`. A text is a list or tuple of ints, perhaps empty.
+# **Deliver** a class `Radix`. A text is a list or tuple of ints (any, also below 0), perhaps empty.
 #
 # | call | does |
 # |---|---|

@@ -823,7 +823,7 @@ for way in ("cut out", "hard labels", "forward KL"):
 #   `ids[:, :-1]`. Gives `(student, losses)`, the loss before each step as floats. All parameters of
 #   the student are trained, also where the given model is frozen, wholly or partly, and a head that
 #   is tied to the embedding stays so; the given model stays as it was, each part in its mode, and
-#   no gradient comes to it; the student is in eval mode in the end.
+#   no gradient comes to it; the student is in eval mode in the end, with all its parts.
 
 
 # %% solution="ex6"

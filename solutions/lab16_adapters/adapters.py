@@ -337,7 +337,7 @@ lab.predict(
 #   eval) of the layer they stand behind. Names are all different. The model that was given stays
 #   as it was.
 #
-# **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers are finite.
+# **Shapes** `y` [..., size] float32 or bfloat16, perhaps a view; numbers up to $10^{37}$ in size.
 
 
 # %% solution="ex1"
@@ -388,7 +388,7 @@ lab.check("ex1")
 # **By hand.** size 1, m 1, y = 2, down 0.5, up 3, no biases: gelu(1) = 0.8413, so 2 + 2.5240 =
 # 4.5240.
 #
-# **The usual errors.** Both matrices at zero: gelu(0) = 0, so `up` gets no gradient, and with `up`
+# **The usual errors.** All four at zero: gelu(0) = 0, so `up` gets no gradient, and with `up`
 # at zero `down` gets none either. A small random `up`: nearly the identity is not the identity. A
 # model that was given and changed: `set_submodule` on it and not on a copy. A new module is in
 # training mode, whatever stands around it.

@@ -744,7 +744,7 @@ def test_out_of_blocks(student, rng):
 )
 def test_walks_of_blocks(student, rng):
     for blocks, block, letters in ((4, 2, 2), (7, 2, 1), (6, 3, 1), (9, 1, 2)):
-        walks = [pool_walk(rng, 60, letters, 9) for _ in range(12)]
+        walks = [pool_walk(rng, 60, letters, 9) for _ in range(36)]
         check_pool(student, walks, blocks, block)
 
 
@@ -934,7 +934,7 @@ def test_gamma_by_hand(student, rng):
     cause="1 + g a tokens in place of 1 + a + ... + a^g, or g logits in place of g + 1",
 )
 def test_gamma_beside_all_others(student, rng):
-    for _ in range(12):
+    for _ in range(40):
         machine = {
             key: value * (0.2 + 2 * float(torch.rand((), generator=rng)))
             for key, value in SMALL.items()

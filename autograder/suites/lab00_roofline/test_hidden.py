@@ -87,6 +87,28 @@ def kept(student, name, calls, rights, what, rtol=ROUNDING):
             close(value, right, what, rtol)
 
 
+def drive_after(student, name, bad, good):
+    """Runs beside the student's code: whether name(*bad) is refused, and name(*good) after that."""
+    refused = False
+    try:
+        getattr(student, name)(*bad)
+    except ValueError:
+        refused = True
+    return refused, getattr(student, name)(*good)
+
+
+def after_error(student, name, bad, good):
+    """name(*good) in the process in which name(*bad) has just raised ValueError."""
+    was_refused, found = student.drive(drive_after, name, list(bad), list(good))
+    assert was_refused, f"{name} did not refuse what it has to refuse"
+    return found
+
+
+def drive_floats(student, name, calls):
+    """Runs beside the student's code: results as floats (ints of over 64 bits do not travel)."""
+    return [float(getattr(student, name)(*args)) for args in calls]
+
+
 # ---- exercise 1 ------------------------------------------------------------------------------
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -240,6 +262,12 @@ def test_what_perplexity_refuses(student, rng):
     close(student.bits_per_byte(texts, 1, 1.5), total(texts) * math.log2(1.5), "bits", 1e-11)
     close(student.perplexity(texts, 1.5), 1.5 ** (total(texts) / 7), "perplexity, base 1.5", 1e-11)
     assert student.strided_windows(3, 2, 1) == [(0, 2, 1), (1, 3, 2)], "the smallest window"
+    found = after_error(student, "perplexity", (texts, 1.0), (texts, 1.5))
+    close(found, 1.5 ** (total(texts) / 7), "perplexity after a base of 1", 1e-11)
+    found = after_error(student, "bits_per_byte", (texts, 0, 2), (texts, 3, 2))
+    close(found, total(texts) / 3, "bits after 0 bytes", 1e-11)
+    found = after_error(student, "strided_windows", (9, 4, 4), (3, 2, 1))
+    assert [tuple(w) for w in found] == [(0, 2, 1), (1, 3, 2)], "passes after a stride too long"
     refused(
         (lambda: student.perplexity(texts, 1.0), "base 1.0"),
         (lambda: student.perplexity(texts, 0), "base 0"),
@@ -448,6 +476,16 @@ def test_steps_of_a_large_model(student, rng):
         close(student.step_flops(LARGE, new, cached, batch), right, "FLOPs of a step of 405B")
         right = bytes_of(LARGE, shapes, 1024, new, cached, batch, 4, 8)
         close(student.step_bytes(LARGE, new, cached, batch, 4, 8), right, "bytes of a step of 405B")
+    steps = [(1_000_000, 0, 64), (100_000, 100_000, 4096), (1, 10_000_000, 100_000)]
+    found = student.drive(drive_floats, "step_flops", [(LARGE, *step) for step in steps])
+    for value, step in zip(found, steps, strict=True):
+        close(value, flops_of(LARGE, shapes, d, *step), f"FLOPs of 405B, {step}")
+    found = student.drive(drive_floats, "step_bytes", [(LARGE, *step, 16, 16) for step in steps])
+    for value, step in zip(found, steps, strict=True):
+        close(value, bytes_of(LARGE, shapes, 1024, *step, 16, 16), f"bytes of 405B, {step}")
+    found = student.drive(drive_floats, "pairs", [(100_000, 2**50), (3, 2**62)])
+    for value, (new, cached) in zip(found, ((100_000, 2**50), (3, 2**62)), strict=True):
+        close(value, new * cached + new * (new + 1) // 2, "pairs of very many tokens")
 
 
 @exercise(
@@ -462,6 +500,11 @@ def test_what_a_step_refuses(student, rng):
     close(student.step_flops(config, 1, 0, 1), flops_of(config, shapes, wide, 1, 0, 1), "FLOPs")
     right = bytes_of(config, shapes, narrow, 1, 0, 1, 1, 1)
     close(student.step_bytes(config, 1, 0, 1, 1, 1), right, "bytes")
+    found = after_error(student, "step_flops", (config, 4, 0, 0), (config, 1, 0, 1))
+    close(found, flops_of(config, shapes, wide, 1, 0, 1), "FLOPs after no sequence")
+    found = after_error(student, "step_bytes", (config, 4, 3, 2, 0), (config, 1, 0, 1, 1, 1))
+    close(found, right, "bytes after weights of 0 bits")
+    close(after_error(student, "pairs", (0, 2), (2, 3)), 9, "pairs after no token")
     half = bytes_of(config, shapes, narrow, 1, 0, 1, 0.5, 0.25)
     close(student.step_bytes(config, 1, 0, 1, 0.5, 0.25), half, "bytes of half bits")
     refused(
@@ -599,6 +642,8 @@ def test_any_parts_in_turn(student, rng):
         close(found, right, "seconds of parts in turn")
         whole = max(sum(f for f, _ in parts) / peak, sum(m for _, m in parts) / bandwidth)
         assert whole * (1 - 1e-9) <= found <= 2 * whole * (1 + 1e-9), "out of its bounds"
+    many = [(80, 4), (8, 40)] * 2500
+    close(student.in_turn(many, 8, 2), 75_000, "seconds of 5000 parts", 1e-11)
     close(student.in_turn([(1e24, 1e20), (0, 0)], 1e15, 1e12), 1e9, "much work in turn")
     close(student.in_turn([], *machine_of(rng)), 0, "no parts")
     alike = [(80, 4), (8, 40), (80, 4), (80, 6), (8, 40)]  # 8 FLOP/s, 2 bytes/s: 10, 20, 10, ... s
@@ -618,6 +663,11 @@ def test_any_parts_in_turn(student, rng):
 def test_what_a_roofline_refuses(student, rng):
     peak, bandwidth = machine_of(rng)
     close(student.seconds(0, 1, peak, bandwidth), 1 / bandwidth, "one byte")
+    for bad in ([(80, 4), (8, -1)], [(80, 4), (-1, 40)]):
+        found = after_error(student, "in_turn", (bad, 8, 2), ([(8, 40), (80, 4)], 8, 2))
+        close(found, 30, "seconds of two parts after some that are refused")
+    found = after_error(student, "seconds", (80, -1, 8, 2), (80, 4, 8, 2))
+    close(found, 10, "seconds after -1 bytes")
     refused(
         (lambda: student.intensity(-1, -1), "-1 FLOPs, -1 bytes"),
         (lambda: student.seconds(-1, -1, peak, bandwidth), "-1 FLOPs, -1 bytes"),
@@ -870,6 +920,14 @@ def test_what_a_log_refuses(student, rng):
                 (lambda w=wrong: student.summarize([w, good], 1.0, 1.0), "a log with such times"),
                 (lambda w=wrong: student.summarize([good, w, good], 1.0, 1.0), "such a log"),
             )
+    for row in (bad[0], bad[3], [a]):
+        wrong = {"arrival": a, "times": row, "finished": True}
+        for log in ([good, wrong], [wrong, good], [good, good, wrong]):
+            found = after_error(student, "summarize", (log, 9.0, 9.0), ([good], 9.0, 9.0))
+            same(found, of_log([good], 9.0, 9.0), "summarize after a log that is refused")
+        same(after_error(student, "timings", (wrong,), (good,)), of_request(good), "timings, then")
+    found = after_error(student, "percentile", ([3.0, 1.0], 101), ([2.0, 4.0], 50))
+    close(found, 3, "a percentile after one that is refused")
     zero = {"arrival": 0.0, "times": [0.0, 1.0], "finished": True}
     two = {"arrival": a, "times": [times[0], times[0] - TICK], "finished": True}
     if times[0] - TICK <= a:
@@ -929,7 +987,7 @@ def test_any_ridge_batch(student, rng):
             seen_tokens = context + 1
             edge = float((fixed + more * seen_tokens) / (each * seen_tokens))  # a ridge
             for factor in (spread(rng, 0.01, 0.9), spread(rng, 1.1, 30)):
-                bandwidth = spread(rng, 1e9, 8e12)
+                bandwidth = spread(rng, 1e9, 8e12) * 1e3 ** draw(rng, -3, 2)
                 peak = bandwidth * edge * factor
                 right, _ = batch_of(parts, context, peak, bandwidth)
                 assert (right < math.inf) == (factor < 1), "the test's own numbers"
@@ -1006,6 +1064,7 @@ def test_any_ridge_context(student, rng):
             own * spread(rng, 1.05, 30),
             spread(rng, 100, 900),
         ):
+            bandwidth *= 1e3 ** draw(rng, -2, 1)
             peak = bandwidth * ratio
             lead = each * Fraction(peak) / Fraction(bandwidth) - more
             context = fixed / lead - 1 if lead > 0 else math.inf
@@ -1050,6 +1109,14 @@ def test_what_a_ridge_refuses(student, rng):
     right, _ = batch_of((Fraction(1184), 1184, 32, Fraction(32)), 0, 38 * (1 - 2**-14), 1.0)
     found = student.ridge_batch(one, 0, 38 * (1 - 2**-14), 1.0)
     close(found, right, "lines nearly side by side", SUBTRACTED)
+    for speed in (1e-9, 1e9, 1e18):  # what is left may be any number of seconds
+        right, _ = batch_of((Fraction(1184), 1184, 32, Fraction(32)), 0, 19 * speed, speed)
+        found = student.ridge_batch(one, 0, 19 * speed, speed)
+        close(found, right, f"a machine of {speed:g} bytes a second", SUBTRACTED)
+    found = after_error(student, "ridge_batch", (one, -1, 19, 1), (one, 0, 19, 1))
+    close(found, 1184 / (1216 / 19 - 32), "a ridge batch after a context of -1", SUBTRACTED)
+    found = after_error(student, "ridge_context", (one, 2.0, 1.0, 0), (one, 2.0, 1.0))
+    close(found, 1184 / 32 - 1, "a ridge context after bits of 0", SUBTRACTED)
     parts = linear(one, [(8, 8)] * 4 + [(8, 16)] * 2, 8, 8, 16, 16)
     right, _ = batch_of(parts, 0, 38 * (1 - 2**-24), 1.0)
     found = student.ridge_batch(one, 0, 38 * (1 - 2**-24), 1.0)
@@ -1178,7 +1245,8 @@ def test_any_sentence(student, rng):
         if number < 3:
             m |= dict.fromkeys([("joules_per_flop", "joules_per_byte", "idle_watts")[number]], 0)
         prompt, new, batch = draw(rng, 1, 30), draw(rng, 1, 9), draw(rng, 1, 40)
-        prompt, new = ((1, 1), (1, 2), (5000, 3), (30, 60))[number] if number < 4 else (prompt, new)
+        some = ((1, 1), (1, 2), (5000, 3), (30, 60), (9, 3000))
+        prompt, new = some[number] if number < len(some) else (prompt, new)
         bits, kv_bits = draw(rng, 4, 128) / 4, draw(rng, 4, 128) / 4
         args = (prompt, new, m, batch, bits, kv_bits)
         right = joules(config, shapes, wide, narrow, *args)
@@ -1210,6 +1278,12 @@ def test_what_calculators_refuse(student, rng):
     m["idle_watts"] = 10.0
     right = joules(config, shapes, wide, narrow, 1, 1, m, 1, 16, 16)
     close(student.sentence_joules(config, 1, 1, m), right, "joules of one token", SUBTRACTED)
+    found = after_error(
+        student, "sentence_joules", (config, 3, 5, m | {"bandwidth": 0}), (config, 1, 1, m)
+    )
+    close(found, right, "joules after a machine that is refused", SUBTRACTED)
+    n, tokens = after_error(student, "chinchilla", (0, 20.0), (2400, 4))
+    close(n, 10, "parameters after no compute", 1e-9)
     rests = m | {"idle_watts": 0}
     flops_only = rests | {"joules_per_byte": 0}
     free = flops_only | {"joules_per_flop": 0}

@@ -322,6 +322,13 @@ def check_crowds(student, which):
     ):
         state = running, waiting, free, budget, most, block
         check_direct(student, which, state, SLOW[which](*state))
+    if which == "preempting":
+        running, waiting = crowd(2500)  # nobody has to be put back
+        work = [(name, tokens - cached) for name, tokens, cached in running] + waiting[:100]
+        check_direct(student, which, (running, waiting, 10**6, 10**9, 2600, 3), (work, []))
+        running = [("A", 5, 4), *((i, 1, 0) for i in range(2500))]  # who gives back nothing
+        back = [i for i in reversed(range(2500))]
+        check_direct(student, which, (running, waiting, 0, 9, 2600, 4), ([], [*back, "A"]))
     for prompt, free in ((3000, 1), (3001, 1), (3001, 2), (6000, 2), (6001, 2)):
         state = [(0, 3001, 3000), (1, 3000, 2999)], [("x", prompt)], free, 10**5, 9, 3000
         check_direct(student, which, state, SLOW[which](*state))
@@ -1249,6 +1256,19 @@ def test_trees_anywhere(student, rng):
             ]
             walk += [("evict", 2), ("match", (d,)), ("match", base), ("evict", draw(rng, 2, 9))]
             walks.append([*walk, ("match", base), ("match", (d,)), ("evict", 10**4), ("match", ())])
+    for long in (1, 2, 9):  # insert goes along an edge, which is used then
+        base, other = (1,) * long, (7,) * (long + 2)
+        walk = [("insert", base), ("insert", other), ("hold", other), ("insert", (*base, 3))]
+        walk += [("evict", 2), ("release", 0), ("evict", 2), ("match", base), ("match", other)]
+        walks.append(walk)
+        walk = [("insert", (*base, 2)), ("insert", other), ("insert", base), ("evict", 2)]
+        walks.append([*walk, ("evict", 2), ("match", base), ("match", other), ("match", (1,))])
+    for t in (-1, -2, 0, -(10**9), 2**31 - 1, 2**62):  # no id says that a text ends
+        some = [(1, 2, t), (t,), (t, t), (1, t), (1, 2)]
+        for first in ((1, 2), (1, 2, 3), (3,)):
+            asked = [("match", text) for text in some]
+            stored = [("insert", text) for text in some[:: draw(rng, 0, 1) * 2 - 1]]
+            walks.append([("insert", first), *asked, *stored, *asked, ("evict", 2), *asked])
     count = draw(rng, 280, 300)
     leaves = [(0, k) for k in torch.randperm(count, generator=rng).tolist()]
     some = [leaves[i] for i in torch.randperm(count, generator=rng)[:9].tolist()]

@@ -595,9 +595,12 @@ def drive_fan(student, kind, cases):
             deep = nn.ModuleDict(dict(zip(("1", "10", "up"), made[2:-1], strict=True)))
             self.part = nn.ModuleDict({"up": made[1], "deep": deep})
             self.order = ["up", "part.up", *(f"part.deep.{n}" for n in deep), "up_1"]
+            self.scale = nn.Parameter(torch.ones(1))  # of no layer, and of a name of its own
+            self.part.register_parameter("gain", nn.Parameter(torch.ones(1)))
 
         def forward(self, x):
-            return torch.cat([self.get_submodule(n)(x) for n in self.order], -1)
+            y = torch.cat([self.get_submodule(n)(x) for n in self.order], -1)
+            return y * self.scale * self.part.gain
 
     def fill(name, shape):
         at = torch.arange(shape[0])[:, None] + torch.arange(shape[-1])[None]
@@ -1177,7 +1180,11 @@ def drive_cache(student, state, config, prefixes, chunks):
 def drive_written(student, prefixes, parts):
     """Runs beside the student's code: (whether a cache can be cut, keys and values after others
     were written over the last position or behind it, the prefixes then)."""
+    import torch
+
     held = []
+    if all(torch.equal(p, prefixes[0]) for p in prefixes):
+        prefixes = prefixes[:1] * len(prefixes)  # one tensor in every row, as a caller may give it
     for _ in range(2):
         cache = student.prefix_cache(prefixes)
         cut = hasattr(cache, "truncate")  # a cache of one's own may lack it
@@ -1315,12 +1322,14 @@ def drive_prompt(student, state, config, prompt, training):
     model = Llama(LlamaConfig(**config)).to(prompt.dtype).train(training)
     model.load_state_dict(state)
     model.model.norm.weight.requires_grad_(False)
+    plain = prompt.clone()
+    student.prefix_of(model, plain)
     leaf = prompt.requires_grad_()
     prompt = leaf.T.contiguous().T  # a view
     prefix = student.prefix_of(model, prompt)
     left = [{n: p.requires_grad for n, p in model.named_parameters()}]
     left += [sorted({m.training for m in model.modules()})]
-    left += [[p.grad is None for p in model.parameters()]]
+    left += [[p.grad is None for p in model.parameters()], plain.requires_grad]
     (prefix.square() * 0.5).sum().backward()
     return prefix.detach(), leaf.grad, left, model.state_dict()
 
@@ -1333,8 +1342,10 @@ def drive_prompt(student, state, config, prompt, training):
 )
 def test_gradients_of_prefixes(student, rng):
     config, model = a_llama(rng)
-    for b in (3, 1):
+    for b, equal in ((3, False), (1, False), (3, True)):
         prefixes = list(torch.randn(b, 2, 2, 2, 4, 8, generator=rng, dtype=F64))
+        if equal:  # in numbers: each is a tensor of its own, as when training begins
+            prefixes = [prefixes[0].clone() for _ in prefixes]
         ids = torch.randint(20, (b, 5), generator=rng)
         grads = student.drive(drive_cache_gradients, state_of(model), config, prefixes, ids)
         leaves = [p.clone().requires_grad_() for p in prefixes]
@@ -1364,7 +1375,8 @@ def test_prefixes_of_prompts(student, rng):
         prompt = torch.randn(n, 16, generator=rng, dtype=F64).to(dtype)
         training = n == 6
         value = student.drive(drive_prompt, state_of(model), config, prompt, training)
-        prefix, grad, (free, modes, no_grads), kept = value
+        prefix, grad, (free, modes, no_grads, of_prompt), kept = value
+        assert not of_prompt, "prefix_of made a prompt require a gradient that needed none"
         frozen = [name for name, is_free in free.items() if not is_free]
         assert frozen == ["model.norm.weight"], f"frozen in the model are now {frozen}"
         assert modes == [training], "the model is in another mode now"
@@ -1409,8 +1421,8 @@ def drive_caches(student, cases):
     import torch
 
     def lay(x, way):
-        if way == 1:
-            return x.mT.contiguous().mT
+        if way == 1:  # every dimension before the one that stands before it
+            return x.permute(4, 3, 2, 1, 0).contiguous().permute(4, 3, 2, 1, 0)
         wide = x.repeat_interleave(2, -1).repeat(1, 1, 1, 2, 1)
         return wide[..., : x.shape[3], ::2] if way else x
 
@@ -2088,7 +2100,9 @@ def drive_spent_bill(student, way, shape):
 
 def drive_long_bill(student, way, size, shape):
     """Runs beside the student's code: a bill whose numbers are too long to travel, as texts."""
-    return {key: str(value) for key, value in student.bill(way, size, shape).items()}
+    bill = student.bill(way, size, shape)
+    names = ("trained", "optimizer_bytes", "flops", "read_bytes", "context")
+    return {key: str(int(bill[key])) for key in names}
 
 
 @exercise(
@@ -2111,12 +2125,17 @@ def test_trained_numbers(student, rng):
     for way in WAYS:
         first, second = student.drive(drive_spent_bill, way, a_shape(rng))
         assert first == second, f"a bill of {way} that was written into is given out again"
-    layers, d, size = 5, 2**30 + 1, 2**30 - 1  # beyond 63 bits
+    layers, d = 5, 2**30 + 1  # beyond 63 bits
     shape = a_shape(rng) | {"layers": layers, "heads": 8, "kv_heads": 1, "head_dim": d}
-    seen = student.drive(drive_long_bill, "prefix", size, shape)
-    right = {"trained": size * layers * 2 * d, "flops": size * layers * 32 * d}
-    for key, number in right.items():
-        assert seen[key] == str(number), f"{key} of {size} prefixes is {seen[key]}, not {number}"
+    wide = shape
+    for way in WAYS:
+        size, shape = (2**30 - 1, wide) if way == "prefix" else (10**15, a_shape(rng))
+        seen, trained = student.drive(drive_long_bill, way, size, shape), numbers(way, size, shape)
+        right = {"trained": trained, "optimizer_bytes": 8 * trained}
+        right |= {"flops": products(way, size, shape), "read_bytes": read(way, size, shape)}
+        right["context"] = size if way in ("prompt", "prefix") else 0
+        for key, number in right.items():
+            assert seen[key] == str(number), f"{key} of {way}, {size}: {seen[key]}, not {number}"
     value = of_bill(student, "random", 1_000_000, a_shape(rng))
     same_number(value["trained"], 1_000_000, "trained of random")
     shape = a_shape(rng)
@@ -2560,6 +2579,8 @@ def test_anywhere_in_a_choice(student, rng):
     expect_reused(student, [("differ", *call) for call in some])
     zero = [a_bill(rng, losses=[v], trained=n) for v, n in ((0.0, 2), (NEXT, 1))]
     calls += [({"": zero[0]}, {}), ({"a": zero[0], "b": zero[1]}, {})]
+    few, many = (a_bill(rng, losses=[1.0], trained=n) for n in (1, 5))  # a name that is empty
+    calls += [({"": few, "b": many}, {}), ({"b": many, "": few}, {}), ({"b": few, "": many}, {})]
     for (made, need), name in zip(calls, held_results(student, "choose", calls), strict=True):
         right = walk(made, need)
         what = f"chosen of {len(made)} ways with {need}"

@@ -787,6 +787,10 @@ def test_shapes_and_groups(student, rng):
     odd = torch.randn(7, 3, generator=rng)
     check_linear(student, rng, odd.bfloat16().T, 2, torch.randn(3, generator=rng).bfloat16())
     check_linear(student, rng, odd.double().T, 9)
+    scale = 1 + 2.0**-11 * 0.99  # as float16 it is 1, and 14.5035 is code 15
+    row = torch.full((20,), 14.5035)
+    row[0], row[7] = 0, 15 * scale
+    check_linear(student, rng, torch.stack([row, -row]), 20)
 
 
 @exercise(
@@ -809,6 +813,7 @@ def test_magnitudes(student, rng):
     check_linear(student, rng, torch.full((2, 6), -3.0), 4)
     check_linear(student, rng, base.bfloat16(), 8, torch.randn(4, generator=rng).bfloat16())
     check_linear(student, rng, (1e3 * base).bfloat16(), 5)
+    check_linear(student, rng, torch.randn(40, 160, generator=rng).bfloat16(), 40)
     check_linear(student, rng, base.double(), 8, torch.randn(4, generator=rng).double())
     check_linear(student, rng, torch.randn(8, 40, generator=rng).bfloat16(), 20)
     check_linear(student, rng, torch.tensor([[-1.0, 1.0], [3.0, -3.0]]), 2)  # 8 + 8 is no code

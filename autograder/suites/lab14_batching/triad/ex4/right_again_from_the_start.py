@@ -1,21 +1,22 @@
-# Turns by recursion over who is left; blocks counted from the tables that would result.
+# Turns from a deque, whose end is put back; blocks counted from the tables that would result.
+from collections import deque
 
 
 def turns(entries, free, budget, block):
-    if not entries or budget == 0:
-        return [], [], free, budget
-    (name, tokens, cached), rest = entries[0], list(entries[1:])
-    back = []
-    while free == 0 and cached % block == 0:
-        if not rest:
-            return [], [*back, name], free + -(-cached // block), budget
-        last = rest.pop()
-        back.append(last[0])
-        free += -(-last[2] // block)
-    n = min(tokens - cached, budget, -cached % block + free * block)
-    free -= -(-(cached + n) // block) - -(-cached // block)
-    work, more, free, budget = turns(rest, free, budget - n, block)
-    return [(name, n), *work], back + more, free, budget
+    line, work, back = deque(entries), [], []
+    while line and budget:
+        name, tokens, cached = line.popleft()
+        while free == 0 and cached % block == 0:
+            last = line.pop() if line else (name, tokens, cached)
+            back.append(last[0])
+            free += -(-last[2] // block)
+            if last[0] == name:
+                return work, back, free, budget
+        n = min(tokens - cached, budget, -cached % block + free * block)
+        free -= -(-(cached + n) // block) - -(-cached // block)
+        work.append((name, n))
+        budget -= n
+    return work, back, free, budget
 
 
 def preempting(running, waiting, free, budget, most, block):
