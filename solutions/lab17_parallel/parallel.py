@@ -1226,7 +1226,8 @@ def pipeline_best(job: dict, b: int) -> float:
 
 def both_cuts(job: dict, b: int) -> float:
     """Two stages of two devices: each has half of the layers, cut in two."""
-    half = job | {k: job[k] / 2 for k in ("layers", "weights", "cache", "flops")}
+    half = job | {k: job[k] / 2 for k in ("weights", "cache", "flops")}
+    half["layers"] = job["layers"] // 2
 
     def turn_of(m: int) -> float:
         return tensor_best(half, b // m, 2) + job["alpha"] + job["beta"] * job["row"] * b / m

@@ -88,6 +88,32 @@ def drive_again(student, calls):
     return [getattr(student, name)(*args) for name, args in calls]
 
 
+def drive_spent(student, name, args):
+    """Runs beside the student's code: the lists of a result, of which the first is written into;
+    what the others hold then; and the result of the same call once more."""
+    made = getattr(student, name)(*args)
+    lists = list(made) if isinstance(made, tuple) else [made]
+    kept = [list(one) for one in lists]
+    if isinstance(lists[0], list):
+        lists[0].append(9)
+    others = [list(one) for one in lists[1:]]
+    return kept, others, getattr(student, name)(*args)
+
+
+def own_lists(student, name, *args):
+    """Who writes into a list that he was given changes no other one, and no later result."""
+    kept, others, later = student.drive(drive_spent, name, args)
+    what = f"{name}{args}"
+    assert others == kept[1:], f"{what}: one list was written into, and another one changed"
+    later = [list(one) for one in (later if isinstance(later, tuple) else (later,))]
+    assert later == kept, f"{what}: what was written into its list is given out again"
+
+
+def drive_shared(student, order, stages):
+    """Runs beside the student's code: all stages have one list between them."""
+    return student.start_times([order] * stages, 1.0, 2.0)
+
+
 def ranks(student, name, args, what, strided=False):
     """(values, calls by rank, ticks); fails where ranks wait for ever."""
     seen = student.drive(drive_ranks, name, args, strided)
@@ -461,6 +487,8 @@ def test_heads_of_any_model(student, rng):
                 call = f"heads_of({rank}, {size}, {heads}, {kv})"
                 seen = three(student.heads_of(rank, size, heads, kv), call)
                 assert seen == heads_right(rank, size, heads, kv), f"{call} is wrong"
+    for args in ((0, 2, 4, 4), (1, 2, 8, 2), (0, 1, 6, 1)):
+        own_lists(student, "heads_of", *args)
     for heads, kv in ((5, 2), (8, 3), (2, 4)):
         for place in ((0, 1), (1, 3), (8, 9)):  # also of a rank that has no head
             call = f"heads_of{(*place, heads, kv)}"
@@ -656,8 +684,17 @@ def test_losses_of_any_vocabulary(student, rng):
             expect_tensor(loss, "cross_entropy", F32, (5,))
             bound = 64 * ROUNDING[F32] * (1 + v + exact.abs())
             expect_at_most((loss.double() - exact).abs(), bound, "the error of a loss of bfloat16")
-    low = torch.tensor([[-1000.0], [-1001.0], [-1002.0]])  # all far below 0
     targets = torch.tensor([1])
+    far = torch.tensor([[100.0], [0.30078125], [97.5]], dtype=BF16)  # whose differences it rounds
+    for sign in (1.0, -1.0):
+        exact = F.cross_entropy(sign * far.double().T, targets, reduction="none")
+        hidden = torch.full((1, 1), sign, dtype=BF16)
+        for size in (1, 3):
+            args = [(hidden, rows, targets, s) for rows, s in vocabulary_parts(far, size)]
+            for loss in ranks(student, "cross_entropy", args, "cross_entropy of bfloat16")[0]:
+                off = (loss.double() - exact).abs()
+                expect_at_most(off, 1e-3, "the error of a loss of logits far apart in bfloat16")
+    low = torch.tensor([[-1000.0], [-1001.0], [-1002.0]])  # all far below 0
     args = [(torch.ones(1, 1), rows, targets, s) for rows, s in vocabulary_parts(low, 2)]
     values, _, _ = ranks(student, "cross_entropy", args, "cross_entropy")
     right = math.log(1 + math.e + math.exp(-1))
@@ -888,6 +925,8 @@ def test_orders_of_any_size(student, rng):
                 call = f"one_f_one_b({stage}, {stages}, {micro})"
                 seen = order_of(student.one_f_one_b(stage, stages, micro), call)
                 assert seen == right, f"{call} is another order"
+    for name in ("gpipe", "one_f_one_b"):
+        own_lists(student, name, 0, 2, 4)
 
 
 def alternating(stage, stages, micro):
@@ -952,6 +991,16 @@ def test_times_of_any_orders(student, rng):
             seen = times_of(student.start_times(orders, f, b), orders, "start_times")
             what = f"start_times of 1F1B with {stages} stages, {f} and {b}"
             assert seen == by_rounds(orders, f, b), f"{what} are others"
+    orders = [[(k, i) for i in range(8) for k in "FB"]] * 8  # no forward runs ahead
+    for made in (orders, [[(k, i) for k in "FB" for i in range(5)]] * 3):
+        seen = times_of(student.drive(drive_shared, made[0], len(made)), made, "start_times")
+        assert seen == by_rounds(made, 1.0, 2.0), "start_times of stages with one order are others"
+    for f, b in ((0.1, 0.2), (1 / 3, 0.7)):  # no float holds sums of them: but for roundings
+        orders = [alternating(s, 3, 7) for s in range(3)]
+        seen = times_of(student.start_times(orders, f, b), orders, "start_times")
+        for row, right in zip(seen, by_rounds(orders, f, b), strict=True):
+            row, right = (torch.tensor(times, dtype=F64) for times in (row, right))
+            expect_close(row, right, what=f"start_times with {f} and {b}", atol=1e-12)
     for times in (2.0**-30, 2.0**30):  # of devices that are quick, and of slow ones; all exact
         orders = [alternating(s, 4, 9) for s in range(4)]
         seen = times_of(student.start_times(orders, 3 * times, 5 * times), orders, "start_times")
@@ -1197,12 +1246,19 @@ def test_plans_of_any_job(student, rng):
     for batch in (128, 131):
         seen = tuple(student.better_plan(many, batch, 100))
         assert seen[:2] == ("pipeline", batch), f"the plan of {batch} sequences is {seen}"
+    seen = tuple(student.better_plan(many, 131, 4))
+    assert seen[:2] == ("pipeline", 131), f"the plan of 131 sequences on 4 devices is {seen}"
     # powers of two: exact in any order of operations
+    even = slow | {"layers": 80, "flops": 32, "bandwidth": 1, "alpha": 0, "beta": 1}
+    seen = tuple(student.better_plan(even, 8, 4))
+    assert seen == ("pipeline", 4, 128), f"a tie of 4 and 8 micro-batches: {seen}"
     job = {"layers": 1, "weights": 64, "cache": 0, "flops": 1, "row": 1, "bandwidth": 1}
     job |= {"peak": 1024.0, "alpha": 0, "beta": 0}
     assert tuple(student.better_plan(job, 8, 1)) == ("tensor", 1, 64), (
         "a tie of tensor and pipeline"
     )
+    seen = tuple(student.better_plan(job | {"alpha": 16}, 1, 2))
+    assert seen == ("tensor", 1, 96), f"a tie of tensor and pipeline on two devices: {seen}"
     slow = job | {"alpha": 64}
     seen = tuple(student.better_plan(slow, 8, 4))  # every micro up to 4 takes 4 (16 + 64)
     assert seen == ("pipeline", 1, 320), "a tie of 1, 2 and 4 micro-batches"
