@@ -144,6 +144,8 @@ def test_absmean(student, rng):
     for wide in wide_ones(rng):
         by_rows, by_all = student.drive(drive_means, wide)
         cases += [(wide.T[1::2], True, by_rows), (wide.T[1::2], False, by_all)]
+    low = torch.tensor([[1e-7, 1e-7], [4e-5, 4e-5]])  # a row below the floor, not the mean of all
+    cases += [(low, True, None), (low, False, None)]
     for w, rows, seen in cases:
         expect_absmean(student.absmean(w, rows) if seen is None else seen, w, rows)
 
