@@ -26,10 +26,8 @@
 #
 # `lab.check("ex1")` runs the public tests (6 of 15 points) and names the kinds of hidden tests
 # (9 of 15). `lab.hint("ex1")` gives one hint at a time. Tests call your functions by name, so keep
-# names and arguments as they are. Lists that a function returns are the caller's to write into: each
-# call makes new ones, and none stands in its result twice. Answer predictions in their field; where
-# no field is shown, by `lab.answer("calls", 6)`. Seconds that a cell announces are those of a quiet
-# machine.
+# names and arguments as they are. Answer predictions in their field; where no field is shown, by
+# `lab.answer("calls", 6)`. Seconds that a cell announces are those of a quiet machine.
 #
 # ## Map and notation
 #
@@ -64,7 +62,8 @@
 # process, one at a time, and every call is counted; who waits for ever is named. In experiments
 # they are real processes.
 #
-# For all exercises: no function changes its arguments; numbers are finite.
+# For all exercises: no function changes its arguments; numbers are finite. Lists that are returned
+# are the caller's to write into: each call makes new ones, and none stands in a result twice.
 
 # %%
 import math
