@@ -30,13 +30,17 @@ def triad(
     show: Annotated[
         str | None, typer.Option(help="Run nothing: print this exercise's variants as diffs.")
     ] = None,
+    others: Annotated[
+        Path | None,
+        typer.Option(help="Judge, instead, answers in the folders right/ and wrong/ of this one."),
+    ] = None,
     jobs: JobsOption = None,
     unsafe: UnsafeOption = False,
     course: CourseOption = None,
     suites: SuitesOption = None,
 ) -> None:
     """Test the tests: right solutions must pass, wrong ones must fail; exit code 1 if not."""
-    from autograder.commands.triads import mutants_of_labs, show_exercise, triad_labs
+    from autograder.commands.triads import mutants_of_labs, others_of_lab, show_exercise, triad_labs
 
     root = course_folder(course)
     if mutants and (seeds > 1 or unsafe):
@@ -46,15 +50,23 @@ def triad(
             f"--markdown needs --mutants and a folder, {markdown.parent}, that is there"
         )
     if show is not None:
-        if len(labs or []) != 1 or mutants or seeds > 1:
-            raise UsageError("--show goes with one lab: autograder triad lab04_wanda --show ex4")
-        show_exercise(root, labs[0], show)
+        show_exercise(root, the_lab(labs, "--show ex4", mutants or others or seeds > 1), show)
         return
-    if mutants:
+    if others is not None:
+        lab = the_lab(labs, "--others FOLDER", mutants or unsafe)
+        well = others_of_lab(root, lab, others, seeds=seeds, jobs=jobs)
+    elif mutants:
         well = mutants_of_labs(root, labs or None, jobs=jobs, markdown=markdown)
     else:
         well = triad_labs(root, labs or None, seeds=seeds, jobs=jobs, unsafe=unsafe)
     raise typer.Exit(0 if well else 1)
+
+
+def the_lab(labs: list[str] | None, option: str, too_much: object) -> str:
+    """The only one. Raises UsageError."""
+    if len(labs or []) != 1 or too_much:
+        raise UsageError(f"this goes with one lab: autograder triad lab04_wanda {option}")
+    return labs[0]
 
 
 def domain(

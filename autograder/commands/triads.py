@@ -12,6 +12,7 @@ from autograder.labs.manifest import LabSpec, lab_names, load_lab
 from autograder.triad.domain import domains, untried
 from autograder.triad.judge import Row, joined, missing_variants
 from autograder.triad.mutants import prepare, problems_of, read_equivalent, run_mutants
+from autograder.triad.others import read_others, run_others
 from autograder.triad.pairs import unmet_pairs
 from autograder.triad.run import run_seeds, run_triad, solved_cells
 from autograder.triad.table import (
@@ -72,6 +73,26 @@ def show_triad(lab: LabSpec, rows: list[Row], missing: list[str]) -> None:
     killed = sum(not row.problem for row in wrong)
     bad = sum(bool(row.problem) for row in rows) + len(missing)
     out.print(f"{killed} of {len(wrong)} wrong variants killed as declared; {bad} problems")
+
+
+def others_of_lab(
+    root: Path, name: str, folder: Path, *, seeds: int = 1, jobs: int | None = None
+) -> bool:
+    """Answers that somebody wrote from the cards alone; True if all are judged as they should."""
+    [(lab, solved)] = solved_labs(root, [name])
+    others = read_others(lab, solved, folder)
+    found = run_others(lab, solved, others, seeds=seeds, jobs=jobs)
+    rows = list(with_progress(found, len(others), f"answers to {lab.name}"))
+    out = console()
+    for row in rows:
+        if row.problem:
+            line = f"{row.variant.exercise} {row.variant.kind} {row.variant.name}: {row.problem}"
+            out.print(f"{line} [{row.variant.mistake}]", markup=False, highlight=False)
+    for kind, verdict in (("right", "refused"), ("wrong", "caught under every seed")):
+        own = [row for row in rows if row.variant.kind == kind]
+        count = sum((kind == "right") == bool(row.problem) for row in own)
+        out.print(f"{kind}: {count} of {len(own)} {verdict}", highlight=False)
+    return not any(row.problem for row in rows)
 
 
 def show_exercise(root: Path, name: str, exercise: str) -> None:
