@@ -50,16 +50,16 @@ def drive_laid(student, calls, ways):
         # contiguous() returns a dimension of 1 with any stride as it is, and view(dtype) refuses it
         return x.clone() if made.is_contiguous() else made
 
-    def zero(x):
-        if 0 not in x.stride():
-            x.detach().zero_()
-
     def all_of():
         return [getattr(student, name)(*each(tuple(args), lay)) for name, *args in calls]
 
     results = all_of()
     first = each(results, lambda x: x.detach().clone())
-    each(results, zero)
+    filled = []  # zeros with ones: else zeros that are handed out twice would not be seen
+    each(results, lambda x: filled.append((x.detach(), 0 if x.any() else 1)))
+    for x, number in filled:
+        if 0 not in x.stride():
+            x.fill_(number)
     return first, each(all_of(), lambda x: x.detach().clone())
 
 

@@ -56,9 +56,10 @@
 # | symmetric | $-(2^{b-1}-1) \dots 2^{b-1}-1$ | 2 to 8 | 0 |
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
-# No function of this lab changes its arguments, or keeps anything from one call to the next: work
-# on new tensors. Tensors that you get need not be contiguous; all numbers are finite. Any order of
-# float32 operations will do; tests allow for the rounding.
+# No function of this lab changes its arguments, gives one of them (or a view of it) back, or keeps
+# anything from one call to the next: work on new tensors. Tensors that you get need not be
+# contiguous; all numbers are finite, $x / s$ too. Any order of float32 operations will do; tests
+# allow for the rounding.
 
 # %%
 import copy
@@ -507,9 +508,10 @@ lab.check("ex3")
 # each of its steps has an inverse, and the last one comes first.
 #
 # **By hand.** One row of 5 weights in groups of 2 at 3 bits: the groups are 2, 2 and 1 weights. The
-# last one has a single weight, so its range is from 0 to that weight, and it comes back exactly.
-# Size: 5 · 3 bits of codes and three times 16 + 3 bits, 72 bits for 5 weights. Packing 6, 1, 7 at 3
-# bits: the stream 011 100 111, cut into the bytes 01110011 and 1, lowest bit first: 206 and 1.
+# last one has a single weight, so its range is from 0 to that weight, and it comes back, but for a
+# rounding. Size: 5 · 3 bits of codes and three times 16 + 3 bits, 72 bits for 5 weights. Packing 6,
+# 1, 7 at 3 bits: the stream 011 100 111, cut into the bytes 01110011 and 1, lowest bit first: 206
+# and 1.
 #
 # **The usual errors.** To make $K$ a multiple of $G$, the last group is filled up with its
 # neighbours and gets their range. (Zeros do no harm: all grids of this lab contain 0.) For the

@@ -56,6 +56,15 @@ def test_a_result_that_is_kept_is_found():
     assert first.tolist() == [1.0, 2.0] and second.tolist() == [0.0, 0.0]
 
 
+def test_zeros_that_are_handed_out_twice_are_found():
+    def f(x):
+        return KEPT.setdefault(tuple(x.shape), torch.zeros(x.shape, dtype=torch.int32))
+
+    KEPT.clear()
+    for _, second in held(LocalStudent({"f": f}), rng(), 2 * [("f", torch.tensor([1.0, 2.0]))]):
+        assert second.tolist() == [1, 1]
+
+
 def test_what_is_contiguous_can_be_seen_as_bytes():
     f = {"f": lambda x: x.contiguous().view(torch.uint8)}
     for way in range(4):

@@ -21,7 +21,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held, refused
+from efflib.lab.again import drive_laid, held, refused
 
 U = 2.0**-24  # relative error of one rounding to float32
 SCALE = 4 * U  # of a scale: the difference, the division or a reciprocal and a product, one spare
@@ -56,6 +56,29 @@ def distinct(results):
     )
     same = kinds and len(first) == len(second) and all(map(torch.equal, first, second))
     return results[:1] if same else results
+
+
+def drive_shared(student, calls):
+    """Runs beside the student's code: of each call (name, *args), whether a result lies in the
+    memory of an argument."""
+    import torch
+
+    def places(values):
+        tensors = [x for x in values if isinstance(x, torch.Tensor) and x.numel()]
+        return {x.untyped_storage().data_ptr() for x in tensors}
+
+    shared = []
+    for name, *args in calls:
+        result = getattr(student, name)(*args)
+        results = result if isinstance(result, list | tuple) else [result]
+        shared.append(bool(places(results) & places(args)))
+    return shared
+
+
+def expect_new_tensors(student, *calls):
+    """Of calls (name, *args) that change no number, each: what comes back is no argument."""
+    for (name, *_), shared in zip(calls, student.drive(drive_shared, list(calls)), strict=True):
+        assert shared is False, f"{name} gave an argument back, or a view of one: make a new tensor"
 
 
 def part_of(rng, shape, dims, whole):
@@ -438,8 +461,19 @@ def test_bfloat16_and_shapes(student, rng):
     assert decode(student, one, torch.tensor(0.25), zero).item() == 1.0, "1.0 did not come back"
     none = encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
     decode(student, none, torch.tensor(0.25), zero)
-    calls = drawn_calls(rng)
-    for (name, *args), results in zip(calls, held(student, rng, calls), strict=True):
+    calls, turned = drawn_calls(rng), []
+    scale = torch.tensor(0.25)  # one for all of a view
+    for shape, symmetric in (((3, 4), True), ((2, 3, 4), False)):
+        x, zero = torch.randn(shape, generator=rng), torch.tensor(0 if symmetric else 7).int()
+        turned.append(("quantize", x, scale, zero, 4, symmetric))
+        codes = torch.arange(x.numel()).reshape(shape) % 8
+        turned.append(
+            ("dequantize", codes.to(torch.int8 if symmetric else torch.uint8), scale, zero)
+        )
+    found = held(student, rng, calls) + list(
+        zip(*student.drive(drive_laid, turned, [1]), strict=True)
+    )
+    for (name, *args), results in zip(calls + turned, found, strict=True):
         for value in distinct(results):
             if name == "affine_parameters":
                 expect_grid_of(value, *args, f"lo in {args[0].dtype}", torch.int32)
@@ -599,6 +633,9 @@ def test_one_side_at_a_time(student, rng):
         expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} are 0")
         drawn[side] = torch.tensor([3, -7, 7, -3])
         expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} add up to 0")
+    sums, none = torch.ones(2, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
+    products = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)
+    expect_new_tensors(student, ("integer_product", products, sums, sums, 3, none, none))
 
 
 @exercise(
@@ -765,6 +802,10 @@ def test_awkward_weights(student, rng):
             # s rounded as SCALE, times one code
             expect_close(w_hat, flat, what=f"constant {value}", rtol=SCALE + 3 * U)
     expect_views(student, rng)
+    flat, codes = torch.full((2, 8), 0.5), torch.arange(8, dtype=torch.uint8)
+    calls = [("quantize_weight", x, 4, 8, False) for x in (flat, 0 * flat)]
+    calls += [("quantize_weight", flat[:, :1], 8, g, True) for g in ("tensor", "channel", 1)]
+    expect_new_tensors(student, *calls, ("pack_codes", codes, 8), ("pack_codes", codes[:1], 8))
     wrong = ("row", "8", "", "Tensor", "CHANNEL", "channel ", "tensors", 0, -3, 2.5, 100.5, None)
     grids, weights = spread(rng, widths(), 12), spread(rng, (w, w.bfloat16(), 0 * w, w[:1, :1]), 12)
     refused(
@@ -1108,13 +1149,18 @@ def test_empty_clusters(student, rng):
 )
 def test_awkward_values(student, rng):
     value = torch.randn((), generator=rng).item()
-    few = torch.tensor([0.0, 3.0, 1.0])
+    few, near = torch.tensor([0.0, 3.0, 1.0]), torch.tensor([1.0, 1.0 + 2**-23])
     for values in (torch.full((3, 4), value), torch.tensor(value), torch.tensor([value]), few):
         codebook, codes = cluster(student, values, 2, 5)
         atol = mean_error(values) + start_error(values)
         expect_close(codebook[codes], values.double(), what="values", atol=atol)
         if values is not few:
             expect_close(codebook - value, 0 * codebook, what="entries, of equal values", atol=atol)
+    for values, bits in ((near, 2), (near, 8), (-near, 3)):  # entries are equal, the last ones too
+        codebook, codes = cluster(student, values, bits, 1)
+        expect_nearest(values, codebook, codes, "values beside one another")
+    four = torch.arange(4.0)
+    expect_new_tensors(student, *(("kmeans_codebook", four, 2, n) for n in (0, 1)))
     many_of_one = torch.cat([torch.rand(68_000, generator=rng), torch.tensor([2.0])])
     codebook, codes = cluster(student, many_of_one, 1, 1)
     mean = many_of_one[many_of_one < 1].double().mean()
@@ -1392,7 +1438,16 @@ def test_bfloat16(student, rng):
         scale, zero = drawn_grid(rng, shapes[i], i, bits, symmetric)
         x = drawn_values(rng, shapes[i][0], scale, zero, bits, symmetric, 1.5).to(kinds[i])
         cases.append((x, scale, zero, bits, symmetric, torch.randn(x.shape, generator=rng)))
+    # one scale for all: of views, and of bfloat16, where half a step past an end is a rounding away
+    zero = torch.tensor(129, dtype=torch.int32)
+    for x in 2 * [torch.randn(3, 4, generator=rng)] + 2 * [torch.randn(2, 3, 4, generator=rng)]:
+        cases.append((x, torch.tensor(0.01), zero, 8, False, torch.ones(x.shape)))
+    ends = torch.cat([torch.arange(-136, -123, 0.5), torch.arange(120, 128, 0.5)]).bfloat16()
+    cases.append((ends, torch.tensor(127 / 126.7), zero, 8, False, torch.ones(len(ends))))
     expect_gradients(student, cases)
+    expect_new_tensors(
+        student, ("fake_quantize", torch.arange(4.0), torch.tensor(1.0), 0 * zero, 4, False)
+    )
 
 
 def expect_gradients(student, cases):
@@ -1665,7 +1720,8 @@ def test_new_weights(student, rng):
         state, seen = quantized_model(student, rng, MIXED, (), (bits, granularity))
         expect_weights(seen, state, MIXED, bits, granularity)
     weights, bias = torch.randn(2, 4, 6, generator=rng), torch.randn(4, generator=rng)
-    found, total = student.drive(drive_changed, list(weights), bias, 3)
+    weights = [*weights, 0 * weights[0]]  # which no grid moves
+    found, total = student.drive(drive_changed, weights, bias, 3)
     for w_hat, w in zip(found, weights, strict=True):
         expect_quantized(w_hat, w, 3, "channel", False, "of a model that was written into")
     right = 2 * (24 * 3 + 4 * (16 + 3)) + 4 * 16
