@@ -306,8 +306,8 @@ lab.predict(
 # \Delta = \frac{hi - lo}{2^b - 1}, \quad z = \mathrm{round}(-lo / \Delta), \quad
 # q = \mathrm{clamp}(\mathrm{round}(w / \Delta) + z,\, 0,\, 2^b - 1) $$
 #
-# - A group of zeros gets any positive finite scale. All other scales are as the formula says; none
-#   is so small that float32 rounds it to 0. Ties may be rounded either way.
+# - A group of zeros gets any positive finite scale. All other scales are as the formula says, and
+#   lie between 1e-37 and 1e36, also as an argument. Ties may be rounded either way.
 # - Errors stay within half a step, at the ends of a group's range too: rounding $z$ moves the grid,
 #   and the clamp then takes off no more than that.
 # - $G$ must divide $K$ (real models are built so): else `ValueError`, also for $G < 1$.
@@ -513,9 +513,9 @@ lab.predict(
 #   is the mean of $X W^T + b$ over the tokens?
 #
 # **Shapes** `w`, `w_hat` [N, K], `x` [..., K] with one or more dimensions before the last, float32
-# or bfloat16, each of them by itself; `s` [K] float32; `bias` [N] float32 or bfloat16, or `None`
-# where the layer had none. `w_hat` and `b` [N] are returned in float32, whatever came in; compute
-# in float32 or float64.
+# or bfloat16, each of them by itself; `s` [K] float32, valid entries from 1e-37 to 5e37; `bias`
+# [N] float32 or bfloat16, or `None` where the layer had none. `w_hat` and `b` [N] are returned in
+# float32, whatever came in; compute in float32 or float64.
 
 
 # %% solution="ex2"
@@ -708,9 +708,10 @@ explorer.explorer(draw, {"factor": FACTORS, "channels": ["random", "|W|", "|X|"]
 #
 # Linears that share an input share $s$ (q, k and v, for example), and $f$ is the output that
 # matters: that of the whole attention, if the three go into it. $10^{-4}$ keeps the scale of a dead
-# channel above 0. Dividing by the root changes no $\hat w$, since a common factor cancels; it keeps
-# $W\,\mathrm{diag}(s)$ within the range of 16-bit floats. $\alpha$ runs over the grid of the
-# paper's code: from 0, where $s = 1$, to 0.95, where $X/s$ is nearly even.
+# channel above 0. Dividing by the root changes no $\hat w$, since a common factor cancels; it makes
+# the largest factor the reciprocal of the smallest, which in a model keeps $W\,\mathrm{diag}(s)$
+# within the range of 16-bit floats. $\alpha$ runs over the grid of the paper's code: from 0, where
+# $s = 1$, to 0.95, where $X/s$ is nearly even.
 #
 # **Deliver** `candidate_scales(x_mean, ratio) -> s` and
 # `search_scales(x_mean, weights, block, bits, group_size) -> (s, ratio, losses)`.
@@ -829,7 +830,8 @@ lab.predict(
 #   is $g$ and `post_attention_layernorm.weight` is $g'$, both [d]; `self_attn.q_proj.weight`,
 #   `k_proj`, `v_proj`, `o_proj`, and `mlp.gate_proj.weight`, `up_proj`, `down_proj` are the
 #   matrices [N, K]. Norms and linears may have a `.bias`, added last. There may be further tensors,
-#   of other modules, which play no part here. Two names may hold one tensor.
+#   of other modules and of any number of dimensions, which play no part here. Two names may hold
+#   one tensor.
 # - `scales`: the $s$ of each input that is to be scaled, any or none of `"qkv"` (the input of q, k
 #   and v), `"o"`, `"gate_up"`, `"down"`.
 # - In `folded`, every linear that reads a scaled input has the weight $W\,\mathrm{diag}(s)$, and
@@ -837,7 +839,8 @@ lab.predict(
 #   stay.
 # - *Grouped queries*: where `v_proj` has fewer rows than `o_proj` has columns, one row of `v_proj`
 #   feeds several channels of `o_proj`. Scales for `"o"` are then a `ValueError`, whatever
-#   their values; the rest folds. (Queries and keys may have more or fewer channels than values.)
+#   their values; the rest folds. (Queries and keys may have more or fewer channels than values, and
+#   keys fewer heads: only `v_proj` and `o_proj` decide.)
 #
 # **Shapes** all float32, further tensors too; matrices [N, K], gains and biases [N]; `s` [K],
 # positive.
@@ -1378,7 +1381,7 @@ times = in_turns(write, 5)
 found["tokens/s"] = {label: 24 / min(took) for label, took in times.items()}
 for label, writer in writers.items():
     read = sum(stored(writer.get_submodule(n)) for n in names) + head_bytes
-    limit = decode_rate(read, 0, 2 * weights + head_bytes / 2, 1, bandwidth, math.inf)
+    limit = decode_rate(read, 0, 2 * weights + head_bytes / 2, 1, bandwidth, 1e30)  # reading only
     print(f"{label:10s} {limit:6.0f} tokens/s by bytes, {found['tokens/s'][label]:4.0f} ", end="")
     print(f"measured; added loss {loss(writer) - found['float']:z.4f}")
 

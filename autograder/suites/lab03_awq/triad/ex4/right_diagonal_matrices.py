@@ -5,8 +5,8 @@ import torch
 
 def fold_layer(layer, scales):
     new = {name: tensor.clone().double() for name, tensor in layer.items()}
-    kv, q = len(layer["self_attn.k_proj.weight"]), len(layer["self_attn.q_proj.weight"])
-    if "o" in scales and kv != q:
+    made, read = len(layer["self_attn.v_proj.weight"]), layer["self_attn.o_proj.weight"].shape[1]
+    if "o" in scales and made < read:
         raise ValueError("grouped queries")
     order = {
         "down": (["mlp.down_proj"], "mlp.up_proj"),

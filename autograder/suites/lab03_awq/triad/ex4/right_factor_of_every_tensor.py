@@ -14,7 +14,7 @@ def fold_layer(layer, scales):
         module, kind = full.split(".")[-2:]
         rows = 1 / scales.get(ROWS.get(module), one)
         columns = scales.get(COLUMNS.get(module), one)
-        if len(rows) not in (1, len(tensor)):
+        if len(rows) not in (1, *tensor.shape[:1]):
             raise ValueError(f"{full}: {len(rows)} factors for {len(tensor)} rows")
         if kind == "weight" and tensor.dim() == 2:
             result[full] = torch.einsum("nk,n,k->nk", tensor, rows.expand(len(tensor)),
