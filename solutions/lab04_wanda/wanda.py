@@ -51,10 +51,11 @@
 # a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
 # same for 2:4 and 4:8, the opposite for 1:4.)
 #
-# For all exercises: no function changes its arguments, or what it returned before. Any tensor may
-# be a view that is not contiguous. N, K and the number of tokens are at least 1. Numbers are finite
-# unless a card names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4, some of them
-# one float32 apart. So do not round, shift or scale what you compare.
+# For all exercises: no function changes its arguments, or what it returned before; but for exercise
+# 5, a result may be an argument itself or a view of it. Any tensor may be a view that is not
+# contiguous. N, K and the number of tokens are at least 1. Numbers are finite unless a card names
+# inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4, some of them one float32 apart. So
+# do not round, shift or scale what you compare.
 
 # %%
 import copy
@@ -691,8 +692,8 @@ lab.check("ex3")
 #   value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
 #   or a group holds three or four values that are not zero.
 # - `multiply`: $y = X W^T$ of the stored weight, computed from the stored values: of `x`, a row of
-#   $W$ reads only the inputs at its places. What others hold must not matter, NaN too. Values may
-#   come in any order within a group.
+#   $W$ reads only the inputs at its places. What others hold must not matter, NaN too; whether NaN
+#   or inf at the place of a stored 0 counts is yours. Values may come in any order within a group.
 # - `stored_bits`: bits of a 2:4 weight of this shape (N, K), K a multiple of 8, with values of
 #   `value_bits` bits, and their places.
 # - `bitmap_bits`: the same for zeros **anywhere**, any N and K, of which `kept` values are not zero
@@ -854,7 +855,11 @@ for way, ratio in ratios(ways, rounds=9).items():
 #   (train, eval) do not.
 # - A block may itself be an `nn.Linear`, and may mix the tokens of its text, as attention does. A
 #   linear may read [T, K], [1, T, K] or more dimensions; if it is called several times in one pass,
-#   all of its inputs count. Blocks come without hooks, and every linear is called at least once.
+#   all of its inputs count. Blocks come without hooks. Every linear is called at least once, with
+#   its input alone and not by name, and no part writes into hidden states in place.
+# - Texts run through each part in the mode in which it came, and nothing is drawn at random. A pass
+#   may move buffers (a BatchNorm's statistics): in the new blocks they may, in those that came in
+#   they stay.
 #
 # **Shapes** texts: float32 [T, D], at least one.
 
@@ -1039,7 +1044,8 @@ lab.predict(
 #   that stay, at least one, each once, in any order, and they come out in that order.
 #
 # Scores are computed in float32 or float64; a trace that is negative by rounding counts as 0, any
-# other counts, however small. `size` divides K.
+# other counts, however small, unless a product on the way is below 1e-38, which float32 does not
+# hold. `size` divides K.
 #
 # **Shapes** `w` [N, K] float32; `gram` [K, K] float32 or float64; scores [K / size] float32;
 # `keep` int64; `writers` [K, D] or [K] and `reader` [N, K], float32 or bfloat16, and as they came.
