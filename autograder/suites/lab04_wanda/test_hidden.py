@@ -18,7 +18,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import again, held, refused
+from efflib.lab.again import again, alike, held, refused
 from efflib.lab.cases import every_pair
 
 FLOAT32 = 2.0**-24  # relative error of one float32 rounding
@@ -57,6 +57,42 @@ def close_and_far(rng, *shape):
         ("below 0", -2.0 + ranks * 2.0**-23),
     ):
         yield name, ranks.reshape(shape).float(), s.float().reshape(shape)
+
+
+def drive_changed(student, calls, others):
+    """Runs beside the student's code: results of second calls with the same tensors, in which the
+    numbers of `others` stand by then."""
+    import copy
+
+    import torch
+
+    def overwrite(own, new):
+        if isinstance(own, torch.Tensor):
+            own.copy_(new)
+        if isinstance(own, list | tuple):
+            for one, other in zip(own, new, strict=True):
+                overwrite(one, other)
+
+    found = []
+    for (name, *args), (_, *new) in zip(calls, others, strict=True):
+        own = copy.deepcopy(args)
+        getattr(student, name)(*own)
+        overwrite(own, new)
+        found.append(getattr(student, name)(*own))
+    return found
+
+
+def changed(student, calls, others):
+    """Calls count by the numbers that their tensors hold: none is known by its tensors alone."""
+
+    def plain(x):
+        return x["whole"] if isinstance(x, dict) else x
+
+    calls, others = ([(name, *map(plain, args)) for name, *args in c] for c in (calls, others))
+    seen = student.drive(drive_changed, calls, others)
+    for (name, *args), result in zip(others, seen, strict=True):
+        what = f"{name} when other numbers stand in the same tensors: the result"
+        alike(result, getattr(student, name)(*args), what)
 
 
 # ---- exercise 1 ------------------------------------------------------------------------------
@@ -221,10 +257,14 @@ def test_what_a_mask_keeps(student, rng):
         calls += [("magnitude_mask", w, 0.5, scope) for scope in ("row", "layer")]
         calls.append(("apply_mask", w, {"whole": mask}))
     again(student, calls)
-    bits = torch.tensor([[0x7FC12345, 0x7F800000, 1]], dtype=torch.int32)  # NaN is many numbers
-    new = student.apply_mask(bits.view(torch.float32), torch.ones(1, 3).bool())
-    expect_tensor(new, "apply_mask", torch.float32, (1, 3))
-    expect_same(new.view(torch.int32), bits, "the bits of what a mask keeps")
+    changed(student, calls[:5], calls[-5:])
+    for dtype, bits in (  # NaN is many numbers, of either sign
+        (torch.float32, torch.tensor([[0x7FC12345, -0x3EDCBB, 0x7F800000, 1]], dtype=torch.int32)),
+        (torch.bfloat16, torch.tensor([[0x7FC5, -0x3F, 0x7F80, 1]], dtype=torch.int16)),
+    ):
+        new = student.apply_mask(bits.view(dtype), torch.ones(1, 4).bool())
+        expect_tensor(new, "apply_mask", dtype, (1, 4))
+        expect_same(new.view(bits.dtype), bits, f"the bits of what a mask keeps, {dtype}")
     for all_of in (torch.ones(2, 3).bool(), torch.zeros(2, 3).bool()):
         w = torch.randn(2, 3, generator=rng)
         expect_same(student.apply_mask(w, all_of), w * all_of, "a mask of one kind")
@@ -347,7 +387,7 @@ def test_anywhere_in_masks(student, rng):
     cause="another power of the norm or of the weight, or a factor that depends on the row",
 )
 def test_scores_against_layers(student, rng):
-    for n, k, tokens in ((4, 6, 9), (1, 5, 1), (7, 1, 30)):
+    for n, k, tokens in ((4, 6, 9), (1, 5, 1), (7, 1, 30), (131, 3, 2)):
         w, x = torch.randn(n, k, generator=rng), torch.randn(tokens, k, generator=rng)
         x = x * torch.logspace(-2, 2, k)
         norms = expect_tensor(student.input_norms(x), "input_norms", torch.float32, (k,))
@@ -449,8 +489,8 @@ def test_rows_compared_alone(student, rng):
                     expect_same(mask, right, f"norms {name}, w {w.dtype}")
     for name, ranks, s in close_and_far(rng, 1, 64):
         if name != "below 0":
-            mask = student.wanda_mask(-torch.ones(3, 64).bfloat16(), s[0], 0.5)
-            expect_same(mask, lowest(ranks, 32).expand(3, 64), f"64 norms {name}, in bfloat16")
+            mask = student.wanda_mask(-torch.ones(131, 64).bfloat16(), s[0], 0.5)
+            expect_same(mask, lowest(ranks, 32).expand(131, 64), f"64 norms {name}, in bfloat16")
     norms = torch.ones(8)
     norms[torch.randperm(8, generator=rng)[:5]] = 0.0
     for sizes in (norms, torch.zeros(8)):
@@ -468,6 +508,7 @@ def test_rows_compared_alone(student, rng):
         calls += [("input_norms", x), ("input_norms", x[0]), ("scores", w, {"whole": norms})]
         calls.append(("wanda_mask", w, {"whole": norms}, 0.5))
     again(student, calls)
+    changed(student, calls[:4], calls[-4:])
     off = (1 + 1e-6, -1e-6, math.inf)
     refused(student, [("wanda_mask", w, y, x) for x in off for y in (norms, 0 * norms)])
     for sparsity in (1.5, -0.5, math.nan):
@@ -623,6 +664,9 @@ def test_equal_scores_in_groups(student, rng):
         calls += [("nm_mask", s, 2, 4), ("nm_mask", s, 1, 4), ("fits", s, 2, 4)]
         calls += [("fits", torch.where(mask, s, 0), n, 4) for n in (1, 2)]
     again(student, calls)
+    changed(student, calls[:2], calls[-5:-3])
+    dense, sparse = ("fits", s, 2, 4), ("fits", torch.where(mask, s, 0), 2, 4)
+    changed(student, [dense, sparse], [sparse, dense])
     refused(student, [(name, s.T, 2, 3) for name in ("nm_mask", "fits")])
 
 
@@ -816,6 +860,8 @@ def test_products_of_any_storage(student, rng):
         (3, 8, (2, 3)),
         (1, 16, ()),
         (1, 16, (2, 3)),
+        (2, 16, (2, 1, 1, 3)),
+        (2, 8, (1031,)),  # no token is left out, however they are cut
         (7, 40, (1, 1)),
         (300, 16, (2, 1, 2)),
         (2, 1032, (2,)),
@@ -832,6 +878,8 @@ def test_products_of_any_storage(student, rng):
                 y = student.multiply(case * small, packed(at), x * large)
                 off = (y / (small * large) - x.double() @ w.T).abs()
                 expect_at_most(off, bound, "the error with tiny and large numbers")
+            y = student.multiply(case, packed(at), 0 * x)
+            expect_close(y, torch.zeros(*dims, n), what="the product with zeros")
     # a long row of which only the end is not zero
     far = torch.zeros(1, 16_500)
     far[:, -8:] = torch.randn(1, 8, generator=rng)
@@ -904,6 +952,7 @@ def test_limits_and_bits(student, rng):
         for rows in (x, x[0]):
             calls.append(("multiply", {"whole": values}, {"whole": packed(at)}, rows))
     again(student, calls)
+    changed(student, calls[:3], calls[-3:])
     for n, k, bits in (
         (1, 8, 4),
         (2, 8, 1),
@@ -1263,6 +1312,10 @@ def test_all_or_nothing(student, rng):
             state |= {f"{n}.weight": state[f"{n}.weight"] * (not empty) for n in LINEARS}
         after, *_ = pruned_blocks(student, states, texts, pattern)
         expect_blocks(after, right, f"pattern {pattern}")
+    for w, x in ((torch.ones(4, 8), torch.zeros(3, 8)), (torch.zeros(4, 8), torch.ones(3, 8))):
+        (new,) = student.drive(drive_linears, [w], [x], 0.5)  # all scores are 0
+        gone = (expect_tensor(new, "the new weight", torch.float32, (4, 8)) == 0).sum(1)
+        assert (gone == (4 if w.any() else 8)).all(), f"{gone.tolist()} of 8 weights are 0"
 
 
 def drive_dimensions(student, weights, texts):
@@ -1274,22 +1327,24 @@ def drive_dimensions(student, weights, texts):
     class Wide(nn.Module):
         def __init__(self):
             super().__init__()
-            self.three = nn.Sequential(nn.Linear(6, 6, bias=False))
-            self.four = nn.Sequential(nn.Linear(6, 6, bias=False))
+            # names that code for whole models leaves out
+            self.lm_head = nn.Sequential(nn.Linear(6, 6, bias=False))
+            self.embed_norm = nn.Sequential(nn.Linear(6, 6, bias=False))
             self.drop = nn.Dropout()
 
         def forward(self, x):
-            y = self.drop(self.three(x[None])[0])
+            y = self.drop(self.lm_head(x[None])[0])
             y = y - y.cumsum(0)
-            long, wide = self.four(y[None, None])[0, 0], self.four(y[:, None, None]).flatten(0, 2)
-            return long + wide
+            four = self.embed_norm
+            return four(y[None, None])[0, 0] + four(y[:, None, None]).flatten(0, 2)
 
     block = Wide().eval()
     with torch.no_grad():
-        block.three[0].weight.copy_(weights[0])
-        block.four[0].weight.copy_(weights[1])
+        block.lm_head[0].weight.copy_(weights[0])
+        block.embed_norm[0].weight.copy_(weights[1])
     (pruned,) = student.prune_blocks([block], texts, 0.5)
-    return pruned.three[0].weight.detach(), pruned.four[0].weight.detach(), pruned.training
+    three, four = pruned.lm_head[0].weight, pruned.embed_norm[0].weight
+    return three.detach(), four.detach(), pruned.training
 
 
 def drive_linears(student, weights, texts, pattern):
@@ -1370,11 +1425,36 @@ def test_inputs_of_any_dimensions(student, rng):
     expect_same(value[0], right[:1], "a linear of one output")
 
 
+def drive_training(student, weights, texts):
+    """Runs beside the student's code: a block with a BatchNorm in train mode, pruned once with each
+    of the weights.
+
+    Returns for each (the new weight, what has changed in the block that came in, which parameters
+    of the new one a step of training reaches).
+    """
+    from torch import nn
+
+    block, found = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)), []
+    for weight in weights:
+        block[1].weight.data.copy_(weight)
+        before = {k: v.clone() for k, v in block.state_dict().items()}
+        (new,) = student.prune_blocks([block], texts, 0.5)
+        moved = [k for k, v in block.state_dict().items() if not v.equal(before[k])]
+        pruned, y = new[1].weight.detach().clone(), new(texts[0]).square().sum()
+        if y.requires_grad:
+            y.backward()
+        reached = [k for k, p in new.named_parameters() if p.grad is not None]
+        found.append((pruned, moved, reached))
+    return found
+
+
 @exercise(
     "ex5",
     points=2,
-    invariant="biases, norms, modes, gradients and the blocks that came in stay as they were",
-    cause="hooks left behind, copies that come too late, or everything that is a matrix masked",
+    invariant="biases, norms, modes, gradients and the blocks that came in stay as they were, "
+    "buffers included, texts run in the mode of each part, and new blocks can be trained",
+    cause="hooks left behind, copies that come too late, everything that is a matrix masked, "
+    "passes through the block that came in, or gradients that stay switched off",
 )
 def test_all_else_stays(student, rng):
     least = 1.0
@@ -1393,6 +1473,16 @@ def test_all_else_stays(student, rng):
     assert trains == [[], []], "blocks of which nothing trains have parameters that do"
     again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)
     expect_blocks(again, alone, "a second call, with one text")
+    # statistics of the text make both inputs alike, those that are kept leave the first larger
+    weight, size = torch.tensor([[1.0, 2.0], [-2.0, 1.0]]), torch.tensor([[100.0, 1.0]])
+    weights = [weight, weight.flip(1)]
+    texts = [size * torch.tensor([[1.0], [-1.0]]).repeat(n, 1) for n in (1, 3)]
+    for w, found in zip(weights, student.drive(drive_training, weights, texts), strict=True):
+        new, moved, reached = expect_tuple(found, (torch.Tensor, list, list), "drive_training")
+        assert not moved, f"{moved} of the block that came in have changed: run a copy"
+        expect_same(new, w.masked_fill(w.abs() < 2, 0.0), "the weight behind a BatchNorm")
+        right = ["0.weight", "0.bias", "1.weight", "1.bias"]
+        assert reached == right, f"training the new block reaches {reached}, expected {right}"
 
 
 def drive_twice(student, weight, texts, sparsity):
@@ -1614,6 +1704,9 @@ def test_traces_below_zero(student, rng):
     expect_close(s, torch.tensor([0.0, 0.0, 4.0]), what="a score", atol=1e-6)
     below = 1 - 2.0**-21  # the trace is 2^-20, and exact in float32, in any order of its terms
     gram[:2, :2] = torch.tensor([[1.0, below], [below, 1.0]])
+    for no_w, no_gram in ((0 * w, gram), (w, 0 * gram)):
+        s = student.unit_scores(no_w, no_gram, 2)
+        expect_close(s, torch.zeros(3), what="scores of nothing but zeros")
     for factor in (1.0, 2.0**-20):
         s = student.unit_scores(w, factor**2 * gram, 2)
         expect_close(
@@ -1655,6 +1748,7 @@ def test_units_in_order(student, rng):
         keep = {"whole": torch.randperm(3, generator=rng)[:2]}
         calls.append(("remove_units", writers, torch.randn(4, 6, generator=rng), keep, 2))
     again(student, calls)
+    changed(student, calls[:3], calls[-3:])
     ranks = torch.rand(3000, generator=rng).argsort()
     right = (ranks >= 1500).nonzero().flatten()
     expect_same(student.best_units(1 + ranks * 2.0**-23, 1500), right, "1500 of 3000")
