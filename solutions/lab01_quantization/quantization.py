@@ -56,10 +56,10 @@
 # | symmetric | $-(2^{b-1}-1) \dots 2^{b-1}-1$ | 2 to 8 | 0 |
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
-# No function of this lab changes its arguments, gives one of them (or a view of it) back, or keeps
-# anything from one call to the next: work on new tensors. Tensors that you get need not be
-# contiguous; all numbers are finite, $x / s$ too. Any order of float32 operations will do; tests
-# allow for the rounding.
+# No function of this lab changes its arguments or a setting of torch, gives an argument (or a view
+# of one) back, or keeps anything from one call to the next: work on new tensors. Tensors that you
+# get need not be contiguous; all numbers are finite, $x / s$ too. Any order of float32 operations
+# will do; tests allow for the rounding.
 
 # %%
 import copy
