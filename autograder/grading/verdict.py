@@ -105,7 +105,10 @@ def timed(started: datetime, clock: float, seed: int) -> dict[str, str | float]:
 
 
 def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
-    return SandboxSpec(lab.withhold, lab.budget.memory_mb, lab.budget.processes, unsafe)
+    budget = lab.budget
+    return SandboxSpec(
+        lab.withhold, budget.memory_mb, budget.processes, unsafe, preload=lab.preload
+    )
 
 
 def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str] | str]:

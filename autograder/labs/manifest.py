@@ -11,7 +11,7 @@ import os
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -60,12 +60,13 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml).
 
     withhold: modules that grading hides; builds: those that are this lab's own, stubs in a bundle
-    until it is released; seed: mixed into all seeds.
+    until it is released; preload: of torch, imported once for all sandboxes; seed: of all seeds.
     """
 
     notebook: str
     withhold: tuple[str, ...] = ()
     builds: tuple[str, ...] = ()
+    preload: tuple[Annotated[str, msgspec.Meta(pattern="^torch[.]")], ...] = ()
     seed: str = ""
     written: dict[str, float] = {}
     budget: Budget = Budget()
@@ -105,6 +106,7 @@ class LabSpec:
     suite_dir: Path
     suite_hash: str
     efflib_hash: str
+    preload: tuple[str, ...] = ()
     seed: str = ""
     tests: tuple[TestDecl, ...] = field(default=(), repr=False)
 
@@ -149,6 +151,7 @@ def load_lab(name: str, course_root: Path) -> LabSpec:
         suite_dir=suite_dir,
         suite_hash=suite_hash(suite_dir, release_dir),
         efflib_hash=efflib_hash(),
+        preload=manifest.preload,
         seed=manifest.seed,
     )
     lab = replace(lab, tests=known_tests(lab, course_root / "build" / "declared"))

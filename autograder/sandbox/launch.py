@@ -29,6 +29,7 @@ ENVIRONMENT = {
     "USER": "student",
 }
 STUDENT_USER = "AUTOGRADER_STUDENT_USER"
+PRELOAD = ("torch.fx.experimental.symbolic_shapes",)  # else the first y.backward(gradient) does it
 PYTHON_OPTIONS = ("-s", "-P", "-B")  # as isolated as -I, but for the environment above
 # A zygote may make namespaces, for its children.  They mount a /proc of their own, which the kernel
 # allows where one is seen whole: here the host's, which the zygote does not use.
@@ -56,6 +57,7 @@ class SandboxSpec:
     processes: int = 64
     unsafe: bool = False
     warm: bool = True  # forked off a zygote, where that is possible (warm.py)
+    preload: tuple[str, ...] = ()  # modules that this zygote imports, besides torch
 
 
 def start_cold(spec: SandboxSpec) -> Process:
@@ -75,7 +77,8 @@ def start_zygote(spec: SandboxSpec, requests_fd: int) -> Process:
         raise SandboxUnavailable("bubblewrap is older than 0.8")
     arguments = (*bwrap_arguments(spec.withhold), *WARM)
     cgroup, _ = limited(spec)
-    return in_bwrap(arguments, {"zygote": requests_fd}, (requests_fd,), cgroup)
+    settings = {"zygote": requests_fd, "preload": [*PRELOAD, *spec.preload]}
+    return in_bwrap(arguments, settings, (requests_fd,), cgroup)
 
 
 def limited(spec: SandboxSpec) -> tuple[limits.Cgroup | None, dict]:

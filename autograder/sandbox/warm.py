@@ -21,7 +21,7 @@ from autograder.sandbox.process import KILLED
 ONE_AT_A_TIME = threading.Lock()
 SILENT_ENDS = 3  # of zygotes that made nothing and said nothing: from then on sandboxes are cold
 
-zygotes: dict[tuple[str, ...], "Zygote"] = {}  # withheld modules -> their zygote
+zygotes: dict[tuple, "Zygote"] = {}  # (withheld modules, imported ones) -> their zygote
 reason: dict[str, str] = {}  # "reason": why no zygote works here
 silent_ends: list["Zygote"] = []  # one after the other
 
@@ -42,7 +42,7 @@ def start(spec: SandboxSpec):
 
 
 def zygote_of(spec: SandboxSpec) -> "Zygote":
-    key = spec.withhold
+    key = spec.withhold, spec.preload
     if key not in zygotes or not zygotes[key].alive():
         if key in zygotes:
             zygotes.pop(key).close()
@@ -68,7 +68,9 @@ class Zygote:
         self._owner = os.getpid()
         self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
-            self._process = launch.start_zygote(SandboxSpec(spec.withhold), there.fileno())
+            self._process = launch.start_zygote(
+                SandboxSpec(spec.withhold, preload=spec.preload), there.fileno()
+            )
         for fd in (self._process.read_fd, self._process.write_fd):
             os.close(fd)
 

@@ -10,6 +10,8 @@ of its tests, leaves nothing behind, and may loop, eat memory or crash.
 
 import functools
 import gc
+import importlib
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,9 @@ from efflib.lab.runner import TestFileError, run_session
 BATCH_SECONDS = 3600.0
 TOUCHED = "__touched__"  # variables of the namespace by which a variant's cells tell something:
 RECORDED = "__recorded__"  # how often they acted, and what they saw
+# What torch imports when it is first needed: by backward(g), an optimizer or a dispatch mode, a
+# setting.  Half a second to two: what one child needed is there before the next one is forked.
+LATE = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch.utils.flop_counter")
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -54,6 +59,7 @@ class Saw(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     saw: tuple[Saw, ...] = ()
     recorded: tuple = ()
+    late: tuple[str, ...] = ()  # of LATE, what was imported
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -179,7 +185,9 @@ class Forking(ExercisePlugin):
             return Outcome()
         data, ended = in_child(lambda: self.run_items(items, run))
         if data:
-            return msgspec.json.decode(data, type=Outcome)
+            outcome = msgspec.json.decode(data, type=Outcome)
+            import_late(outcome.late)
+            return outcome
         names = dict.fromkeys(map(name_of, items))
         return Outcome(tuple(Saw(name, False, f"the process ended ({ended})") for name in names))
 
@@ -202,7 +210,20 @@ class Forking(ExercisePlugin):
             Saw(report.test, report.outcome == "passed", report.observed, report.test in touched)
             for report in self.reports()
         )
-        return msgspec.json.encode(Outcome(saw, tuple(self.namespace.get(RECORDED, ()))))
+        recorded, late = (
+            tuple(self.namespace.get(RECORDED, ())),
+            tuple(x for x in LATE if x in sys.modules),
+        )
+        return msgspec.json.encode(Outcome(saw, recorded, late))
+
+
+def import_late(names: Sequence[str]) -> None:
+    new = [name for name in names if name in LATE and name not in sys.modules]
+    for name in new:
+        importlib.import_module(name)
+    if new and gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()  # as at_hand did
 
 
 def wanted(item, run: Run) -> bool:

@@ -228,9 +228,9 @@ def main(settings: dict) -> None:
     torch.set_num_threads(1)
     pipes = [settings.get("read"), settings.get("write")]
     if "zygote" in settings:
-        import torch.fx.experimental.symbolic_shapes  # else the first y.backward(gradient) does it
         import zygote
 
+        list(map(__import__, settings["preload"]))
         gc.freeze()
         pipes, settings = zygote.forked(settings["zygote"])
     gc.enable()

@@ -540,14 +540,15 @@ def drive_uninitialized(student, k, v, counts):
     """Runs beside the student's code, where memory that nobody has written holds NaN."""
     import torch
 
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # use_deterministic_algorithms does the same, and imports the compiler first: seconds
+    torch.set_deterministic_debug_mode("warn")
     try:
         cache, out = student.RowCache(), []
         for _ in range(2):
             keys, values, mask = cache.append(k, v, list(counts))
             out.append((keys.clone(), values.clone(), mask.clone()))
     finally:
-        torch.use_deterministic_algorithms(False)
+        torch.set_deterministic_debug_mode("default")
     return out
 
 

@@ -1,4 +1,4 @@
-"""What a suite needs is imported before a server forks, and nowhere else."""
+"""What a suite needs is imported before a server or a zygote forks, and nowhere else."""
 
 import subprocess
 import sys
@@ -29,13 +29,20 @@ lab = load_lab(name, root)
 solved = parse_notebook(build_source(root, name, Path(sys.argv[4])).read_bytes())
 cells = rebuild(solved, parse_notebook(lab.release_notebook.read_bytes())).cells
 
+def inside(student):
+    import sys
+
+    return list(sys.modules)
+
 def serve():
     pid = os.fork()
     if pid == 0:
         before = set(sys.modules)
         student = RemoteStudent(sandbox_spec(lab, False), cells, lab.budget)
+        loaded = set(student.drive(inside))
         run_timed(list(lab.test_files.values()), student, 0)
-        os.write(said, " ".join(sorted(set(sys.modules) - before)).encode() or b"-")
+        here, there = set(sys.modules) - before, set(student.drive(inside)) - loaded
+        os.write(said, "\\n".join(" ".join(sorted(x)) for x in (here, there)).encode())
         os._exit(0)
     os.waitpid(pid, 0)
 
@@ -65,10 +72,12 @@ def test_who_shares_the_work_out_does_without_torch(tmp_path):
 
 @pytest.mark.parametrize("name", LABS)
 def test_a_child_imports_no_library(name, tmp_path):
-    said = tmp_path / "modules"
+    said, script = tmp_path / "modules", tmp_path / "script.py"  # a driver's text is read in a file
+    script.write_text(SCRIPT)
     with said.open("wb") as file:
-        command = [sys.executable, "-c", SCRIPT, ROOT, name, str(file.fileno()), tmp_path]
+        command = [sys.executable, script, ROOT, name, str(file.fileno()), tmp_path]
         subprocess.run(command, check=True, pass_fds=[file.fileno()], stdout=subprocess.DEVNULL)
-    found = said.read_text().split()
-    assert found, "the child did not come to its end"
-    assert len(found) < MANY, f"{len(found)} modules, from {found[0]} to {found[-1]}"
+    assert said.read_text(), "the child did not come to its end"
+    for who, line in zip(("child", "sandbox"), said.read_text().split("\n"), strict=True):
+        found = line.split()
+        assert len(found) < MANY, f"{who}: {len(found)} modules, from {found[0]} to {found[-1]}"
