@@ -49,10 +49,21 @@ def drive_strided(student, name, tensors, *rest):
 
 
 def drive_two(student, name, first, second):
-    """Runs beside the student's code, where what was returned could change: two calls' results."""
+    """Runs beside the student's code, where what was returned could change: two calls' results, and
+    what the first gives once more when its caller has written into both."""
+    import copy
+
+    import torch
+
     function = getattr(student, name)
-    held = function(*first)
-    return [held, function(*second)]
+    held = [function(*copy.deepcopy(args)) for args in (first, second)]
+    found = [x.clone() if isinstance(x, torch.Tensor) else list(x) for x in held]
+    for value in held:
+        if isinstance(value, list):
+            value.append(9)
+        elif 0 not in value.stride():
+            value.zero_()
+    return [*found, function(*first)]
 
 
 def sure_round(own, proposed, vocab, dtype=torch.float32):
@@ -129,6 +140,7 @@ def test_sizes_and_magnitudes(student, rng):
         (2049, [2047, 2045, 0], torch.float16),
         (130_000, [129_999, 40_001], torch.bfloat16),
         (300, [255, 256] + [(7 * i) % 300 for i in range(399)], torch.float32),
+        (3, [i % 3 for i in range(258)], torch.bfloat16),  # which has no 257
         (1, [0, 0, 0], torch.float64),
     ):
         own = torch.tensor(own)
@@ -175,7 +187,7 @@ def test_sizes_and_magnitudes(student, rng):
     logits, other = torch.eye(9)[own], torch.eye(9)[(own + 1) % 9]
     calls = [(own[:-1].clone(), logits), ((own[:-1] + 1) % 9, other)]
     for tokens, right in zip(
-        student.drive(drive_two, "verify_greedy", *calls), (own, (own + 1) % 9), strict=True
+        student.drive(drive_two, "verify_greedy", *calls), (own, (own + 1) % 9, own), strict=True
     ):
         expect_same(tokens, right, "verify_greedy(...), held while it was called again")
 
@@ -274,8 +286,23 @@ def test_residuals(student, rng):
         )
         calls = [(half, right), (half, half.flip(0))]  # nothing in common; the first token alone
         held = student.drive(drive_two, "residual", *calls)
-        for r, row in zip(held, (half, torch.eye(3, dtype=dtype)[0]), strict=True):
+        for r, row in zip(held, (half, torch.eye(3, dtype=dtype)[0], half), strict=True):
             expect_close(r, row, what="residual, held while it was called again", atol=bound)
+        expect_residual_of_next_to_nothing(student, dtype)
+
+
+def subnormal(dtype):
+    """A number of which one half is a number, too, and 1 / x is infinite."""
+    return 2.0**-140 if dtype == torch.float32 else 2.0**-1060
+
+
+def expect_residual_of_next_to_nothing(student, dtype):
+    """So little is missing that it may count as nothing: p, or what is exact, but no NaN."""
+    p = torch.tensor([1.0, subnormal(dtype), 0.0], dtype=dtype)
+    r = student.residual(p, torch.eye(3, dtype=dtype)[0])
+    expect_tensor(r, "residual", dtype, (3,))
+    good = (r >= 0) & (r <= 1 + 8 * torch.finfo(dtype).eps)
+    assert bool(good.all()), "the residual where next to nothing is missing has no chances"
 
 
 def eighths(rng, rows, vocab):
@@ -533,6 +560,7 @@ def test_the_coins_of_a_round(student, rng):
             chance = float(p[0, token] / q[0, token])
             # logarithms may stand between: of 2^-200 they are 139, rounded
             expect_close(asked[0], chance, what="the coin", rtol=400 * torch.finfo(dtype).eps)
+        expect_rounds_of_next_to_nothing(student, dtype)
         # a token that is proposed again, hardly less likely, has a coin of its own
         p = torch.tensor([[1 - 2.0**-12, 2.0**-12, 0.0]] * 401, dtype=dtype)
         q, zeros = torch.tensor([[1.0, 0.0, 0.0]] * 400, dtype=dtype), torch.zeros(400).long()
@@ -557,6 +585,27 @@ def test_the_coins_of_a_round(student, rng):
     held = student.drive(drive_two_rounds, *rounds, no_coin, surely)
     for tokens, own in zip(held, ([2, 1, 0], [0, 2, 1]), strict=True):
         expect_same(tokens, torch.tensor(own), "verify(...), held while it was called again")
+
+
+def expect_rounds_of_next_to_nothing(student, dtype):
+    """A chance of 0 where q is subnormal; a refusal where what is missing is, perhaps of p then."""
+    tiny, rows = subnormal(dtype), []
+
+    def pick(row):
+        rows.append(row)
+        return 1
+
+    less = torch.finfo(dtype).eps / 2
+    for row_p, row_q, answer in (
+        ([0.0, 1.0, 0.0], [tiny, 1.0, 0.0], no_coin),
+        ([1 - less, tiny, 0.0], [1.0, 0.0, 0.0], lambda chance: False),
+    ):
+        p = torch.tensor([row_p, [0.25, 0.25, 0.5]], dtype=dtype)
+        q = torch.tensor([row_q], dtype=dtype)
+        coin, _ = recorded(answer, 1)
+        tokens = student.verify(torch.tensor([0]), q, p, coin, pick)
+        expect_same(tokens, torch.tensor([1]), "verify(...), refused where chances are tiny")
+        assert bool(rows[-1].isfinite().all()), "what is picked from holds NaN or infinity"
 
 
 def drive_rounds(student, proposed, q, p, uniform):
@@ -830,11 +879,12 @@ def test_all_that_may_be_written(student, rng):
             expect_distribution(emitted, p, vocab, new, EXACT, "the loop")
 
 
-def expect_calls(student, text, guesses, prompt, gamma, vocab=3):
-    """One run of two sure models: the text, and every call, by the card's rules."""
-    p, q = certain_path(text, guesses, vocab)
+def expect_calls(student, text, guesses, prompt, gamma, vocab=3, kinds=("sure", "sure")):
+    """One run of two models whose rarest tokens are drawn: the text, and every call, by the card's
+    rules. kinds: of the target's rows and of the draft's, see row_of."""
+    p, q = certain_path(text, guesses, vocab, kinds)
     new = len(text)
-    tokens, target, draft = written(student, p, q, prompt, new, gamma, no_coin, surely)
+    tokens, target, draft = written(student, p, q, prompt, new, gamma, no_coin, rarest)
     assert tokens == text, "another text"
     asked, guessed = [], []  # (start, number of tokens) of both models' calls
     done, first, begin, has = 0, len(prompt), 0, 0  # begin, has: what both have read and is right
@@ -876,8 +926,8 @@ def test_calls_are_counted(student, rng):
     points=2,
     invariant="long texts and prompts, many tokens, drafts that are never right: every round "
     "follows the same rules",
-    cause="a limit on rounds, on gamma or on the prompt, proposals given up behind refusals, or a "
-    "token that is taken for the end of the text",
+    cause="a limit on rounds, on gamma or on the prompt, proposals given up behind refusals or by "
+    "an unsure draft, a token that nobody picked, or one that is taken for the end of the text",
 )
 def test_long_runs(student, rng):
     for new, gamma, length, right in (
@@ -904,24 +954,51 @@ def test_long_runs(student, rng):
         assert (tokens, passes) == (text, 1), "a text held while another was written"
     text = [2047, 1024, 0, 255, 256, 257, 1501]
     expect_calls(student, text, [*text[:3], 3, *text[4:]], [2046, 300], 3, 2048)
+    # a draft that is as unsure as can be; two models that are nearly sure of what is not drawn
+    text = [(1 + 7 * i) % 11 for i in range(20)]
+    guesses = [11 if i % 6 == 4 else t for i, t in enumerate(text)]
+    for kinds in (("sure", "even"), ("rare", "rare")):
+        expect_calls(student, text, guesses, [3], 7, 100, kinds)
+    expect_calls(student, text[:4], text[:4], [3], 3, 130_000, ("sure", "even"))
 
 
-def certain_path(text, guesses, vocab=3):
-    """(p, q) that write text and guesses, whatever stands before."""
-    one = torch.eye(vocab, dtype=torch.float64)
+def row_of(word, vocab, kind):
+    """[vocab] chances. "sure": of this token; "even": all are alike, and it is the rarest; "rare":
+    it is next to never drawn, the last token nearly always."""
+    row = torch.zeros(vocab, dtype=torch.float64)
+    if kind == "even":
+        row += (1 - 0.9 / vocab) / (vocab - 1)
+    elif kind == "rare":
+        row[-1] = 1 - 2.0**-38  # 1e-12 may count as nothing
+    row[word] = {"sure": 1.0, "even": 0.9 / vocab, "rare": 2.0**-38}[kind]
+    return row
+
+
+def rarest(chances):
+    """The token that is drawn least often, of those that ever are."""
+    row = torch.as_tensor(chances)
+    return int(torch.where(row > 1e-13, row, 2.0).argmin())
+
+
+def certain_path(text, guesses, vocab=3, kinds=("sure", "sure")):
+    """(p, q) that write text and guesses, whatever stands before, if what is rarest is drawn."""
 
     class Rows(dict):
-        def __init__(self, words):
+        def __init__(self, words, kind):
             super().__init__()
-            self.words = words
+            self.words, self.kind = words, kind
 
-        def __getitem__(self, text):
-            return one[self.words[len(text)] if len(text) < len(self.words) else 0]
+        def __missing__(self, place):
+            word = self.words[place] if place < len(self.words) else 0
+            self[place] = row_of(word, vocab, self.kind)
+            return self[place]
 
         def get(self, text, other=None):
-            return self[text]
+            return self[len(text)]
 
-    return Rows(text), Rows(guesses)
+    p, q = (Rows(*both) for both in zip((text, guesses), kinds, strict=True))
+    p[()] = q[()] = torch.zeros(vocab, dtype=torch.float64)  # a Model asks it how many tokens
+    return p, q
 
 
 def drive_two_texts(student, first, second, coin, pick):
@@ -966,7 +1043,9 @@ def test_lookups(student, rng):
     cases += [([2**32 + 3, 8, 3], 3, 1), ([2**40, 7, 2_000_000, 2**40], 3, 1)]
     cases += [([1, 3, 2, 4, 9, 1, 2, 3, 4], 3, 4), ([5, 2, 2, 5, 9, 5, 1, 3, 5], 3, 4)]
     cases += [([-3, 8, 3], 3, 1), ([-3, 8, 3, 9, -3], 3, 1)]
-    cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1)]
+    cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1), ([-1, 8, -2], 3, 1)]
+    for prime in (2**31 - 1, 10**9 + 7, 10**9 + 9, 998_244_353, 2**61 - 1):  # of hashes
+        cases += [([prime + 1, 9, 1], 2, 1), ([prime, 9, 0], 2, 1)]
     wide = [1500 + (37 * i) % 547 for i in range(500)]
     cases += [(wide[:400] + [3, 4] + wide[1:400] + [5, 6] + wide[:400], 400, 400)]
     cases += [([9, *range(10, 600), 9], 400, 400)]  # slices of each n cost n x its length
@@ -986,7 +1065,9 @@ def test_lookups(student, rng):
         ints = type(seen) is list and all(type(token) is int for token in seen)
         assert ints and seen == right, "another lookup"
     held = student.drive(drive_two, "lookup", ([1, 2, 1], 1, 1), ([1, 3, 1], 1, 1))
-    assert held == [[2], [3]], "a lookup held while another was asked for"
+    assert held == [[2], [3], [2]], "a lookup held while another was asked for"
+    held = student.drive(drive_two, "lookup", ([1, 2], 1, 1), ([1, 3], 1, 1))
+    assert held == [[], [], []], "nothing found, held and written into"
 
 
 @exercise(
@@ -1019,7 +1100,7 @@ def test_rounds_of_certain_proposals(student, rng):
         expect_distribution(emitted, p, vocab, g + 1, EXACT, "a round of certain proposals")
     for proposed, vocab in (
         *(([300], 2048), ([2047, 0, 256, 2047], 2048), ([4499, 256], 4500), ([0, 0], 1)),
-        *(([], 1), ([], 300), (list(range(300)), 300)),
+        *(([], 1), ([], 300), (list(range(300)), 300), ([2049, 4001, 4001, 2051], 4500)),
     ):
         proposed = torch.tensor(proposed, dtype=torch.int64)
         right = torch.zeros(len(proposed), vocab).scatter(1, proposed[:, None], 1.0)
@@ -1027,7 +1108,8 @@ def test_rounds_of_certain_proposals(student, rng):
         views = student.drive(drive_strided, "certain", [proposed], vocab)
         expect_same(views, right, "certain(...) of a view")
     two = [(torch.tensor([a]), 3) for a in (1, 2)]
-    for q, row in zip(student.drive(drive_two, "certain", *two), torch.eye(3)[1:], strict=True):
+    rows = torch.eye(3)[[1, 2, 1]]
+    for q, row in zip(student.drive(drive_two, "certain", *two), rows, strict=True):
         expect_same(q, row[None], "certain(...), held while it was called again")
 
 
@@ -1080,22 +1162,24 @@ def test_masks_of_random_trees(student, rng):
             assert deep[node] == len(path) - 1, "another depth"
     assert student.depths(list(range(-1, 399))) == list(range(400)), "another depth"
     held = student.drive(drive_two, "depths", *((parents,) for parents in alike[:2]))
-    assert held == [list(range(6)), [0] + [1] * 5], "depths held while others were asked for"
-    first, second = student.drive(drive_two, "tree_mask", *((parents, 0) for parents in alike[:2]))
-    expect_same(first, torch.ones(6, 6).tril().bool(), "tree_mask(...), held in another call")
+    chain, star = list(range(6)), [0] + [1] * 5
+    assert held == [chain, star, chain], "depths held while others were asked for"
+    held = student.drive(drive_two, "tree_mask", *((parents, 0) for parents in alike[:2]))
+    chain = torch.ones(6, 6).tril().bool()
     star = torch.eye(6).bool().index_fill(1, torch.tensor(0), True)
-    expect_same(second, star, "tree_mask(...), held in another call")
+    for mask, right in zip(held, (chain, star, chain), strict=True):
+        expect_same(mask, right, "tree_mask(...), held in another call")
 
 
 def drive_walk(student, tokens, parents, p, coin, pick):
-    """Runs beside the student's code: p is every second element of wider rows, and a walk that
-    ends at once follows while the result is held."""
+    """Runs beside the student's code: a walk, of which p is every second element of wider rows, and
+    one that ends at once, made while the first is held and again when its path was written into."""
     import torch
 
     wide = torch.cat([p, p.new_zeros(len(p), 3)], 1)
     held = student.walk(tokens, parents, torch.stack([wide, wide], 2)[:, :-3, 1], coin, pick)
-    student.walk(tokens[:1], parents[:1], p[:1], coin, pick)
-    return held
+    student.walk(tokens[:1], parents[:1], p[:1], coin, pick)[0].append(1)
+    return [held, student.walk(tokens[:1], parents[:1], p[:1], coin, pick)]
 
 
 def expect_walks(student, tokens, parents, rows, vocab):
@@ -1177,13 +1261,14 @@ def test_large_trees(student, rng):
             at = children[-1]
         rows = sure[[dict([*says, (at, 2046)]).get(node, 7) for node in range(len(parents))]]
         coin, _ = recorded(no_coin, len(parents))
-        value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
+        value, short = student.drive(drive_walk, tokens, parents, rows, coin, surely)
         assert value == ([0, *(a for a, _ in says[1:]), at], 2046), "another walk"
+        assert short == ([0], surely(rows[0])), "a walk behind one whose path was written into"
     # a deep chain between two other children of node 0: numbers are no depths, and no ends
     parents, tokens = [-1, 0, 0, *range(2, 396), 0], [0, 5, 1] + [1, 2, 3] * 131 + [1, 6]
     rows = sure[[1, 7, *tokens[3:-1], 2046, 7]]
     coin, _ = recorded(no_coin, len(parents))
-    value = student.drive(drive_walk, tokens, parents, rows, coin, surely)
+    value, _ = student.drive(drive_walk, tokens, parents, rows, coin, surely)
     assert value == ([0, *range(2, 397)], 2046), "another walk"
     # powers of two: what is left is exact, however it is divided
     small = torch.tensor([[0.5, 0.5 - 2.0**-20, 2.0**-20, 0.0]] * 4, dtype=torch.float64)
@@ -1195,6 +1280,20 @@ def test_large_trees(student, rng):
     assert value == ([0, 2, 3], 129_999), "a vocabulary of 130,000 tokens"
     value = student.walk([0], [-1], torch.ones(1, 1), no_coin, surely)
     assert value == ([0], 0), "a vocabulary of one token"
+
+
+def expect_children_in_order(student):
+    """Children of node 0 whose numbers do not follow one another; the others stand in chains."""
+    children = [1, 2, 8, 10, 64, 70, 79]
+    parents = [-1, *(0 if node in children else node - 1 for node in range(1, 80))]
+    tokens = [children.index(node) if node in children else 7 for node in range(80)]
+    row = torch.tensor([1, 2, 3, 4, 5, 6, 7, 36]).double() / 64
+    never, asked = recorded(lambda chance: False, 7)
+    path, _ = student.walk(tokens, parents, row.expand(80, 8), never, surely)
+    assert path == [0], "all were refused"
+    right = [float(row[i] / row[i:].sum()) for i in range(7)]
+    asked, right = (torch.tensor(x, dtype=torch.float64) for x in (asked, right))
+    expect_close(asked, right, what="the coins, in the order of the numbers", rtol=1e-12)
 
 
 @exercise(
@@ -1214,6 +1313,7 @@ def test_the_coins_of_a_walk(student, rng):
     always, asked = recorded(lambda chance: True, 2)
     path, token = student.walk(tokens, parents, p, always, lambda row: 1)
     assert path == [0, 1, 4] and token == 1 and len(asked) == 2, "each first child was kept"
+    expect_children_in_order(student)
     # powers of two: what is left is exact, and nearly nothing
     small = torch.tensor([[0.5, 0.5 - 2.0**-38, 2.0**-38, 0.0]] * 4, dtype=torch.float64)
     surest, _ = recorded(lambda chance: chance > 1 - 2.0**-42, 3)
@@ -1237,9 +1337,9 @@ def test_the_coins_of_a_walk(student, rng):
     parts = [3901719, 3310787, 3126763, 3779245, 3348857, 3939079, 3756531, 3745739, 4645612]
     row = torch.tensor([*parts, 67, 33]).double() / 2**25
     for dtype in TYPES:
-        never, asked = recorded(lambda chance: False, 11)
-        rows = row.to(dtype).expand(12, 11)
-        student.walk([0, *range(11)], [-1] + [0] * 11, rows, never, surely)
+        never, asked = recorded(lambda chance: False, 10)
+        rows = row.to(dtype).expand(11, 11)
+        student.walk([0, *range(10)], [-1] + [0] * 10, rows, never, surely)
         expect_close(float(asked[9]), 0.67, what="the coin of an unlikely child", rtol=1e-4)
     for vocab in (300, 3000):
         row = 0.9 * distributions(rng, vocab) + 0.1 / vocab
