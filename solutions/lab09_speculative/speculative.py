@@ -50,9 +50,10 @@
 # Your code draws nothing itself. Two functions are handed to it: `coin(chance)` is True with that
 # probability, from 0 to 1, and `pick(probabilities)` gives a token, an int, drawn from
 # probabilities [V]. So a test can try *every* way that chance may go, and add up exactly. Functions
-# change no argument, and nothing that they returned before. A tensor may be a view of a larger one,
-# V is 1 or 130,000 as well as 4, and no argument holds NaN. A text has up to 5000 tokens;
-# proposals, new tokens, the nodes of a tree and whatever else is counted are 400 at most.
+# change no argument, and nothing that they returned before. What they return is the caller's to
+# write into: the next call makes it anew. A tensor may be a view of a larger one, V is 1 or 130,000
+# as well as 4, and no argument holds NaN. A text has up to 5000 tokens; proposals, new tokens, the
+# nodes of a tree and whatever else is counted are 400 at most.
 
 # %%
 import torch
@@ -191,16 +192,17 @@ print(f"kept in all {kept.sum():.2f}, so a rejection has probability {1 - kept.s
 #
 # - `residual`: the distribution to draw from after a rejection. Derive it: a token x comes out
 #   either as a proposal that is kept, or after a rejection, and the two together must be p(x).
-#   Where nothing is missing (p = q), nothing is rejected but by rounding: then return p. Less than
-#   1e-12 in all is rounding, too, and may count as nothing. No NaN, ever, and no constant added
-#   against it: what is missing beyond that, however little, is exact.
+#   Where nothing is missing (p = q), nothing is rejected but by rounding: then return p (itself or
+#   a copy). Less than 1e-12 in all is rounding, too, and may count as nothing. No NaN, ever, and no
+#   constant added against it: what is missing beyond that, however little, is exact.
 # - `verify`: one round. Proposals are judged in their order, by `coin`, with the chance above; it
 #   is never more than 1, and where it is 0 or 1 you may ask or not. The first that is refused ends
 #   the round with one `pick` from the residual of its row (a coin for one behind it counts for
 #   nothing). If all are kept, one more is picked from the last row of p. `proposed[i]` was drawn
 #   from `q[i]`, so `q[i, proposed[i]] > 0`. However many there are, and however small or large a
 #   chance is: each is judged by it.
-# - Compute in the dtype that comes: float32 or float64.
+# - p and q have one dtype, float32 or float64, and so have the residual and what is picked from.
+#   You may compute in float64 on the way, but never in less than comes.
 #
 # **Shapes** `p`, `q`, `r` [V] in `residual`. In `verify`: `proposed` int64 [g], perhaps empty; `q`
 # [g, V]; `p` [g + 1, V]; `tokens` int64 [1 .. g + 1].
@@ -309,9 +311,10 @@ lab.predict(
 # - `best_gamma(a, c, w, most) -> int`: the gamma from 0 to `most`, both included, with the largest
 #   speed-up, by however little; of equal ones the smallest. 0 says: do not speculate.
 #
-# a is from 0 to 1 (1 itself, or at least 1e-9 away from it), c and w are at least 0, nothing is
-# rounded: what counts as equal, or as larger, does so by more than float64's last digits. `p` and
-# `q` float32 or float64.
+# a is from 0 to 1 (1 itself, or at least 1e-9 away from it), c and w are at least 0; round nothing.
+# What float64 rounds in your formula may decide, and nothing larger: so the smallest counts where
+# no step rounds (a = c = 0.5, w = 0), while a tie of decimals (a = 0.8, c = 0.1, w = 0.7) may fall
+# either way. Near a = 1 the closed formula will do. `p` and `q` both float32 or both float64.
 
 
 # %% solution="ex3"
@@ -414,7 +417,7 @@ lab.reveal("slower", said)
 #   from which the proposals were picked as q.
 # - A round proposes gamma tokens, but never more than can still be used: a round always gives one
 #   token of the target's own. The draft is not called to read its last proposal, and not at all in
-#   a round that proposes nothing.
+#   a round that proposes nothing; there one `pick` from the target's row will do for `verify`.
 # - Nothing is read twice: each call begins at the first position at which the model has not read
 #   what now stands there. (Behind a round with everything accepted, the draft lacks *two* tokens.)
 #   The prompt is read in the first calls, along with the rest, however long it is. No token ends
@@ -786,8 +789,10 @@ lab.reveal("lookup", found["ten texts"])
 #   none is (or there is none), `token` is picked, once, and the walk ends. `path` is node 0, and
 #   then the nodes kept. The tokens must come out distributed as p, row i behind node i: derive with
 #   which chance each child is kept, and what is left to pick from. Every child is judged, however
-#   many there are, deep or unlikely. Children of one node are all different, and their numbers need
-#   not follow one another.
+#   many there are, deep or unlikely; where its chance is 0 or 1 you may ask or not. Children of one
+#   node are all different, and their numbers need not follow one another.
+# - A child that has all that is left, but for rounding, is as good as sure. If a coin refuses it
+#   all the same, it is up to you what is picked from.
 #
 # **Shapes** `parents`: list, -1 for node 0; `mask` bool [N, past + N]; `tokens` list of N;
 # `p` [N, V] float32 or float64; `path` list of ints, `token` int.
