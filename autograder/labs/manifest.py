@@ -57,10 +57,9 @@ class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What students do not see (manifest.toml).
-
-    withhold: modules that grading hides; builds: those that are this lab's own, stubs in a bundle
-    until it is released; preload: of torch, imported once for all sandboxes; seed: of all seeds.
+    """What students do not see (manifest.toml). withhold: modules that grading hides; builds: those
+    that are this lab's own, stubs in a bundle until it is released; preload: of torch, imported
+    once for all sandboxes; seed: of all seeds.
     """
 
     notebook: str

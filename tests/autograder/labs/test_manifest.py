@@ -56,6 +56,7 @@ BROKEN = {
     "not toml": (MANIFEST, "[written]", "[written", "manifest.toml"),
     "negative points": (MANIFEST, "w1 = 10", "w1 = -10", "not negative"),
     "infinite points": (MANIFEST, "w1 = 10", "w1 = inf", "finite"),
+    "preload of what is not torch's": (MANIFEST, "[written]", 'preload = ["os"]\n[written]', "preload"),
     "no such notebook": (MANIFEST, '"toy"', '"toys"', "autograder course new"),
 }
 

@@ -48,6 +48,13 @@ def test_the_next_sandbox_is_made_while_one_is_in_use(sessions):
     assert not any(Path(folder).exists() for folder in spare._folders)
 
 
+def test_what_a_lab_preloads_is_there_before_a_student_is(sessions):
+    loaded = "import sys; print('torch.utils.flop_counter' in sys.modules)"
+    session = sessions(loaded, preload=("torch.utils.flop_counter",))
+    assert session.run_cell(loaded, 60).stdout == "True\n"
+    assert sessions(loaded).run_cell(loaded, 60).stdout == "False\n"
+
+
 def test_a_spare_that_was_killed_costs_nothing(sessions):
     sessions("x = 1")
     spare = zygote().spare
