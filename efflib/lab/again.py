@@ -132,8 +132,8 @@ def alike(found, right, what):
 
 
 def drive_refused(student, calls):
-    """Runs beside the student's code: what each call (name, *args) raised, and whether an argument
-    is another one afterwards."""
+    """Runs beside the student's code: what each call (name, *args) raised, and whether arguments
+    and settings of torch are afterwards as they were."""
     import copy
 
     import torch
@@ -148,14 +148,17 @@ def drive_refused(student, calls):
             return list(a) == list(b) and all(map(same, a.values(), b.values()))
         return a == b or a != a  # NaN
 
-    said = []
+    def settings():
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+    said, usual = [], settings()
     for name, *args in calls:
         given, kind = copy.deepcopy(args), "nothing"
         try:
             getattr(student, name)(*given)
         except Exception as error:
             kind = "ValueError" if isinstance(error, ValueError) else type(error).__name__
-        said.append([kind, same(list(args), given)])
+        said.append([kind, same(list(args), given) and settings() == usual])
     return said
 
 
@@ -167,8 +170,8 @@ def shown(x):
 
 
 def refused(student, calls):
-    """Each call (name, *args) raises ValueError and leaves its arguments."""
+    """Each call (name, *args) raises ValueError and leaves its arguments, and torch's settings."""
     for (name, *args), (kind, same) in zip(calls, student.drive(drive_refused, calls), strict=True):
         what = f"{name}({', '.join(map(shown, args))})"
         assert kind == "ValueError", f"{what}: raised {kind}, expected ValueError"
-        assert same, f"{what} changed an argument before it raised"
+        assert same, f"{what} changed an argument, or a setting of torch, before it raised"

@@ -686,8 +686,8 @@ lab.predict(
 #   where the same n tokens stood, with at least one token behind them. Return what followed, at
 #   most gamma tokens; what follows may run into the last n tokens themselves. If there is no such
 #   place, try n - 1, and so on down to 1. Nothing found: an empty list.
-# - `text` is a list of at least one token, of any length and with any ids; it may be shorter than
-#   `longest`, which is at least 1; gamma may be 0.
+# - `text` is a list of at least one token, of any length and with any ids of 64 bits; it may be
+#   shorter than `longest`, which is at least 1; gamma may be 0.
 # - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
 #   which q [g, V] makes it right, so that what comes out is still distributed as p.
 #

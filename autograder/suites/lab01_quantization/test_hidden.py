@@ -308,6 +308,9 @@ def test_widths_that_do_not_exist(student, rng):
                 ),
                 f"{many(bits, 'bit')}, symmetric={symmetric}",
             )
+    refused(
+        student, [("affine_parameters", lo, hi, 1, True), ("affine_parameters", lo, hi, 9, False)]
+    )
 
 
 def encode(student, x, scale, zero, bits, symmetric):
@@ -462,8 +465,12 @@ def test_bfloat16_and_shapes(student, rng):
     none = encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
     decode(student, none, torch.tensor(0.25), zero)
     calls, turned = drawn_calls(rng), []
-    scale = torch.tensor(0.25)  # one for all of a view
-    for shape, symmetric in (((3, 4), True), ((2, 3, 4), False)):
+    alone = torch.tensor(0.25)  # one for all of a view
+    columns = torch.tensor([0.25, 0.5, 1.0, 2.0])  # of a square: one for each column
+    for shape, symmetric, scale in (
+        ((3, 4), True, alone), ((2, 3, 4), False, alone), ((4, 4), True, columns),
+        ((4, 4), False, columns), ((4, 4, 4), False, columns),
+    ):  # fmt: skip
         x, zero = torch.randn(shape, generator=rng), torch.tensor(0 if symmetric else 7).int()
         turned.append(("quantize", x, scale, zero, 4, symmetric))
         codes = torch.arange(x.numel()).reshape(shape) % 8
@@ -1125,10 +1132,13 @@ def test_empty_clusters(student, rng):
     # or it has none at first, and then gets the last but one
     loses, wins = (0.0, 0, 11, 46, 53, 53, 79, 88, 100), (0.0, 1, 6, 20, 21, 23, 34, 49, 100)
     cancels = (-1.0, 1, 9, 9)  # a sum of 0 is not a sum of nothing
+    half = (1.0, 2, 3, 19, 21, 30)  # centroids move both ways, and their sum does not
+    mirrored = (*half, *(-x for x in half))
     for case, off, bits, counts in (
         (loses, 7, 2, (1, 2, 3, 6)),
         (wins, 7, 2, (1, 2, 4)),
         (cancels, 0, 1, (1, 4)),
+        (mirrored, 0, 2, (1, 2, 5)),
     ):
         values = far * torch.tensor(case) - off
         rows, _ = history(values, bits, 6)
@@ -1445,6 +1455,10 @@ def test_bfloat16(student, rng):
     zero = torch.tensor(129, dtype=torch.int32)
     for x in 2 * [torch.randn(3, 4, generator=rng)] + 2 * [torch.randn(2, 3, 4, generator=rng)]:
         cases.append((x, torch.tensor(0.01), zero, 8, False, torch.ones(x.shape)))
+    for shape in ((4, 4), (4, 4, 4)):  # a scale for each column
+        x, zeros = torch.randn(shape, generator=rng), torch.tensor([129, 1, 60, 255]).int()
+        columns = torch.tensor([0.25, 0.5, 1.0, 2.0])
+        cases.append((x, columns, zeros, 8, False, torch.ones(shape)))
     ends = torch.cat([torch.arange(-136, -123, 0.5), torch.arange(120, 128, 0.5)]).bfloat16()
     cases.append((ends, torch.tensor(127 / 126.7), zero, 8, False, torch.ones(len(ends))))
     expect_gradients(student, cases)

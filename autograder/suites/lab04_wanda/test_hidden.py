@@ -1448,6 +1448,19 @@ def drive_training(student, weights, texts):
     return found
 
 
+def drive_with_gradients(student, texts):
+    """Runs beside the student's code: whether each parameter of a block that comes in keeps its
+    gradient."""
+    import torch
+    from torch import nn
+
+    block = nn.Sequential(nn.Linear(8, 8))
+    for p in block.parameters():
+        p.grad = torch.ones_like(p)
+    student.prune_blocks([block], texts, 0.5)
+    return [p.grad is not None and bool((p.grad == 1).all()) for p in block.parameters()]
+
+
 @exercise(
     "ex5",
     points=2,
@@ -1469,6 +1482,8 @@ def test_all_else_stays(student, rng):
     for i, seen in enumerate(modes):
         own = i % 2 == 1  # the block and a linear; a part with two is in the other mode
         assert seen == [own, own, not own, not own, not own], "modes have changed"
+    kept = student.drive(drive_with_gradients, texts)
+    assert kept == [True, True], "the gradients of a block that came in are other ones"
     _, _, trains, _ = pruned_blocks(student, states, texts, 0.25, list(states[0]))
     assert trains == [[], []], "blocks of which nothing trains have parameters that do"
     again, *_ = pruned_blocks(student, states, texts[:1], 0.25, frozen)

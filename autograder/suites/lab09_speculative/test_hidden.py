@@ -149,10 +149,11 @@ def test_sizes_and_magnitudes(student, rng):
         tokens = student.verify_greedy(own[:-1].clone(), logits)
         expect_same(tokens, own, "verify_greedy(...), everything right")
         if vocab > 1:
-            wrong = own[:-1].clone()
-            wrong[-1] = (wrong[-1] + 1) % vocab
-            tokens = student.verify_greedy(wrong, logits)
-            expect_same(tokens, own[:-1], "verify_greedy(...), the last one wrong")
+            last = int(own[-2])  # the ids beside it, and what 16 bits take for it
+            for near in {(last + 1) % vocab, (last - 1) % vocab, (last - 65_536) % vocab} - {last}:
+                wrong = torch.cat([own[:-2], torch.tensor([near])])
+                tokens = student.verify_greedy(wrong, logits)
+                expect_same(tokens, own[:-1], "verify_greedy(...), the last one wrong")
     for low, high, dtype in (
         (0.0, 1e-9, torch.float32),
         (-1e-8, 0.0, torch.float32),
