@@ -830,8 +830,8 @@ lab.predict(
 #   is $g$ and `post_attention_layernorm.weight` is $g'$, both [d]; `self_attn.q_proj.weight`,
 #   `k_proj`, `v_proj`, `o_proj`, and `mlp.gate_proj.weight`, `up_proj`, `down_proj` are the
 #   matrices [N, K]. Norms and linears may have a `.bias`, added last. There may be further tensors,
-#   of other modules and of any number of dimensions, which play no part here. Two names may hold
-#   one tensor.
+#   of other modules (`cross.mlp.up_proj`, say) and of any number of dimensions, which play no part
+#   here. Two names may hold one tensor.
 # - `scales`: the $s$ of each input that is to be scaled, any or none of `"qkv"` (the input of q, k
 #   and v), `"o"`, `"gate_up"`, `"down"`.
 # - In `folded`, every linear that reads a scaled input has the weight $W\,\mathrm{diag}(s)$, and
@@ -1018,12 +1018,13 @@ lab.check("ex5")
 #   `batch` sequences together, by the formula of the roofline above.
 # - `ridge_batch(weights, kv, flops, bandwidth, peak) -> float`: the batch at which reading and
 #   computing take the same time (perhaps not a whole number, perhaps below 1); `math.inf` if
-#   reading always takes longer, or one more sequence adds as much to both.
+#   reading always takes longer, or one more sequence adds as much to both (where `kv / bandwidth`
+#   and `flops / peak` are whole numbers, no rounding may hide that they are equal).
 #
 # **Units** `weights`: bytes read once per step; `kv`: bytes of keys and values read for each
 # sequence; `flops`: per token; `bandwidth`: bytes/s; `peak`: FLOP/s. All are finite and above
-# 0, but `kv` or `weights` may be 0; `batch` need not be whole. `shapes`: a list of pairs of ints;
-# `bits`: 16, or 1 to 8.
+# 0, but `kv`, `weights` or both may be 0; `batch` need not be whole. `shapes`: a list of pairs of
+# ints; `bits`: 16, or 1 to 8.
 
 
 # %% solution="ex6"

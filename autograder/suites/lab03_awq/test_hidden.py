@@ -267,9 +267,9 @@ def test_one_sided_and_small_groups(student, rng):
     error = ((plain - w).abs() / step).max()
     expect_at_most(error, HALF_STEP, "the largest error, in steps of a range that contains 0,")
     assert (plain[2] == 0).all(), "a group of zeros has changed"
-    for bits in (2, 4):
+    for bits in (2, 4, 8):
         codes, scale, zero = encode(student, w, bits, 8)
-        for power in (-60, 30):
+        for power in (-60, 30, 118):  # scales up to 8e35; at 8 bits 255 w would overflow
             again = encode(student, w * 2.0**power, bits, 8)
             alive = torch.tensor([0, 1, 3])
             assert torch.equal(again[0][alive], codes[alive]), f"codes of w times 2^{power} differ"
@@ -1059,6 +1059,7 @@ def drive_searches(student, cases):
     back a weight that it got ("weight") or how far it is from the caller's ("difference"), and
     notes the weights it got; all results after the last search.  Then all of it once more, with the
     same tensors and other code's writing in the first results."""
+    import torch
 
     def lay(w, i):
         return w if i % 2 == 0 else w.T.contiguous().T
@@ -1069,11 +1070,12 @@ def drive_searches(student, cases):
         def block(got):
             heard.append([w.clone() for w in got])
             if outputs == "weight":
-                return got[-1]
+                return got[-1].mT
             if outputs == "difference":
                 return got[-1] - weights[-1]
             y = outputs[len(heard) - 1]
-            return y.mT.clone().mT if y.dim() > 1 else y.clone()
+            whole = torch.contiguous_format
+            return y.mT.clone(memory_format=whole).mT if y.dim() > 1 else y.clone()
 
         return student.search_scales(x_mean, weights, block, bits, group_size), heard
 
@@ -1175,7 +1177,11 @@ def drawn_searches(rng):
         outputs, right = (out, None) if isinstance(out, str) else played(rng, out, 2.0 ** sizes[i])
         cases.append((x_mean, weights, outputs, bits, group_size))
         losses.append(right)
-    return cases, losses
+    x_mean, weights, _, *sizes = next(case for case in cases if len(case[0]) > 1)
+    uneven = x_mean * (1 + torch.arange(len(x_mean)))
+    for x, sign in ((x_mean, -1), (uneven, -1)):  # other weights; other scales
+        cases.append((x, [sign * w for w in weights], "weight", *sizes))
+    return cases, losses + 2 * [None]
 
 
 def expect_candidate(s, _, x_mean, ratio):
@@ -1442,6 +1448,8 @@ def further(rng, width, inner):
     shapes |= {"mlp.shared_up_proj.weight": (inner, width), "self_attn.kv_proj.bias": (width,)}
     shapes |= {"self_attn.q_norm.weight": (2,), "self_attn.temperature": ()}
     shapes |= {"self_attn.conv.weight": (width, 1, 3)}
+    shapes |= {f"cross.{name}.weight": (inner, width) for name in EVERYTHING}
+    shapes |= {f"cross.{name}.bias": (inner,) for name in SOURCES.values()}
     return {name: torch.randn(shape, generator=rng) for name, shape in shapes.items()}
 
 
@@ -1554,7 +1562,9 @@ def expect_product(y, x, w_hat, bias, unit, what):
     "decoded weight kept from an earlier call",
 )
 def test_products_against_float64(student, rng):
-    for n, n_groups, group_size, lead in ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, (1,))):
+    shapes = ((6, 4, 8, (5,)), (5, 3, 4, (2, 3)), (8, 1, 8, (1,)))
+    shapes += ((3, 2, 4, (3,)), (3, 2, 4, (2, 3)))  # as many tokens as outputs
+    for n, n_groups, group_size, lead in shapes:
         words, scale, zeros, w_hat = packed_case(n, n_groups, group_size, rng)
         x = torch.randn(*lead, n_groups * group_size, generator=rng)
         for bias in (None, torch.randn(n, generator=rng)):
@@ -1591,6 +1601,10 @@ def test_bfloat16_product(student, rng):
     codes = (w_hat.reshape(7, 3, 4) / (scale / 4000).double()[..., None]).round()
     exact = (codes * scale.double()[..., None]).reshape(7, 12)
     expect_product(y, x, exact, None, FLOAT32, "large scales")
+    # 15 D and 14 D, each rounded to bfloat16, differ by D (1 - 5 roundings): 2.5 are allowed
+    one, scale = torch.ones(1, 1), torch.full((1, 1), 1045 / 1024).half()
+    y = student.w4a16_linear(one.bfloat16(), packed(15 * one), scale, packed(14 * one[0]), None)
+    expect_any_product(y, one.bfloat16(), scale.double(), None)
 
 
 @exercise(
@@ -1803,6 +1817,10 @@ def test_rates_against_both_bounds(student, rng):
             expected = batch / max(reading, batch * flops / peak)
             rate = student.decode_rate(weights, kv, flops, batch, bandwidth, peak)
             expect_close(expect_number(rate, "decode_rate"), expected, what="the rate", rtol=1e-12)
+        bare = student.decode_rate(0.0, 0.0, flops, 8, bandwidth, peak)
+        expect_close(
+            expect_number(bare, "decode_rate"), peak / flops, what="nothing to read", rtol=1e-12
+        )
         slow = student.decode_rate(weights, kv, flops, 8, bandwidth, flops)  # 1 FLOPs-step a second
         expect_close(
             expect_number(slow, "decode_rate"), 1.0, what="rate of a slow machine", rtol=1e-12
@@ -1849,6 +1867,9 @@ def test_no_ridge(student, rng):
                 f"the ridge is {b}, with kv too large"
             )
     assert student.ridge_batch(8.0, 2.0, 4.0, 2.0, 4.0) == math.inf, "equally long: no ridge"
+    for k in (1, 2):  # both quotients are k; k 49 times 1 / 49 is less in floats
+        b = student.ridge_batch(100.0, k * 49.0, k * 10.0, 49.0, 10.0)
+        assert b == math.inf, f"{k} s to read as to compute: the ridge is {b}"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
     assert student.ridge_batch(0.0, 4.0, 4.0, 2.0, 4.0) == math.inf, "no weights, no ridge"
     for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs

@@ -2,16 +2,16 @@
 
 import torch
 
-COLUMNS = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "o_proj": "o"}
-COLUMNS |= {"gate_proj": "gate_up", "up_proj": "gate_up", "down_proj": "down"}
+COLUMNS = {f"self_attn.{part}_proj": "qkv" for part in "qkv"} | {"self_attn.o_proj": "o"}
+COLUMNS |= {"mlp.gate_proj": "gate_up", "mlp.up_proj": "gate_up", "mlp.down_proj": "down"}
 ROWS = {"input_layernorm": "qkv", "post_attention_layernorm": "gate_up"}
-ROWS |= {"v_proj": "o", "up_proj": "down"}
+ROWS |= {"self_attn.v_proj": "o", "mlp.up_proj": "down"}
 
 
 def fold_layer(layer, scales):
     result, one = {}, torch.ones(1)
     for full, tensor in layer.items():
-        module, kind = full.split(".")[-2:]
+        module, _, kind = full.rpartition(".")
         rows = 1 / scales.get(ROWS.get(module), one)
         columns = scales.get(COLUMNS.get(module), one)
         if len(rows) not in (1, *tensor.shape[:1]):

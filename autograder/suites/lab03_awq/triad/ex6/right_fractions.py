@@ -14,7 +14,8 @@ def weight_bytes(shapes, bits, group_size):
 
 
 def decode_rate(weights, kv, flops, batch, bandwidth, peak):
-    by_memory = bandwidth / (weights / batch + kv)
+    bytes_per_token = weights / batch + kv
+    by_memory = bandwidth / bytes_per_token if bytes_per_token else math.inf
     return min(by_memory, peak / flops)
 
 

@@ -10,7 +10,8 @@ def weight_bytes(shapes, bits, group_size):
 
 
 def decode_rate(weights, kv, flops, batch, bandwidth, peak):
-    by_reading = batch * bandwidth / (weights + batch * kv)
+    moved = weights + batch * kv
+    by_reading = batch * bandwidth / moved if moved else math.inf
     return min(by_reading, peak / flops)
 
 
