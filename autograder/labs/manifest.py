@@ -58,8 +58,8 @@ class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml). withhold: modules that grading hides; builds: those
-    that are this lab's own, stubs in a bundle until it is released; preload: of torch, imported
-    once for all sandboxes; seed: of all seeds.
+    that are this lab's own, stubs in a bundle until it is released; preload: modules of torch that
+    are imported once for all sandboxes; seed: mixed into all seeds.
     """
 
     notebook: str

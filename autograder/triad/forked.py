@@ -29,8 +29,8 @@ from efflib.lab.runner import TestFileError, run_session
 BATCH_SECONDS = 3600.0
 TOUCHED = "__touched__"  # variables of the namespace by which a variant's cells tell something:
 RECORDED = "__recorded__"  # how often they acted, and what they saw
-# What torch imports when it is first needed: by backward(g), an optimizer or a dispatch mode, a
-# setting.  Half a second to two: what one child needed is there before the next one is forked.
+# What torch imports when it is first needed: by backward(g), an optimizer or a dispatch mode.  Half
+# a second to two: what one child needed is there before the next one is forked.
 LATE = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch.utils.flop_counter")
 
 
@@ -210,10 +210,8 @@ class Forking(ExercisePlugin):
             Saw(report.test, report.outcome == "passed", report.observed, report.test in touched)
             for report in self.reports()
         )
-        recorded, late = (
-            tuple(self.namespace.get(RECORDED, ())),
-            tuple(x for x in LATE if x in sys.modules),
-        )
+        recorded = tuple(self.namespace.get(RECORDED, ()))
+        late = tuple(name for name in LATE if name in sys.modules)
         return msgspec.json.encode(Outcome(saw, recorded, late))
 
 

@@ -230,7 +230,7 @@ def main(settings: dict) -> None:
     if "zygote" in settings:
         import zygote
 
-        list(map(__import__, settings["preload"]))
+        list(map(__import__, settings["preload"]))  # once, not in each worker when it needs them
         gc.freeze()
         pipes, settings = zygote.forked(settings["zygote"])
     gc.enable()

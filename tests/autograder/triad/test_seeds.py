@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import time
 
 import pytest
@@ -148,6 +149,18 @@ def test_nothing_of_a_run_reaches_the_next(course):
     spoilt = Run(("def scale(*_): return None\nimport sys; sys.modules.clear()",), "ex1")
     bad, good = run_all(lab, cells, [spoilt, Run((), "ex1")], "public")
     assert bad.failed == ("test_scale_by_hand",) and not good.failed
+
+
+def test_what_torch_imports_late_is_imported_once(course, monkeypatch):
+    """Told by one child, it is there before the next one is forked; nothing else is imported."""
+    _, lab = course
+    late = "torch.utils.flop_counter"
+    monkeypatch.delitem(sys.modules, late, raising=False)
+    look = Run((f"import sys\n{forked.RECORDED} = ['{late}' in sys.modules]",), "ex1")
+    used = Run((f"import {late}, this",), "ex1")
+    before, _, after = run_all(lab, solved_cells(lab, SOLVED), [look, used, look], "public")
+    assert before.recorded == (False,) and after.recorded == (True,)
+    assert "this" not in sys.modules
 
 
 ENDLESS = {
