@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
+    "TRITON_INTERPRET": "1",  # read when triton is imported, as torch._dynamo does (efflib.meter)
     "USER": "student",
 }
 STUDENT_USER = "AUTOGRADER_STUDENT_USER"

@@ -55,6 +55,13 @@ def test_what_a_lab_preloads_is_there_before_a_student_is(sessions):
     assert sessions(loaded).run_cell(loaded, 60).stdout == "False\n"
 
 
+def test_kernels_are_interpreted_though_triton_was_imported_before(sessions):
+    early = ("torch._dynamo",)  # imports triton, which then settles what it makes of a kernel
+    cell = "from efflib.meter import interpreter; print('there')"
+    ran = sessions(preload=early).run_cell(cell, 60)
+    assert ran.stdout == "there\n"
+
+
 def test_a_spare_that_was_killed_costs_nothing(sessions):
     sessions("x = 1")
     spare = zygote().spare
