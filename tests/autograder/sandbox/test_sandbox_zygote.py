@@ -67,6 +67,7 @@ def test_a_spare_that_was_killed_costs_nothing(sessions):
     spare = zygote().spare
     get_ready(spare)
     os.kill(spare._pid, signal.SIGKILL)
+    assert eventually(lambda: ended(spare._pid))
     assert sessions("x = 2").run_cell("print(x)", 60).stdout == "2\n"
 
 
