@@ -18,12 +18,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
 from efflib.meter.memory import Argument, kernel_line
-from efflib.meter.poison import element_width, poison
-
-
-def boolean(mask: TensorHandle) -> TensorHandle:
-    """A mask as the interpreter takes it: `on & (n > 0)` with a number n is int32, 0 or 1."""
-    return TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
+from efflib.meter.poison import boolean, element_width, poison
 
 
 class Hooks:
@@ -37,6 +32,7 @@ class Hooks:
         self.arguments: dict[int, Argument] = {}  # of the running launch, by id
         # addresses that the running atomic load or store touches; None outside of one
         self.atomic: list[np.ndarray] | None = None
+        self.patched: set = set()  # functions of the running launch that see the patched language
 
     def wrap(self, owner: object, name: str, make) -> None:
         """Replace owner.name by make(original) until `remove`."""
@@ -47,8 +43,7 @@ class Hooks:
     def install(self) -> None:
         if Hooks.running is not None:
             raise RuntimeError("a Meter is on already: meters do not nest")
-        Hooks.running = self
-        builder = InterpreterBuilder
+        Hooks.running, builder = self, InterpreterBuilder
         self.wrap(builder, "create_masked_load", self._load)
         self.wrap(builder, "create_masked_store", self._store)
         for name in ("create_atomic_load", "create_atomic_store", "create_atomic_poll"):
@@ -63,6 +58,7 @@ class Hooks:
         self.wrap(builder, "set_grid_idx", self._program)
         self.wrap(GridExecutor, "_init_args_hst", self._arguments)
         self.wrap(interpreter, "_implicit_cvt", self._virtual_pointer)
+        self.wrap(interpreter, "_patch_lang", self._patch_once)
         self.wrap(tl.core.tensor, "__init__", self._made)
         self.wrap(tl.core.tensor, "__del__", self._gone)
         # NaN and infinity are silent on a GPU; NumPy would warn of each
@@ -86,6 +82,7 @@ class Hooks:
             on_host, named = original(executor, args, kwargs)
             launch = self.meter.start_launch(executor.fn.__name__)
             self.arguments.clear()
+            self.patched.clear()
             pairs = [*zip(executor.arg_names, on_host, strict=False), *named.items()]
             for name, value in pairs:
                 self._register(launch, name, value)
@@ -112,6 +109,17 @@ class Hooks:
             return result
 
         return converted
+
+    def _patch_once(self, original):
+        """tl.max and the like patch triton.language in each call: a fifth of a kernel's time."""
+
+        def patch(function):
+            if function in self.patched:
+                return interpreter._LangPatchScope()  # nothing to restore
+            self.patched.add(function)
+            return original(function)
+
+        return patch
 
     def _program(self, original):
         def program(builder, x, y, z):

@@ -1,4 +1,4 @@
-"""What lanes hold that a load masked off without saying what they are (`other=`).
+"""Masks, and what lanes hold that a load masked off without saying what they are (`other=`).
 
 A GPU promises nothing about them, while the interpreter gives 0, which hides the mistake in every
 test.  A value that ruins each result it enters shows it.
@@ -16,6 +16,11 @@ NAN_BITS = {tl.bfloat16: 0x7FC0, tl.float8e4nv: 0x7F, tl.float8e5: 0x7F}
 def element_width(pointers: TensorHandle) -> int:
     """Bytes of the elements that a tile of pointers points to."""
     return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+
+
+def boolean(mask: TensorHandle) -> TensorHandle:
+    """A mask as the interpreter takes it: `on & (n > 0)` with a number n is int32, 0 or 1."""
+    return TensorHandle(np.asarray(mask.data).astype(bool), tl.int1)
 
 
 def poison(pointers: TensorHandle) -> TensorHandle:
