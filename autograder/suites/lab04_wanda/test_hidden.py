@@ -28,8 +28,8 @@ def lowest(scores, zeros):
     """For each list: which places go, one after the other, with distinct scores."""
     masks = []
     for row in scores.tolist():
-        order = sorted(range(len(row)), key=row.__getitem__)
-        masks.append([i not in order[:zeros] for i in range(len(row))])
+        gone = set(sorted(range(len(row)), key=row.__getitem__)[:zeros])
+        masks.append([i not in gone for i in range(len(row))])
     return torch.tensor(masks)
 
 
@@ -119,18 +119,21 @@ def test_masks_against_sorting(student, rng):
             expect_same(layer, right, f"by layer, {sparsity}")
             right = lowest(s.abs(), int(shape[1] * sparsity))
             expect_same(student.magnitude_mask(s, sparsity, "row"), right, "magnitude")
+    scores, weights = [], []  # (what, which stay, arguments)
     for name, ranks, s in close_and_far(rng, 4, 12):
         # a rounding that makes two neighbours equal shows only between them: so many shares
         for scope, lists, n in (("row", ranks, 12), ("layer", ranks.reshape(1, -1), 48)):
             for zeros in range(1, 12):
                 gone = zeros if scope == "row" else 4 * zeros + zeros % 4
                 right, share = lowest(lists, gone).reshape(4, 12), (gone + 0.5) / n
-                mask = student.keep_share(s, share, scope)
-                expect_same(mask, right, f"scores {name}, by {scope}")
+                scores.append((f"scores {name}, by {scope}", right, (s, share, scope)))
                 if name != "below 0":
-                    sign = 1 - 2 * torch.randint(2, (4, 12), generator=rng)
-                    mask = student.magnitude_mask(s * sign, share, scope)
-                    expect_same(mask, right, f"weights {name}, by {scope}")
+                    w = s * (1 - 2 * torch.randint(2, (4, 12), generator=rng))
+                    weights.append((f"weights {name}, by {scope}", right, (w, share, scope)))
+    for function, cases in (("keep_share", scores), ("magnitude_mask", weights)):
+        masks = student.many(function, [(arguments, {}) for _, _, arguments in cases])
+        for mask, (what, right, _) in zip(masks, cases, strict=True):
+            expect_same(mask, right, what)
     # a layer of many rows and columns, its scores one float32 apart
     ranks = torch.rand(8000, generator=rng).argsort().reshape(80, 100)
     for scope, lists in (("row", ranks), ("layer", ranks.reshape(1, -1))):
