@@ -1324,8 +1324,8 @@ def test_total_of_a_small_model(student, rng):
     points=1,
     invariant="the new model is another object that shares nothing with the old one, and what was "
     "one parameter in it still is",
-    cause="weights assigned in place, a shallow copy that shares its tensors, or a new "
-    "nn.Parameter, which cuts a tie",
+    cause="weights assigned in place, a shallow copy that shares its tensors, or "
+    "parameters made anew that other layers still hold, which cuts a tie",
 )
 def test_copy_is_its_own(student, rng):
     state, _, seen = small_model(student, rng, (2, "tensor"))

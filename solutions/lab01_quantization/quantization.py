@@ -57,9 +57,10 @@
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
 # No function of this lab changes its arguments or a setting of torch, gives an argument (or a view
-# of one) back, or keeps anything from one call to the next: work on new tensors. Tensors that you
-# get need not be contiguous; all numbers are finite, $x / s$ too. Any order of float32 operations
-# will do; tests allow for the rounding.
+# of one) back, or keeps anything from one call to the next: work on new tensors. (`x.float()` of a
+# float32 `x` is `x` itself, and `flatten` and `reshape` give a view where they can.) Tensors that
+# you get need not be contiguous; all numbers are finite, $x / s$ too. Any order of float32
+# operations will do; tests allow for the rounding.
 
 # %%
 import copy
@@ -203,8 +204,8 @@ lab.predict(
 #    - A group of zeros would get $s = 0$. Give it any positive finite scale instead (and, if
 #      asymmetric, any code for $z$). Leave the scale of all other groups as it is: a range of
 #      $10^{-18}$ is a range.
-#      (Other widths are tested from $10^{-30}$ to $10^{31}$, where nothing over- or underflows.)
-#    - A width that does not exist raises `ValueError` (tested in this function alone).
+#      (Other ranges are tested from $10^{-30}$ to $10^{31}$, where nothing over- or underflows.)
+#    - A number of bits that does not exist raises `ValueError` (tested in this function alone).
 # 2. `quantize(x, scale, zero, bits, symmetric) -> codes`, by
 #    $q = \mathrm{clamp}(\mathrm{round}(x/s) + z,\, q_{min},\, q_{max})$ with `torch.round`, which
 #    takes ties to the even number, however far `x` lies outside. (Rounding $x/s + z$ in one step
@@ -304,9 +305,9 @@ lab.check("ex1")
 #
 # **Shapes** `products` [T, N]; `x_sums` [T]: $\sum_k q_{tk}$; `w_sums` [N]: $\sum_k q_{nk}$; `k`:
 # how many inputs there are, an int; `x_zero` [T]; `w_zero` [N]. All tensors int32; codes and zero
-# points have 8 bits, signed or not. `A`: [T, N], int32, exact as long as an int32 holds it and the
-# sums that you are given. (Single terms may be larger. In torch int32 wraps around, which takes
-# itself back.)
+# points have 8 bits, signed or not. `A`: [T, N], int32, exact as long as an int32 holds `A` and the
+# sums that you are given. (Single terms of it may be larger: in torch int32 wraps around, which
+# takes itself back.)
 
 
 # %% solution="ex2"
@@ -765,7 +766,7 @@ lab.check("ex5")
 # <details><summary>Help for exercise 5</summary>
 #
 # **Idea.** `x - x.detach()` is 0 with derivative 1. What it is added to keeps its value and gets a
-# derivative. Whether $x$ is clipped can be seen before the clamp of exercise 2, and no longer after
+# derivative. Whether $x$ is clipped can be seen before the clamp of exercise 1, and no longer after
 # it.
 #
 # **By hand.** 2 bits (codes 0..3), $s = 1$, $z = 1$. x = 2.4 is rounded 2, shifted 3, a code: value
