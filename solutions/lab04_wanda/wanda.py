@@ -51,11 +51,12 @@
 # a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
 # same for 2:4 and 4:8, the opposite for 1:4.)
 #
-# For all exercises: no function changes its arguments, or what it returned before; but for exercise
-# 5, a result may be an argument itself or a view of it. Any tensor may be a view that is not
-# contiguous. N, K and the number of tokens are at least 1. Numbers are finite unless a card names
-# inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4, some of them one float32 apart. So
-# do not round, shift or scale what you compare.
+# For all exercises: no function changes its arguments, or what it returned before. Except in
+# exercise 5, a result may be an argument itself or a view of it. Any tensor may be a view that is
+# not contiguous. N, K and the number of tokens are at least 1. Numbers are finite unless a card
+# names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4 in size, where they can be
+# negative of either sign, some of them one float32 apart. So do not round, shift or scale what you
+# compare. (-0.0 is a zero.)
 
 # %%
 import copy
@@ -685,8 +686,8 @@ lab.check("ex3")
 # **Deliver** `compress(w) -> (values, places)`, `multiply(values, places, x) -> y`,
 # `stored_bits(shape, value_bits) -> int` and `bitmap_bits(shape, kept, value_bits) -> int`.
 #
-# - `compress`: for every 4 neighbours of a row two values in the order of the row, and their places
-#   0 to 3. `places` packs four places into a byte, in the order of the values, the first in the
+# - `compress`: for every 4 neighbours of a row two values, those that are not zero in the order of
+#   the row, and their places 0 to 3. `places` packs four places into a byte, in the order of the values, the first in the
 #   **lowest** two bits. A group with one value that is not zero stores one of its zeros as well, a
 #   group with none two of them: which ones is yours to choose, and a zero may stand before the
 #   value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
@@ -700,7 +701,7 @@ lab.check("ex3")
 #   (from 0 to N K): these values in the order of the row, and for each weight one bit that says
 #   whether it is among them.
 #
-# Compute in float32, result in float32. Both numbers of bits are ints.
+# Compute in float32 or finer, result in float32. Both numbers of bits are ints.
 #
 # **Shapes** `w` [N, K] float32 or bfloat16; `values` [N, K/2] in the dtype of `w`; `places`
 # [N, K/8] uint8; `x` [..., K] float32; `y` [..., N] float32. `w` and `x` may be not contiguous.

@@ -46,6 +46,7 @@ def close_and_far(rng, *shape):
     steps = 1 + ranks * 2.0**-23  # one float32 apart
     beside = torch.where(ranks < len(ranks) - 1, 1.9375 + ranks * 2.0**-23, 3.75)
     spread = 10.0 ** (ranks * (12.0 / len(ranks)) - 8)  # 1e-8 to 1e4
+    low_and_tiny = torch.where(2 * ranks < len(ranks), ranks - 1e4, 1e-8 * (1.0 + ranks))
     for name, s in (
         ("one float32 apart", steps),
         ("some 1e-8", 1e-8 * (1.0 + ranks)),
@@ -55,6 +56,7 @@ def close_and_far(rng, *shape):
         ("one float32 apart at 1e4", 2.0**13 * steps),
         ("from 1e-8 to 1e4", spread),
         ("below 0", -2.0 + ranks * 2.0**-23),
+        ("some 1e-8, half of them -1e4, far below 0", low_and_tiny),
     ):
         yield name, ranks.reshape(shape).float(), s.float().reshape(shape)
 
@@ -127,7 +129,7 @@ def test_masks_against_sorting(student, rng):
                 gone = zeros if scope == "row" else 4 * zeros + zeros % 4
                 right, share = lowest(lists, gone).reshape(4, 12), (gone + 0.5) / n
                 scores.append((f"scores {name}, by {scope}", right, (s, share, scope)))
-                if name != "below 0":
+                if "below 0" not in name:
                     w = s * (1 - 2 * torch.randint(2, (4, 12), generator=rng))
                     weights.append((f"weights {name}, by {scope}", right, (w, share, scope)))
     for function, cases in (("keep_share", scores), ("magnitude_mask", weights)):
@@ -143,7 +145,8 @@ def test_masks_against_sorting(student, rng):
     right = lowest(ranks.reshape(1, -1), 987).reshape(80, 100)  # 987.648
     mask = student.keep_share(1 + ranks * 2.0**-23, 0.123456, "layer")
     expect_same(mask, right, "0.123456 of 8000 scores")
-    w, off = torch.randn(2, 4, generator=rng), (1 + 1e-6, -1e-6, math.inf, -math.inf, math.nan)
+    w = torch.randn(2, 4, generator=rng)
+    off = (1 + 1e-6, -1e-6, *BESIDE, math.inf, -math.inf, math.nan)
     calls = [(name, w, x, s) for name in ("keep_share", "magnitude_mask") for x in off
              for s in ("row", "layer")]  # fmt: skip
     refused(student, [*calls, ("keep_share", w, 0.5, "both"), ("magnitude_mask", w, 0.5, "col")])
@@ -274,6 +277,7 @@ def test_what_a_mask_keeps(student, rng):
 
 
 TYPES = (torch.float32, torch.bfloat16)
+BESIDE = (math.nextafter(0.0, -1.0), -1e-17, math.nextafter(1.0, 2.0))  # not from 0 to 1
 KINDS = ("any", "few", "one float32 apart", "far apart", "equal", "all zeros", "zeros and signs")
 
 
@@ -286,7 +290,7 @@ def any_scores(rng, shape, kind, dtype, size):
     if kind == "one float32 apart":
         s = (1 + ranks % 4000 * 2.0**-23) * (2 * draw(rng, 0, 1) - 1)
     if kind == "far apart":
-        s = s.sign() * 10.0 ** (6 * torch.rand(shape, generator=rng) - 3)
+        s = s.sign() * 10.0 ** (12 * torch.rand(shape, generator=rng) - 8) / size
     if kind == "equal":
         s = torch.full(shape, 2.0 * draw(rng, 0, 1) - 1)
     if kind == "all zeros":
@@ -364,8 +368,7 @@ def test_anywhere_in_masks(student, rng):
     for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
         for result in results:
             check(result, *args)
-    off = (-1e-12, 1 + 1e-12, -1, 2, math.nan, math.inf)
-    calls = []
+    off, calls = (*BESIDE, -1, 2, math.nan, math.inf), []
     for name, shape, dtype, (share, scope) in every_pair(
         rng,
         ("keep_share", "magnitude_mask"),
@@ -376,7 +379,8 @@ def test_anywhere_in_masks(student, rng):
             *((share, scope) for share in (0, 0.5, 1) for scope in ("", "Row", "rows", "layer ")),
         ],
     ):
-        calls.append((name, torch.randn(shape, generator=rng).to(dtype), share, scope))
+        w = draw(rng, 0, 1) * torch.randn(shape, generator=rng)
+        calls.append((name, w.to(dtype), share, scope))
     refused(student, calls)
 
 
@@ -483,7 +487,7 @@ def test_rows_compared_alone(student, rng):
     mask = expect_tensor(student.wanda_mask(w, norms, 1 / 8), "wanda_mask", torch.bool, (3, 8))
     assert not mask[:, 5].any() and int(mask.sum()) == 21, "the silent channel stayed"
     for name, ranks, s in close_and_far(rng, 1, 16):  # w is 1: the norms alone decide
-        if name != "below 0":
+        if "below 0" not in name:
             rows = 2.0 ** (torch.arange(40) % 3)[:, None].expand(40, 16)  # exact
             for w in (rows, -rows.bfloat16()):
                 for zeros in range(1, 16):
@@ -491,7 +495,7 @@ def test_rows_compared_alone(student, rng):
                     mask = student.wanda_mask(w, s[0], zeros / 16)
                     expect_same(mask, right, f"norms {name}, w {w.dtype}")
     for name, ranks, s in close_and_far(rng, 1, 64):
-        if name != "below 0":
+        if "below 0" not in name:
             mask = student.wanda_mask(-torch.ones(131, 64).bfloat16(), s[0], 0.5)
             expect_same(mask, lowest(ranks, 32).expand(131, 64), f"64 norms {name}, in bfloat16")
     norms = torch.ones(8)
@@ -512,7 +516,7 @@ def test_rows_compared_alone(student, rng):
         calls.append(("wanda_mask", w, {"whole": norms}, 0.5))
     again(student, calls)
     changed(student, calls[:4], calls[-4:])
-    off = (1 + 1e-6, -1e-6, math.inf)
+    off = (1 + 1e-6, -1e-6, *BESIDE, math.inf)
     refused(student, [("wanda_mask", w, y, x) for x in off for y in (norms, 0 * norms)])
     for sparsity in (1.5, -0.5, math.nan):
         expect_error(
@@ -598,9 +602,9 @@ def test_anywhere_in_scores(student, rng):
             check(result, *args)
     calls = []
     for shape, dtype, share in every_pair(
-        rng, shapes, TYPES, (-1e-12, 1 + 1e-12, -1, 2, math.nan, -math.inf)
+        rng, shapes, TYPES, (*BESIDE, -1, 2, math.nan, -math.inf)
     ):
-        w = torch.randn(shape, generator=rng).to(dtype)
+        w = (draw(rng, 0, 1) * torch.randn(shape, generator=rng)).to(dtype)
         calls.append(("wanda_mask", w, torch.rand(shape[1], generator=rng), share))
     refused(student, calls)
 
@@ -775,10 +779,11 @@ def test_anywhere_in_groups(student, rng):
     calls = []
     wrong = ((5, 4), (-1, 4), (1, 0), (0, 0), (0, -4), (-4, -4), (1, 5), (0, 16), (8, 9), (9, 8))
     for name, (n, m), row, dtype in every_pair(rng, ("nm_mask", "fits"), wrong, (1, 3), TYPES):
-        calls.append((name, torch.randn(row, 8, generator=rng).to(dtype), n, m))
-    refused(
-        student, [*calls, ("fits", torch.ones(1, 1), 1, 2), ("nm_mask", torch.ones(1, 1), 2, 1)]
-    )
+        w = draw(rng, 0, 1) * torch.randn(row, 8, generator=rng)
+        calls.append((name, w.to(dtype), n, m))
+    for w in (torch.ones(1, 1), torch.zeros(1, 1)):
+        calls += [("fits", w, 1, 2), ("nm_mask", w, 2, 1), ("fits", w, 2, 1)]
+    refused(student, calls)
 
 
 def expect_fit(value, right, what):
