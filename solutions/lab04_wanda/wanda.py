@@ -54,9 +54,8 @@
 # For all exercises: no function changes its arguments, or what it returned before. Except in
 # exercise 5, a result may be an argument itself or a view of it. Any tensor may be a view that is
 # not contiguous. N, K and the number of tokens are at least 1. Numbers are finite unless a card
-# names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4 in size, where they can be
-# negative of either sign, some of them one float32 apart. So do not round, shift or scale what you
-# compare. (-0.0 is a zero.)
+# names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4 in magnitude, some of them one
+# float32 apart. So do not round, shift or scale what you compare. (-0.0 is a zero.)
 
 # %%
 import copy
@@ -687,10 +686,10 @@ lab.check("ex3")
 # `stored_bits(shape, value_bits) -> int` and `bitmap_bits(shape, kept, value_bits) -> int`.
 #
 # - `compress`: for every 4 neighbours of a row two values, those that are not zero in the order of
-#   the row, and their places 0 to 3. `places` packs four places into a byte, in the order of the values, the first in the
-#   **lowest** two bits. A group with one value that is not zero stores one of its zeros as well, a
-#   group with none two of them: which ones is yours to choose, and a zero may stand before the
-#   value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
+#   the row, and their places 0 to 3. `places` packs four places into a byte, in the order of the
+#   values, the first in the **lowest** two bits. A group with one value that is not zero stores one
+#   of its zeros as well, a group with none two of them: which ones is yours to choose, and a zero
+#   may stand before the value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
 #   or a group holds three or four values that are not zero.
 # - `multiply`: $y = X W^T$ of the stored weight, computed from the stored values: of `x`, a row of
 #   $W$ reads only the inputs at its places. What others hold must not matter, NaN too; whether NaN
