@@ -419,7 +419,8 @@ lab.reveal("slower", said)
 #   token of the target's own. The draft is not called to read its last proposal, and not at all in
 #   a round that proposes nothing; there one `pick` from the target's row will do for `verify`.
 # - Nothing is read twice: each call begins at the first position at which the model has not read
-#   what now stands there. (Behind a round with everything accepted, the draft lacks *two* tokens.)
+#   what now stands there. The newest token was read by neither model, whatever it is. (Behind a
+#   round with everything accepted, the draft lacks *two* tokens.)
 #   The prompt is read in the first calls, along with the rest, however long it is. No token ends
 #   the text, and no number of refusals ends the proposals.
 
@@ -790,7 +791,8 @@ lab.reveal("lookup", found["ten texts"])
 #   then the nodes kept. The tokens must come out distributed as p, row i behind node i: derive with
 #   which chance each child is kept, and what is left to pick from. Every child is judged, however
 #   many there are, deep or unlikely; where its chance is 0 or 1 you may ask or not. Children of one
-#   node are all different, and their numbers need not follow one another.
+#   node are all different, and their numbers need not follow one another. Compute in the dtype of
+#   p or in float64, as in exercise 2.
 # - A child that has all that is left, but for rounding, is as good as sure. If a coin refuses it
 #   all the same, it is up to you what is picked from.
 #

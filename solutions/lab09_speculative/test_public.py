@@ -106,7 +106,7 @@ def test_residual(student, rng):
         expect_close(float(r.sum()), 1.0, what="the sum of the residual", atol=EXACT)
     expect_close(student.residual(p, p), p, what="residual(p, p)", atol=EXACT)
     near, q = (torch.tensor(row).double() for row in ([0.5, 0.499, 0.001], [0.5, 0.5, 0.0]))
-    right = torch.tensor([0.0, 0.0, 1.0])
+    right = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
     expect_close(student.residual(near, q), right, what="residual of rows 0.001 apart", atol=1e-6)
 
 
@@ -322,9 +322,11 @@ def test_nothing_is_read_twice(student, rng):
             assert model.calls[0][0] == 0, f"{name} began at {model.calls[0][0]}"
             for (start, _, again), cache in zip(model.calls, model.texts, strict=True):
                 assert not again, f"{name} read the token at {start} twice"
+                assert len(cache) <= 10, f"{name} read {len(cache)} tokens of a text of 10"
                 assert stands(cache[3:], text, guesses), (
-                    f"{name} read on at {start} behind a token that was refused: in its cache "
-                    f"stands {cache[3:]}, the text is {text}. What was refused has to go (rollback)"
+                    f"{name} read on at {start} behind what does not stand there: in its cache is "
+                    f"{cache[3:]}, the text is {text}, the draft's guesses are {guesses}. What was "
+                    "refused has to go (rollback), and the newest row is the one to pick from"
                 )
         first = model.calls[0][1]
         assert first == 3, f"gamma {gamma}: the draft's first call read {first} tokens, not 3"

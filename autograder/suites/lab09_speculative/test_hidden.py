@@ -808,6 +808,9 @@ def test_numbers_anywhere(student, rng):
         expect_close(seen, float(speed), what=f"speed-up, {what}", rtol=1e-9)
     cases = every_pair(rng, some, (0, 1, 30, 400), costs, costs)
     cases += [(a, 30, c, w) for a, c, w in itertools.product(some, costs, costs)]
+    for _ in range(12):  # the best lies within
+        a, c, w = 1 - draw(rng, 1, 100) / 1024, draw(rng, 1, 60) / 2048, draw(rng, 0, 30) / 2048
+        cases.append((a, draw(rng, 100, 400), c, w))
     for a, most, c, w in cases:
         speeds = [float(speed) for _, speed in exact_speeds(a, c, w, most)]
         what = f"best_gamma({a:g}, {c:g}, {w:g}, {most})"
@@ -945,6 +948,8 @@ def test_long_runs(student, rng):
     expect_calls(student, [4] * 400, guesses, [4], 2, 11)
     for n, gamma in ((12, 5), (40, 20), (300, 280)):  # one token, again and again
         expect_calls(student, [4] * n, [4] * n, [4, 4], gamma, 11)
+    for new, gamma in ((1, 3), (5, 2), (7, 7)):  # one token is all there is
+        expect_calls(student, [0] * new, [0] * new, [0], gamma, 1)
     texts, models = ([1, 0, 2], [0, 2, 1]), []
     for text in texts:
         p, q = certain_path(text, text)
@@ -1045,6 +1050,9 @@ def test_lookups(student, rng):
     cases += [([1, 3, 2, 4, 9, 1, 2, 3, 4], 3, 4), ([5, 2, 2, 5, 9, 5, 1, 3, 5], 3, 4)]
     cases += [([-3, 8, 3], 3, 1), ([-3, 8, 3, 9, -3], 3, 1)]
     cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1), ([-1, 8, -2], 3, 1)]
+    for filler in (-1, 0, 1, -2, -100, 2**31 - 1):  # of texts made longer at either end
+        cases += [([5, 7, 5, 9, filler, 5], 3, longest) for longest in (2, 3, 9)]
+        cases += [([5, filler, 7, 5, 8, 5], 3, 2), ([5, 7, 9, filler], 3, 3), ([filler, 5], 3, 2)]
     for prime in (2**31 - 1, 10**9 + 7, 10**9 + 9, 998_244_353, 2**61 - 1):  # of hashes
         cases += [([prime + 1, 9, 1], 2, 1), ([prime, 9, 0], 2, 1)]
     wide = [1500 + (37 * i) % 547 for i in range(500)]
