@@ -306,8 +306,8 @@ lab.predict(
 # \Delta = \frac{hi - lo}{2^b - 1}, \quad z = \mathrm{round}(-lo / \Delta), \quad
 # q = \mathrm{clamp}(\mathrm{round}(w / \Delta) + z,\, 0,\, 2^b - 1) $$
 #
-# - A group of zeros gets any positive finite scale. All other scales are as the formula says, and
-#   lie between 1e-37 and 1e36, also as an argument. Ties may be rounded either way.
+# - A group of zeros gets any positive finite scale. All other scales are as the formula says;
+#   these and those that you get lie between 1e-37 and 1e36. Ties may be rounded either way.
 # - Errors stay within half a step, at the ends of a group's range too: rounding $z$ moves the grid,
 #   and the clamp then takes off no more than that.
 # - $G$ must divide $K$ (real models are built so): else `ValueError`, also for $G < 1$.
@@ -722,7 +722,8 @@ explorer.explorer(draw, {"factor": FACTORS, "channels": ["random", "|W|", "|X|"]
 #   `RATIOS`, in order: 21 times.
 # - Every candidate is the `scaled_round_trip` of all the weights with the same scales.
 # - `losses`: a list of 20 floats; the first is that of plain rounding, since $s = 1$ at ratio 0.
-#   Of equal losses the first wins; others count as they are, however near.
+#   The scales and the ratio are those of its least one, and of equal ones of the first; others
+#   count as they are, however near.
 #
 # **Shapes** `x_mean`, `s` [K] float32, `x_mean` from 0 (a dead channel) to 1e10; `weights`: [N_i,
 # K] float32; `ratio` a float from 0 to 1. The output of `block` has any shape, in float32 or
@@ -938,8 +939,8 @@ lab.predict(
 # - `unpack_int4(words, length) -> codes`: the first `length` codes.
 # - `w4a16_linear(x, words, scale, zero_words, bias) -> y`: $y = x \hat W^T + b$ of a weight that
 #   is stored packed. The zero points were packed as *one* row, `pack_int4(zero.flatten())`. The
-#   weight is decoded in float32; the product, with its sums, may be one of float32 or of the
-#   dtype of `x`.
+#   weight is decoded in float32 (`scale` as it comes); the product of `x` and the decoded weight,
+#   with its sums, may be one of float32 or of the dtype of `x`.
 #
 # Beware of uint8: unpacked codes and zero points are bytes, and 3 - 5 is 254 there.
 #
@@ -1018,8 +1019,9 @@ lab.check("ex5")
 #   `batch` sequences together, by the formula of the roofline above.
 # - `ridge_batch(weights, kv, flops, bandwidth, peak) -> float`: the batch at which reading and
 #   computing take the same time (perhaps not a whole number, perhaps below 1); `math.inf` if
-#   reading always takes longer, or one more sequence adds as much to both (where `kv / bandwidth`
-#   and `flops / peak` are whole numbers, no rounding may hide that they are equal).
+#   reading always takes longer, or one more sequence adds as much to both, also to `weights` of 0.
+#   (Where `kv / bandwidth` and `flops / peak` are whole numbers, no rounding may hide that they are
+#   equal.) Without weights, and with computing that takes longer, the ridge is 0.
 #
 # **Units** `weights`: bytes read once per step; `kv`: bytes of keys and values read for each
 # sequence; `flops`: per token; `bandwidth`: bytes/s; `peak`: FLOP/s. All are finite and above

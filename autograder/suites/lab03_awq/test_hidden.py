@@ -856,6 +856,11 @@ def test_anywhere_with_scales(student, rng):
         x = (size * (torch.randn(3, 8, generator=rng) + 1)).to(dtype)
         calls += [("corrected_bias", x, *both, None), ("output_error", x, *both)]
         calls.append(("corrected_bias", x, *both, torch.randn(9, generator=rng)))
+    for lead, dtype in (((5000,), torch.float32), ((3, 1700), torch.bfloat16)):  # many tokens
+        drift = torch.linspace(-1, 3, math.prod(lead)).reshape(*lead, 1)  # each of them counts
+        x = (torch.randn(*lead, 2, generator=rng) + drift).to(dtype)
+        both = [torch.randn(3, 2, generator=rng) for _ in range(2)]
+        calls += [("output_error", x, *both), ("corrected_bias", x, *both, None)]
     near = torch.tensor([1.0, 1 + 8e-6])  # scales that are nearly 1 are none that are 1
     calls.append(("scaled_round_trip", torch.ones(3, 2), near, 4, 2))
     expect_each([(expect_of_scales, *call) for call in calls], held(student, rng, calls))
@@ -1025,18 +1030,20 @@ def test_shared_scales(student, rng):
     "ex3",
     points=2,
     invariant="of equal losses the first wins; the block runs once in float and once per ratio",
-    cause="<= in place of <, the exact output computed again for every ratio, early stopping, or "
-    "losses that are compared in fewer digits than they have",
+    cause="<= in place of <, the exact output computed again for every ratio, early stopping, "
+    "losses that are compared in fewer digits than they have, or weights as one tensor",
 )
 def test_ties_and_calls(student, rng):
-    seen = []
+    seen, kinds = [], []
 
     def deaf(ws):
+        kinds.append(type(ws))
         seen.append([w.clone() for w in ws])
         return torch.ones(3)
 
-    w = torch.randn(4, 8, generator=rng)
-    s, ratio, losses = search(student, torch.rand(8, generator=rng) + 0.1, [w], deaf, 4, 8)
+    w, other = torch.randn(2, 4, 8, generator=rng)
+    s, ratio, losses = search(student, torch.rand(8, generator=rng) + 0.1, [w, other], deaf, 4, 8)
+    assert {*kinds} <= {list, tuple}, f"the block got {kinds}, a list or a tuple is promised"
     assert ratio == 0 and losses == [0.0] * 20, f"equal losses gave ratio {ratio}"
     assert torch.equal(s, torch.ones(8)), f"the scales at ratio 0 are {s.tolist()}"
     assert len(seen) == 21, f"the block ran {len(seen)} times, 21 are needed"
@@ -1850,6 +1857,15 @@ def test_ridge_from_both_sides(student, rng):
                 )
 
 
+def equally_long(rng, rounded):
+    """(k, (kv, flops, bandwidth, peak)): k seconds to read and to compute, a whole number, but for
+    what is rounded."""
+    while True:
+        k, bandwidth, peak = (float(whole(rng, 1, most)) for most in (999, 10**6, 10**6))
+        if rounded(*(args := (k * bandwidth, k * peak, bandwidth, peak))):
+            return k, args
+
+
 @exercise(
     "ex6",
     points=2,
@@ -1870,6 +1886,14 @@ def test_no_ridge(student, rng):
     for k in (1, 2):  # both quotients are k; k 49 times 1 / 49 is less in floats
         b = student.ridge_batch(100.0, k * 49.0, k * 10.0, 49.0, 10.0)
         assert b == math.inf, f"{k} s to read as to compute: the ridge is {b}"
+    for rounded in (
+        lambda kv, flops, bandwidth, peak: kv * (peak / bandwidth) < flops,
+        lambda kv, flops, bandwidth, peak: kv < flops * (bandwidth / peak),
+        lambda kv, flops, bandwidth, peak: kv * (1 / bandwidth) < flops * (1 / peak),
+    ):
+        k, args = equally_long(rng, rounded)
+        b = student.ridge_batch(100.0, *args)
+        assert b == math.inf, f"{k:g} s to read as to compute: the ridge is {b}"
     assert student.ridge_batch(8.0, 1.0, 4.0, 2.0, 4.0) == 8.0, "half as long: the ridge is 8"
     assert student.ridge_batch(0.0, 4.0, 4.0, 2.0, 4.0) == math.inf, "no weights, no ridge"
     for weights in (2.0**-3, 2.0**-20, 0.0):  # few weights: already one sequence is bound by FLOPs
@@ -1916,7 +1940,8 @@ def drawn_bytes(rng, bits):
 def drawn_ridges(rng, size):
     """(call, what is right) where one more sequence takes less, or no less, time to read."""
     asked = []
-    for less in (0.5, 2.0**-24, 0.0, -(2.0**-24), -1.0, 1.0):  # exact, whichever way it is computed
+    some = (0.5, 2.0**-24, 2.0**-40, 0.0, -(2.0**-40), -(2.0**-24), -1.0, 1.0)
+    for less in some:  # exact, whichever way it is computed
         bandwidth, peak = 2.0 ** whole(rng, 0, 40), 2.0 ** whole(rng, 0, 50)
         for weights in (8.0, 0.0, one_of(rng, (2.0**-30, 2.0**-3, 2.0**20))):
             args = (weights * size * bandwidth, size * bandwidth * (1 - less), size * peak)
