@@ -2,8 +2,9 @@
 
 For tests: `held` and `again` hold all results of some calls while they make the next ones, write
 into them and ask once more; `held`, for tests that know what is right, lays tensors in memory in
-every way, `again` compares with each call alone.  `held_results` holds results and no more;
-`refused` looks at arguments after an error.
+every way, `again` compares with each call alone.  `changed` and, once a function, `held` ask about
+tensors in which other numbers stood before.  `held_results` holds results and no more; `refused`
+looks at arguments after an error.
 """
 
 import math
@@ -11,6 +12,7 @@ import math
 import torch
 
 from efflib.lab.expect import expect_close, expect_same, expect_tensor
+from efflib.lab.reused import reused
 
 WAYS = 4  # that drive_laid knows
 APART = 2  # the way where every second number is another's
@@ -71,10 +73,14 @@ def drawn_ways(rng: torch.Generator) -> list[int]:
 def held(student, rng: torch.Generator, calls: list[tuple]) -> list[tuple]:
     """Of each call (name, *args) both results that drive_laid gives.
 
-    How tensors lie is drawn; of four in a row each lies in another way.
+    How tensors lie is drawn; of four in a row each lies in another way.  The first call of a
+    function with some numbers has a third result, that of `reused`.
     """
     first, second = student.drive(drive_laid, calls, drawn_ways(rng))
-    return list(zip(first, second, strict=True))
+    results = list(zip(first, second, strict=True))
+    for place, third in reused(student, calls).items():
+        results[place] += (third,)
+    return results
 
 
 def again(student, calls):
@@ -98,6 +104,45 @@ def again(student, calls):
     for results in student.drive(drive_laid, calls, ways):
         for (name, *_), result, right in zip(calls, results, alone, strict=True):
             alike(result, right, f"{name} among other calls: the result")
+
+
+def drive_changed(student, calls, others):
+    """Runs beside the student's code: results of second calls with the same tensors, in which the
+    numbers of `others` stand by then."""
+    import copy
+
+    import torch
+
+    def overwrite(own, new):
+        if isinstance(own, torch.Tensor):
+            own.copy_(new)
+        if isinstance(own, list | tuple):
+            for one, other in zip(own, new, strict=True):
+                overwrite(one, other)
+
+    found = []
+    for (name, *args), (_, *new) in zip(calls, others, strict=True):
+        own = copy.deepcopy(args)
+        getattr(student, name)(*own)
+        overwrite(own, new)
+        found.append(getattr(student, name)(*own))
+    return found
+
+
+def changed(student, calls, others):
+    """Calls count by the numbers that their tensors hold: none is known by its tensors alone.
+
+    Each is asked twice, the second time when the numbers of `others` stand in the same tensors.
+    """
+
+    def plain(x):
+        return x["whole"] if isinstance(x, dict) else x
+
+    calls, others = ([(name, *map(plain, args)) for name, *args in c] for c in (calls, others))
+    seen = student.drive(drive_changed, calls, others)
+    for (name, *args), result in zip(others, seen, strict=True):
+        what = f"{name} when other numbers stand in the same tensors: the result"
+        alike(result, getattr(student, name)(*args), what)
 
 
 def drive_held(student, name, calls):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from efflib.lab.again import again, held_results, refused
+from efflib.lab.again import again, changed, held, held_results, refused
 from efflib.lab.student import LocalStudent
 
 KEPT = {}
@@ -83,3 +83,20 @@ def test_refusals():
     refused(LocalStudent({"f": f}), [("f", torch.ones(2))])
     with pytest.raises(AssertionError, match="raised nothing, expected ValueError"):
         refused(LocalStudent({"f": accepts}), [("f", torch.ones(2))])
+
+
+def by_identity(x):
+    if id(x) not in KEPT:
+        KEPT[id(x)] = x, 2 * x
+    return KEPT[id(x)][1].clone()
+
+
+def test_what_is_known_by_its_tensor_is_found():
+    KEPT.clear()
+    for function, right in ((double, True), (by_identity, False)):
+        both = held(LocalStudent({"f": function}), torch.Generator(), CALLS)
+        assert [len(results) for results in both] == [3, 2]
+        assert all(x.tolist() == [2.0, 4.0] for x in both[0]) is right
+    with pytest.raises(AssertionError, match="other numbers stand in the same tensors"):
+        changed(LocalStudent({"f": by_identity}), CALLS[:1], CALLS[1:])
+    changed(LocalStudent({"f": double}), CALLS[:1], CALLS[1:])
