@@ -73,8 +73,8 @@ def drawn_ways(rng: torch.Generator) -> list[int]:
 def held(student, rng: torch.Generator, calls: list[tuple]) -> list[tuple]:
     """Of each call (name, *args) both results that drive_laid gives.
 
-    How tensors lie is drawn; of four in a row each lies in another way.  The first call of a
-    function with some numbers has a third result, that of `reused`.
+    How tensors lie is drawn; of four in a row each lies in another way.  One call of each function
+    has a third result, that of `reused`.
     """
     first, second = student.drive(drive_laid, calls, drawn_ways(rng))
     results = list(zip(first, second, strict=True))

@@ -48,14 +48,17 @@ def size_in_pairs(rng, i, limit):
 
 
 def distinct(results):
-    """Both results of a held call, or the first where the second is the same, as it should be."""
-    first, second = ([x] if isinstance(x, torch.Tensor) else x for x in results)
+    """All results of a held call, or the first where the others are the same, as they should be."""
+    first, *others = ([x] if isinstance(x, torch.Tensor) else x for x in results)
+    return results[:1] if all(same_tensors(first, other) for other in others) else results
+
+
+def same_tensors(first, second):
     kinds = (type(first) is type(second) and isinstance(first, list | tuple)) and all(
         isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype == b.dtype
         for a, b in zip(first, second, strict=False)
     )
-    same = kinds and len(first) == len(second) and all(map(torch.equal, first, second))
-    return results[:1] if same else results
+    return kinds and len(first) == len(second) and all(map(torch.equal, first, second))
 
 
 def drive_shared(student, calls):

@@ -72,6 +72,27 @@ def expect_each(checks, found):
             check(result, *args)
 
 
+def drive_switch(student, calls):
+    """Runs beside the student's code: the functions that leave gradients on, or off, otherwise
+    than they found them."""
+    import torch
+
+    wrong = []
+    for on in (True, False):
+        for name, *args in calls:
+            torch.set_grad_enabled(on)
+            getattr(student, name)(*args)
+            if torch.is_grad_enabled() is not on:
+                wrong.append(name)
+    torch.set_grad_enabled(True)
+    return wrong
+
+
+def leaves_gradients(student, calls):
+    wrong = student.drive(drive_switch, calls)
+    assert not wrong, f"{wrong[0]} left gradients on, or off, otherwise than it found them"
+
+
 def rounded(x, top, clear=CLEAR):
     """(x through the 8-bit grid that ends at top, what a tie may move it by), in float64."""
     step = torch.where(top > 0, top.double() / QMAX, 1.0)
@@ -233,6 +254,7 @@ def drive_error(student, good, bad, refuse):
 
     A layer gets the wrong width; or, with `refuse`, the model itself raises a KeyError.
     """
+    import torch
     from torch import nn
 
     class Model(nn.Sequential):
@@ -246,15 +268,19 @@ def drive_error(student, good, bad, refuse):
     model = Model(nn.Linear(4, 3), nn.Linear(3, 2))
     own = [m.register_forward_pre_hook(lambda module, args: None) for m in (model, model[0])]
     own.append(model[1].register_forward_hook(lambda module, args, y: None))
-    kind = ""
-    try:
-        student.channel_maxima(model, ["0", "1"], [good, bad])
-    except Exception as fault:
-        kind = type(fault).__name__
+    kind, left = "", []
+    for on in (True, False):
+        torch.set_grad_enabled(on)
+        try:
+            student.channel_maxima(model, ["0", "1"], [good, bad])
+        except Exception as fault:
+            kind = type(fault).__name__
+        left.append(torch.is_grad_enabled() is on)
+    torch.set_grad_enabled(True)
     hooks = sum(len(m._forward_pre_hooks) + len(m._forward_hooks) for m in model.modules()) - 3
     for handle in own:
         handle.remove()
-    return kind, hooks, student.channel_maxima(model, ["0"], [good])
+    return kind, hooks, all(left), student.channel_maxima(model, ["0"], [good])
 
 
 @exercise(
@@ -268,9 +294,10 @@ def drive_error(student, good, bad, refuse):
 def test_model_that_raises(student, rng):
     good, bad = torch.randn(2, 4, generator=rng), torch.randn(2, 5, generator=rng)
     for refuse, right in ((False, "RuntimeError"), (True, "KeyError")):
-        kind, hooks, maxima = student.drive(drive_error, good, bad, refuse)
+        kind, hooks, left, maxima = student.drive(drive_error, good, bad, refuse)
         assert kind == right, f"the model's {right} came out as {kind or 'nothing'}"
         assert hooks == 0, f"{hooks} hooks more than before on a model that raised a {right}"
+        assert left, f"a {right} left gradients on, or off, otherwise than they were before"
         expect_tensor(maxima["0"], "x_max", torch.float32, (4,))
         expect_same(maxima["0"], good.abs().amax(0), f"x_max after a {right}")
 
@@ -888,6 +915,7 @@ def test_anywhere_in_8_bits(student, rng):
         right = loose_product(rounded(x, given), rounded(w, w.abs().max()))
         checks.append((expect_output, *right, f"static, x_max in {of_x_max}, x in {dtype}"))
     expect_each(checks, held(student, rng, calls))
+    leaves_gradients(student, [calls[0], calls[-1]])
     names = ("channel", "Token", "token ", "static ", "tok", "")
     calls = [("w8a8_linear", x, w, bias, name, given) for name in names]
     refused(student, [*calls, ("w8a8_linear", x, w, bias, "static", None)])
@@ -1135,6 +1163,7 @@ def test_anywhere_in_the_split(student, rng):
             (expect_output, *right, f"x {list(x.shape)} in {dtype}, w {[n, k]} in {kind}")
         )
     expect_each(checks, held(student, rng, calls))
+    leaves_gradients(student, calls[:1])
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -1260,7 +1289,14 @@ def test_anywhere_in_the_scales(student, rng):
         # the exponents are rounded, and times ln of 2^43 at most that is what a power is off by
         check = (expect_near, true_scales(x_max, weights, alpha), (16 + 4 * 30) * FLOAT32)
         checks.append((*check, f"s at alpha = {alpha}, x_max in {dtype}"))
+    for dtype in TYPES:  # maxima whose product float32 does not hold
+        x_max = (2.0**90 * (torch.rand(5, generator=rng) + 0.5)).to(dtype)
+        weights = [(2.0**80 * torch.randn(3, 5, generator=rng)).to(dtype)]
+        calls.append(("smoothing_scales", x_max, weights, 0.5))
+        check = (expect_near, true_scales(x_max, weights, 0.5), (16 + 4 * 65) * FLOAT32)
+        checks.append((*check, f"s of maxima of 1e27 and 1e24 in {dtype}"))
     expect_each(checks, held(student, rng, calls))
+    leaves_gradients(student, calls[:2])
     alphas = (-1e-9, 1 + 1e-9, -torch.inf, torch.inf, 2, -1)
     refused(student, [("smoothing_scales", x_max, weights, alpha) for alpha in alphas])
 
@@ -1343,7 +1379,7 @@ def drive_fold(student, state, frozen, groups, maxima, alpha, h):
     return after, original, y, trainable, modes, before, thawed, gradients
 
 
-FROZEN = ["0.q.weight", "1.norm.weight", "1.norm.bias", "head.bias"]
+FROZEN = ["0.q.weight", "0.norm.bias", "1.norm.weight", "head.bias"]
 EVAL = ["1", "1.k", "1.norm", "1.q", "1.tail"]
 GROUPS = {"0.norm": ["0.q", "0.k"], "1.norm": ["1.k", "1.q"]}
 
@@ -1754,22 +1790,6 @@ def test_order_of_alphas(student, rng):
     assert swept(student, x, weights, [], "tensor") == [], "no alphas, no errors"
 
 
-def drive_switch(student, calls):
-    """Runs beside the student's code: the functions that leave gradients on, or off, otherwise
-    than they found them."""
-    import torch
-
-    wrong = []
-    for on in (True, False):
-        for name, *args in calls:
-            torch.set_grad_enabled(on)
-            getattr(student, name)(*args)
-            if torch.is_grad_enabled() is not on:
-                wrong.append(name)
-    torch.set_grad_enabled(True)
-    return wrong
-
-
 @exercise(
     "ex6",
     points=2,
@@ -1779,8 +1799,7 @@ def drive_switch(student, calls):
 )
 def test_shapes_of_the_sweep(student, rng):
     given = torch.randn(3, 8, generator=rng), [torch.randn(5, 8, generator=rng)], [0.0, 0.5]
-    wrong = student.drive(drive_switch, [("sweep", *given, kind) for kind in ("token", "tensor")])
-    assert not wrong, "sweep left gradients on, or off, otherwise than it found them"
+    leaves_gradients(student, [("sweep", *given, kind) for kind in ("token", "tensor")])
     x = torch.randn(2, 3, 8, generator=rng)
     x[..., 1] *= 30
     weights = [torch.randn(5, 8, generator=rng)]
@@ -1816,6 +1835,12 @@ def test_anywhere_in_the_sweep(student, rng):
         alphas = [0, torch.rand((), generator=rng).item(), 1, 0.5, 1.0, 0.0][whole(rng, 0, 3) :]
         calls.append(("sweep", x, weights, alphas, kinds[i]))
         checks.append((expect_swept, x, weights, alphas, kinds[i]))
+    for i in range(6):  # a small weight in one dtype, and one in another that decides the error
+        x = torch.randn(5, 24, generator=rng) * (1 + 29 * (torch.arange(24) == i))
+        small, large = (torch.randn(n, 24, generator=rng) for n in (1, 6))
+        weights = [small.to(TYPES[i % 2]), large.to(TYPES[1 - i % 2])]
+        calls.append(("sweep", x, weights, [0.0, 0.5], kinds[i]))
+        checks.append((expect_swept, x, weights, [0.0, 0.5], kinds[i]))
     expect_each(checks, held(student, rng, calls))
 
 

@@ -1666,7 +1666,11 @@ def test_anywhere_in_levers(student, rng):
             (values,) = (v for config, v in pairs if config is new["config"])
             counts[name] = fitting(new.pop("config"), values, **new)
         calls.append(((*base, levers), {}))
-        rights.append((max(counts, key=counts.get), counts))
+        rights.append((right := max(counts, key=counts.get), counts))
+        for best in ("", "0", " ") if count in (2, 3) else ():  # names are names
+            other = {n: best if n == right else f"{n}_" for n in levers}
+            calls.append(((*base, {other[n]: changes for n, changes in levers.items()}), {}))
+            rights.append((best, {other[n]: most for n, most in counts.items()}))
     found = student.many("best_lever", calls)
     for name, (right, counts) in zip(found, rights, strict=True):
         assert isinstance(name, str) and name == right, f"best_lever: {name!r}, of batches {counts}"
