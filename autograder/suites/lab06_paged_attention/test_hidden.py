@@ -581,11 +581,14 @@ def some_memory(rng, count, scale, gaps, held_now, order):
 )
 def test_anywhere_in_the_memory(student, rng):
     calls, rights = [], []
-    for *some, wanted in every_pair(
+    cases = every_pair(
         rng, (0, 1, 2, 9, 300), (1, 3, 10**5), ("none", "front", "back", "all", "some"),
         ("none", "one", "all", "drawn"), ("rising", "falling", "drawn"),
         (0, 1, "longest", "longest + 1", "all", "all + 1", "more than there is"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for order, wanted in itertools.product(("falling", "drawn"), ("longest", "longest + 1")):
+        cases.append((300, 10**5, "all", "drawn", order, wanted))  # many, as they lie
+    for *some, wanted in cases:
         pieces, rows, free, size = some_memory(rng, *some)
         if not size:  # a memory has a row
             free, size = [1], 1
