@@ -48,6 +48,15 @@ def drive_strided(student, name, tensors, *rest):
     return getattr(student, name)(*views, *rest)
 
 
+def drive_rewritten(student, name, before, after, others):
+    """Runs beside the student's code: name(list, *others) of a list that held other numbers before,
+    when it was asked about for the first time."""
+    own = list(before)
+    getattr(student, name)(own, *others)
+    own[:] = after
+    return getattr(student, name)(own, *others)
+
+
 def drive_two(student, name, first, second):
     """Runs beside the student's code, where what was returned could change: two calls' results, and
     what the first gives once more when its caller has written into both."""
@@ -888,23 +897,33 @@ def expect_calls(student, text, guesses, prompt, gamma, vocab=3, kinds=("sure", 
     rules. kinds: of the target's rows and of the draft's, see row_of."""
     p, q = certain_path(text, guesses, vocab, kinds)
     new = len(text)
-    tokens, target, draft = written(student, p, q, prompt, new, gamma, no_coin, rarest)
+    tokens, *models = written(student, p, q, prompt, new, gamma, no_coin, rarest)
     assert tokens == text, "another text"
+
+    def kept(done, g):
+        return next((i for i in range(g) if guesses[done + i] != text[done + i]), g)
+
+    expect_calls_of(models, len(prompt), new, gamma, kept)
+
+
+def expect_calls_of(models, first, new, gamma, kept):
+    """The calls of target and draft by the card's rules; kept(done, g): how many of g proposals
+    behind `done` tokens are."""
+    target, draft = ([call[:2] for call in model.calls] for model in models)
     asked, guessed = [], []  # (start, number of tokens) of both models' calls
-    done, first, begin, has = 0, len(prompt), 0, 0  # begin, has: what both have read and is right
+    done, begin, has = 0, 0, 0  # begin, has: what both have read and is right
     while done < new:
         here, g = first + done, min(gamma, new - done - 1)
-        right = next((i for i in range(g) if guesses[done + i] != text[done + i]), g)
         for i in range(g):
             guessed.append((has, here + i - has))
             has = here + i
         asked.append((begin, here + g - begin))
-        done += right + 1
+        done += kept(done, g) + 1
         begin = first + done - 1
         has = min(has, begin)
-    assert [call[:2] for call in target.calls] == asked, "the target's calls"
-    assert len(draft.calls) == len(guessed), "the number of the draft's calls"
-    assert [call[:2] for call in draft.calls] == guessed, "what the draft's calls read"
+    assert target == asked, "the target's calls"
+    assert len(draft) == len(guessed), "the number of the draft's calls"
+    assert draft == guessed, "what the draft's calls read"
 
 
 @exercise(
@@ -950,6 +969,11 @@ def test_long_runs(student, rng):
         expect_calls(student, [4] * n, [4] * n, [4, 4], gamma, 11)
     for new, gamma in ((1, 3), (5, 2), (7, 7)):  # one token is all there is
         expect_calls(student, [0] * new, [0] * new, [0], gamma, 1)
+    for new, gamma in ((4, 2), (3, 1), (7, 3)):  # refused by rounding, and perhaps picked again
+        rows = torch.tensor([[math.nextafter(0.5, 0.0), 0.5], [0.5, 0.5]], dtype=torch.float64)
+        coin, asked = recorded(lambda chance: False, 99)
+        _, *models = written(student, *map(Always, rows), [1, 0], new, gamma, coin, first)
+        expect_calls_of(models, 2, new, gamma, lambda done, g, asked=asked: 0 if asked else g)
     texts, models = ([1, 0, 2], [0, 2, 1]), []
     for text in texts:
         p, q = certain_path(text, text)
@@ -966,6 +990,23 @@ def test_long_runs(student, rng):
     for kinds in (("sure", "even"), ("rare", "rare")):
         expect_calls(student, text, guesses, [3], 7, 100, kinds)
     expect_calls(student, text[:4], text[:4], [3], 3, 130_000, ("sure", "even"))
+    text, prompt = [129_998, 70_000, 65_536, 3], [65_535, 129_999, 70_001]
+    expect_calls(student, text, [text[0], 4_464, *text[2:]], prompt, 2, 130_000)
+
+
+class Always(dict):
+    """The same row behind every text."""
+
+    def __init__(self, row):
+        super().__init__({(): row})
+
+    def get(self, text, other=None):
+        return self[()]
+
+
+def first(chances):
+    """The first token that is ever drawn."""
+    return int((torch.as_tensor(chances) > 1e-13).nonzero()[0])
 
 
 def row_of(word, vocab, kind):
@@ -1050,6 +1091,9 @@ def test_lookups(student, rng):
     cases += [([1, 3, 2, 4, 9, 1, 2, 3, 4], 3, 4), ([5, 2, 2, 5, 9, 5, 1, 3, 5], 3, 4)]
     cases += [([-3, 8, 3], 3, 1), ([-3, 8, 3, 9, -3], 3, 1)]
     cases += [([2**48 + 5, 8, 5], 3, 1), ([2**60 + 1, 8, 2**60], 3, 1), ([-1, 8, -2], 3, 1)]
+    parts = [0, 1, 2, 255, 256, 257, 65_536, 65_537, 2**24, 2**32, 2**40 + 1, 2**56]  # of bytes
+    cases += [([parts[draw(rng, 0, 11)] for _ in range(12)], 3, 2) for _ in range(40)]
+    cases += [([1, 256**k, 0], 2, 1) for k in range(1, 8)]
     for filler in (-1, 0, 1, -2, -100, 2**31 - 1):  # of texts made longer at either end
         cases += [([5, 7, 5, 9, filler, 5], 3, longest) for longest in (2, 3, 9)]
         cases += [([5, filler, 7, 5, 8, 5], 3, 2), ([5, 7, 9, filler], 3, 3), ([filler, 5], 3, 2)]
@@ -1075,6 +1119,8 @@ def test_lookups(student, rng):
         assert ints and seen == right, "another lookup"
     held = student.drive(drive_two, "lookup", ([1, 2, 1], 1, 1), ([1, 3, 1], 1, 1))
     assert held == [[2], [3], [2]], "a lookup held while another was asked for"
+    found = student.drive(drive_rewritten, "lookup", [1, 2, 4, 1], [1, 3, 4, 1], (1, 1))
+    assert found == [3], "a lookup in a text of which a token was written anew"
     held = student.drive(drive_two, "lookup", ([1, 2], 1, 1), ([1, 3], 1, 1))
     assert held == [[], [], []], "nothing found, held and written into"
 
@@ -1289,6 +1335,10 @@ def test_large_trees(student, rng):
     assert value == ([0, 2, 3], 129_999), "a vocabulary of 130,000 tokens"
     value = student.walk([0], [-1], torch.ones(1, 1), no_coin, surely)
     assert value == ([0], 0), "a vocabulary of one token"
+    value = student.walk([0, 0], [-1, 0], torch.ones(2, 1), lambda chance: True, surely)
+    assert value == ([0, 1], 0), "a vocabulary of one token, and a child"
+    found = student.drive(drive_rewritten, "depths", [-1, 0, 1, 2], [-1, 0, 0, 1], ())
+    assert found == [0, 1, 1, 2], "depths of a list that held another tree before"
 
 
 def expect_children_in_order(student):
