@@ -50,45 +50,52 @@ def expect_held(student, name, first, second):
 
 
 def drive_layer(student, w, a, b, x, options):
-    """Runs beside the student's code: a layer on a base that is no nn.Linear."""
+    """Runs beside the student's code: a layer on a base whose weight is that of a module inside
+    it, as it starts and with a and b given; which parameters got a gradient, or await one."""
     from torch import nn
 
     class Base(nn.Module):
         def __init__(self):
             super().__init__()
             self.out_features, self.in_features = w.shape
-            self.factor = nn.Parameter(w)
+            self.inner = nn.ModuleList([nn.ParameterList([nn.Parameter(w)])])
 
         def forward(self, x):
-            return x @ self.factor.T
+            return x @ self.inner[0][0].T
 
-    layer = student.LoRALinear(Base(), **options)
-    layer.a.data, layer.b.data = a, b
-    x = x.requires_grad_()
-    y = layer(x)
-    y.sum().backward()
-    grads = [n for n, p in layer.named_parameters() if p.grad is not None]
-    return y.detach(), layer.a.grad, layer.b.grad, x.grad, sorted(grads)
+    base = Base()
+    layer = student.LoRALinear(base, **options)
+    x, found = x.requires_grad_(), [layer.a.detach().clone()]
+    for given in (None, (a, b)):
+        if given:
+            layer.a.data, layer.b.data = given
+        layer.a.grad = layer.b.grad = x.grad = None
+        y = layer(x)
+        y.sum().backward()
+        found.append((y.detach(), layer.a.grad, layer.b.grad, x.grad))
+    grads = sorted(n for n, p in layer.named_parameters() if p.grad is not None)
+    return *found, grads, [n for n, p in base.named_parameters() if p.requires_grad]
 
 
 @exercise(
     "ex1",
     points=2,
     invariant="y = base(x) + s x A^T B^T for numbers of all sizes; the gradient reaches a, b, x, "
-    "and no parameter of the base",
+    "in a new layer too, and no parameter of the base, nor of a module inside it",
     cause="A or B transposed, a scale that fits one rank only, a base that must be an nn.Linear, "
-    "torch.no_grad() around the base, or an alpha that is made a whole number",
+    "torch.no_grad() around the base, an alpha that is made a whole number, only the base's direct "
+    "parameters frozen, or those of a copy, or an update left out while B is 0",
 )
 def test_the_formula(student, rng):
-    kinds = (torch.Tensor,) * 4 + (list,)
+    kinds = (torch.Tensor, tuple, tuple, list, list)
     for r, stabilized, large in ((1, False, 1), (3, False, 1e-8), (5, True, 1e4), (16, True, 1)):
         n, k, alpha = draw(rng, 1, 9), draw(rng, 1, 9), 0.5 + draw(rng, 1, 20)
         w, x = torch.randn(n, k, generator=rng), large * torch.randn(2, 4, k, generator=rng)
         a, b = torch.randn(r, k, generator=rng), torch.randn(n, r, generator=rng)
         options = {"r": r, "alpha": alpha, "rank_stabilized": stabilized}
         value = student.drive(drive_layer, w, a, b, x, options)
-        y, da, db, dx, grads = expect_tuple(value, kinds, "a layer")
-        expect_tensor(y, "the output", torch.float32, (2, 4, n))
+        start, new, given, grads, left = expect_tuple(value, kinds, "a layer")
+        expect_tensor(start, "a as it starts", torch.float32, (r, k))
         scale = alpha / (math.sqrt(r) if stabilized else r)
 
         def exact(w, a, b, x, scale=scale):
@@ -98,17 +105,17 @@ def test_the_formula(student, rng):
             y.sum().backward()
             return y.detach(), *(t.grad for t in leaves)
 
-        # the same with all signs positive: what each rounding is a part of
-        for seen, right, size, what in zip(
-            (y, da, db, dx),
-            exact(w, a, b, x),
-            exact(w.abs(), a.abs(), b.abs(), x.abs()),
-            ("y", "the gradient of a", "the gradient of b", "the gradient of x"),
-            strict=True,
-        ):
-            bound = (4 * (k + r + n) + 40) * FLOAT32 * size
-            expect_at_most((seen.double() - right).abs(), bound, f"the error of {what}")
+        names = ("y", "the gradient of a", "the gradient of b", "the gradient of x")
+        for found, *four in ((new, w, start, 0 * b, x), (given, w, a, b, x)):
+            found = expect_tuple(found, (torch.Tensor,) * 4, "y and the gradients of a, b and x")
+            expect_tensor(found[0], "the output", torch.float32, (2, 4, n))
+            # the same with all signs positive: what each rounding is a part of
+            sizes = exact(*(t.abs() for t in four))
+            for seen, right, size, what in zip(found, exact(*four), sizes, names, strict=True):
+                bound = (4 * (k + r + n) + 40) * FLOAT32 * size
+                expect_at_most((seen.double() - right).abs(), bound, f"the error of {what}")
         assert grads == ["a", "b"], "gradients reached the base"
+        assert not left, "parameters of the base that was given are not frozen"
 
 
 def drive_shapes(student, w, a, b, x):
@@ -728,11 +735,19 @@ def test_merged_weights(student, rng):
     expect_held(student, "merge", (w, a, b, 1.0), (-w, a, b, 2.0))
 
 
+def drive_shared(student, a, b, scales):
+    """Runs beside the student's code: each pair of an A and a B, so that updates share either."""
+    pairs = [(one_a, one_b) for one_a in a for one_b in b]
+    return student.stack([(*pair, scale) for pair, scale in zip(pairs, scales, strict=True)])
+
+
 @exercise(
     "ex2",
     points=3,
-    invariant="stacked updates have the effect of their sum, in either order, from one to twelve",
-    cause="the first few only, B's on top of one another, or a scale on both sides",
+    invariant="stacked updates have the effect of their sum, in either order, from one to twelve, "
+    "also if some of them share an A or a B",
+    cause="the first few only, B's on top of one another, a scale on both sides, or updates told "
+    "apart by one of their parts",
 )
 def test_sums_of_updates(student, rng):
     n, k = 6, 8
@@ -758,6 +773,12 @@ def test_sums_of_updates(student, rng):
             expect_at_most(error, 8 * FLOAT32 * parts, "the error of B A")
     other = [(-a, 2 * b, scale) for a, b, scale in updates]
     expect_held(student, "stack", (updates,), (other,))
+    a, b = (torch.randn(2, *shape, generator=rng) for shape in ((3, k), (n, 3)))
+    scales = [0.5, -3.0, 2.0, 0.25]
+    seen = student.drive(drive_shared, list(a), list(b), scales)
+    pairs = [(one_a, one_b) for one_a in a for one_b in b]
+    shared = [(*pair, scale) for pair, scale in zip(pairs, scales, strict=True)]
+    expect_stacked(seen, shared, "updates that share an A or a B")
 
 
 def drive_transposed(student, delta, r):
@@ -936,7 +957,7 @@ def test_whole_models(student, rng):
             seen = student.trained_numbers([*shapes * layers, (1, 1)], r)
             number(seen, layers * r * (8 * d + 3 * (d + f)) + 2 * r, "trained_numbers")
         total = layers * (4 * d * d + 3 * d * f)
-        for bits in (16, 8, 4.5, 4.127):
+        for bits in (16, 8, 4.5, 4.127, 12, 8.25):
             trained = draw(rng, 1, 10**9)
             for copy in (False, True):
                 value = student.bytes_held(total, trained, bits, copy)
@@ -1075,13 +1096,14 @@ def test_anywhere_in_bytes(student, rng):
 
 
 DEFAULTS = {"bits": 16, "copy": False}
+BITS = (16, 8, 4, 1, 2, 32, 4.5, 0.5, 4.127, 3.0, 12, 8.25, 17)
 
 
 def check_numbers(student, rng):
     ways = ("places", "names", "defaults", "defaults")
     calls, cases, numbers = [], [], (0, 1, 63, 10**6 + 1, 65 * 10**9 + 1, 2**40 + 3)
     for frozen, trained, bits, copy, how in every_pair(
-        rng, numbers, numbers, (16, 8, 4, 1, 2, 32, 4.5, 0.5, 4.127, 3.0), (False, True), ways
+        rng, numbers, numbers, BITS, (False, True), ways
     ):
         options = {"bits": bits, "copy": copy}
         if how == "defaults":
@@ -1456,8 +1478,10 @@ def levels_beside(x, apart):
 @exercise(
     "ex5",
     points=1,
-    invariant="the nearest level is taken for scales of 1e-27 as for those of 1e27",
-    cause="an epsilon or a floor under second, or a mean that is rounded",
+    invariant="the nearest level is taken for scales of 1e-27 as for those of 1e27, among levels "
+    "of 1e-25 as of -1e21",
+    cause="an epsilon or a floor under second, a mean that is rounded, or squares of distances, "
+    "which become infinite or 0",
 )
 def test_scales_of_all_sizes(student, rng):
     # whole numbers times a power of 2: mean 6, -5, -3, 1 and 7 are left, all of it exact
@@ -1473,6 +1497,12 @@ def test_scales_of_all_sizes(student, rng):
             back = student.dequantize_scales(codes, second, mean, levels)
             parts = levels.double()[right] * 7 * size + 6 * size
             expect_close(back, parts, what="what comes back", atol=16 * FLOAT32 * 13 * size)
+    numbers = torch.arange(256.0)
+    even = torch.tensor([1.0, 6, 3, 6, 7, 6, 13, 6])  # again 6, and half of them are the mean
+    codes, *_ = scaled(student, even, (numbers - 256) * 1e20)
+    assert codes.tolist() == [255] * 8, "codes of levels from -2.6e22 to -1e20"
+    codes, *_ = scaled(student, even, (numbers - 100) * 1e-25)
+    assert codes[1::2].tolist() == [100] * 4, "codes of 0 among levels of 1e-25"
 
 
 @exercise(
@@ -1790,8 +1820,9 @@ def drive_rows(student, size):
     import torch
 
     x, y = size * torch.ones(4, 2, 2), torch.zeros(2, 4, 3).transpose(0, 1)
-    adapters = [(torch.ones(2, 6).T[:3], torch.ones(3, 3).T, 3e4)]
-    return student.batched_update(x.mT, y, adapters, torch.zeros(4).long())
+    a, b = torch.ones(2, 6).T[:3], torch.ones(3, 3).T
+    adapters = [(a, b, 3e4), (a, -b, 1.5e4), (a / 2, b, 3e4)]  # some share an A or a B
+    return student.batched_update(x.mT, y, adapters, torch.tensor([0, 1, 2, 1]))
 
 
 @exercise(
@@ -1836,7 +1867,8 @@ def test_mixed_batches(student, rng):
     new = student.batched_update(x, y, many, torch.tensor(index))
     right = added(x, y, many, index)
     expect_close(new, right, what="y of the last of 300 adapters", rtol=16 * FLOAT32)
-    large, parts = student.drive(drive_rows, 1e4), torch.full((4, 2, 3), 1.8e9)
+    parts = torch.tensor([1.8e9, -9e8, 9e8, -9e8])[:, None, None].expand(4, 2, 3)
+    large = student.drive(drive_rows, 1e4)
     expect_close(large, parts, what="y of large x, transposed", rtol=16 * FLOAT32)
     for rows, tokens in ((3, 0), (1, 1)):
         x, y = torch.ones(rows, tokens, 2), torch.zeros(rows, tokens, 1)
@@ -1848,10 +1880,10 @@ def test_mixed_batches(student, rng):
 @exercise(
     "ex6",
     points=2,
-    invariant="no adapters, unused ones with NaN or inf, and rows that hold NaN: others stay "
-    "right, and rows with an update of NaN become NaN",
-    cause="products for all rows that are masked afterwards, NaN made 0, or an empty list that "
-    "fails",
+    invariant="no adapters, unused ones with NaN or inf, and rows that hold or use NaN or inf: "
+    "others stay right, and rows with an update of NaN become NaN",
+    cause="products for all rows that are masked before or afterwards, NaN made 0, or an empty "
+    "list that fails",
 )
 def test_what_must_not_spread(student, rng):
     x, y = torch.randn(3, 2, 5, generator=rng), torch.randn(3, 2, 4, generator=rng)
@@ -1867,6 +1899,17 @@ def test_what_must_not_spread(student, rng):
     spoilt[1] = math.nan
     new = student.batched_update(spoilt, y, [good], torch.tensor([0, -1, 0]))
     expect_close(new, added(spoilt, y, [good], [0, -1, 0]), what="y beside a row of NaN", atol=1e-4)
+    for bad in (math.nan, math.inf):  # rows that use it become no numbers, no other row does
+        wild = (torch.full((3, 5), bad), torch.randn(4, 3, generator=rng), 1.0)
+        new = student.batched_update(x, y, [wild, good], torch.tensor([1, 0, 1]))
+        assert not new[1].isfinite().any(), "an update of NaN or infinity became a number"
+        right = added(x, y, [wild, good], [1, -1, 1])[[0, 2]]
+        expect_close(new[[0, 2]], right, what="rows beside one of infinity", atol=1e-4)
+        wild = x.clone()
+        wild[1] = bad
+        new = student.batched_update(wild, y, [good, good], torch.tensor([0, 1, 0]))
+        right = added(x, y, [good, good], [0, 1, 0])[[0, 2]]
+        expect_close(new[[0, 2]], right, what="rows beside an infinite row", atol=1e-4)
     # in the rows that ask for it NaN stays
     for inputs, adapter in ((spoilt, good), (x, (good[0], math.nan * good[1], 1.0))):
         new = student.batched_update(inputs, y, [adapter], torch.tensor([-1, 0, -1]))
@@ -1970,14 +2013,19 @@ def expect_product(case, result, what):
     points=1,
     invariant="products, anywhere in what the card admits: any sizes and dimensions, both dtypes, "
     "x, dy and W in views, with a gradient and without; many "
-    "forward passes before the first backward pass, and nothing as large as W between them",
+    "forward passes before the first backward pass, and nothing as large as W between them, "
+    "no copy of a large x either",
     cause="a corner where two others meet, such as one dimension beside bfloat16; W kept "
-    "in one case; decode called for a gradient that nobody asks for",
+    "in one case, or x in float32; decode called for a gradient that nobody asks for",
 )
 def test_anywhere_through_frozen_weights(student, rng):
     shapes, leads = ((1, 1), (1, 5), (6, 1), (4, 4), (7, 3)), (*LEADS[:3], *LEADS[4:])
     cases = product_cases(rng, shapes, leads, (1e-8, 1.0, 1e4))
     large = product_cases(rng, ((400, 300),), ((), (2, 1)), (1.0,))
+    w = torch.randn(400, 300, generator=rng)
+    for dtype, way in ((dtype, way) for dtype in TYPES for way in (0, 1, 2)):  # x larger than W
+        x, dy = (torch.randn(500, m, generator=rng).to(dtype) for m in (300, 400))
+        large.append((w, x, dy, [way, 0, 0], True, "plain"))
     found, _ = student.drive(drive_products, cases, False)
     weighed, new = student.drive(drive_products, large, True)
     for case, result in zip([*cases, *large], [*found, *weighed], strict=True):
