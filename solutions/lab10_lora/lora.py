@@ -45,8 +45,10 @@
 # | $s$ | | `scale` | factor of the update: $\alpha / r$, or $\alpha / \sqrt r$ |
 # | $m$ | [blocks] | `absmax` | largest size of a weight in a block of 64 |
 #
-# No function of this lab changes its arguments, also where it raises an error, nor what it returned
-# before. Any tensor that comes in may be a view that is not contiguous.
+# **In all exercises:** no function changes its arguments, not even where it raises an error (one
+# exception: `LoRALinear` freezes the base it is given), nor what it returned before. A result may
+# share memory with an argument, unless the card calls it a copy. Any tensor that comes in may be a
+# view that is not contiguous.
 
 # %%
 import copy
@@ -165,10 +167,12 @@ lab.predict(
 # - `LoRALinear(base, r, alpha, dropout, rank_stabilized)` is a module with the parameters `a` [r,
 #   K] and `b` [N, r] in float32, the number `scale`, and the frozen layer as `base`: any module
 #   with `in_features` (K) and `out_features` (N).
-# - Frozen are all parameters of the base. The gradient passes **through** it, and through the
+# - Frozen are all parameters of the base, also those of modules inside it; the base that was given
+#   is kept and frozen itself, no copy of it. The gradient passes **through** it, and through the
 #   update, to `x`: layers before it want to learn.
-# - `a` starts uniform in $\pm 1 / \sqrt K$, drawn by torch; `b` starts at 0. So at the start the
-#   layer puts out exactly what its base does.
+# - `a` starts uniform in $\pm 1 / \sqrt K$, drawn by torch (`torch.manual_seed` repeats it); `b`
+#   starts at 0. So at the start the layer puts out exactly what its base does, and already learns:
+#   the gradient of `b` is not 0.
 # - Dropout falls on the input of the update only, on each number of it by itself, and in training
 #   mode only. `x`, and what the base puts out, stay as they are.
 # - The update is computed in float32 and added in the dtype of the base's output (rounded before
@@ -178,8 +182,8 @@ lab.predict(
 #   named layer, in the mode (training or eval) of the model, which all of its layers share, and
 #   **everything** frozen but the `a` and `b`. The model that was given stays as it was.
 #
-# **Shapes** `x` [..., K] float32 or bfloat16, perhaps a view; `y` [..., N] in the dtype of the
-# base's output, which need not be that of `x`.
+# **Shapes** `x` [..., K] float32 or bfloat16, perhaps a view, perhaps of one dimension or without a
+# row; `y` [..., N] in the dtype of the base's output, which need not be that of `x`.
 #
 # `a` and `b` are float32 here because training moves them in small steps, which bfloat16 would
 # round away. Exercise 3 counts them in 16 bits, as QLoRA's authors do in their sum for all weights;
@@ -260,17 +264,19 @@ lab.check("ex1")
 #
 # **Deliver** three functions.
 #
-# - `merge(w, a, b, scale) -> w_new`: $W + s B A$, summed in float32 or float64 and rounded
-#   **once**, to the dtype of `w`. Any of them may be a view.
+# - `merge(w, a, b, scale) -> w_new`: $W + s B A$, multiplied and summed in float32 or float64 and
+#   rounded **once**, to the dtype of `w`. Any of them may be a view.
 # - `stack(updates) -> (a, b)`: some people have trained updates of one model, with ranks $r_1$,
-#   $r_2$, ... **One** pair that has, with factor 1, exactly the effect of all together:
-#   $B A = \sum_i s_i B_i A_i$. `updates` is a list of one or more `(a, b, scale)`. Derive what
-#   shapes it has.
+#   $r_2$, ... **One** pair that has, with factor 1, the effect of all together, up to the rounding
+#   of float32: $B A = \sum_i s_i B_i A_i$. `updates` is a list of one or more `(a, b, scale)`; two
+#   may share an $A$ or a $B$. Derive what shapes the pair has: they depend on the ranks alone, not
+#   on what the updates hold.
 # - `factor(delta, r) -> (a, b)`: the other direction. A fully trained $\Delta$ is given; which $A$
 #   and $B$ of rank $r$ have the smallest $\lVert \Delta - B A \rVert_F$, up to the rounding of
 #   float32? `ValueError` unless 1 <= r <= min(N, K).
 #
-# **Shapes** `w` [N, K] float32 or bfloat16; `delta` [N, K], `a` [r, K] and `b` [N, r] float32.
+# **Shapes** `w` [N, K] float32 or bfloat16; `delta` [N, K], `a` [r, K] and `b` [N, r] float32. `r`
+# may be larger than N and K (not in `factor`). No product or sum is too large or small for float32.
 
 
 # %% solution="ex2"
@@ -458,8 +464,9 @@ lab.predict(
 # - `best_every(layers, boundary, block) -> int`: the `every` from 1 to `layers` with the fewest
 #   bytes; of equal ones the smallest.
 #
-# Numbers of parameters and bytes may be large: 65 billion and more; bytes may be fractions, and 0.
-# `every` is from 1 to `layers`, and need not divide it.
+# Numbers of parameters and bytes may be large: 65 billion and more; bits and bytes may be
+# fractions, and bytes 0. Ties that only the rounding of a float makes or breaks (of tenths, for
+# example) may go either way. `every` is from 1 to `layers`, and need not divide it.
 
 
 # %% solution="ex3"
@@ -614,14 +621,15 @@ lab.predict(
 #   and 0 itself. All divided by the largest, in rising order.
 # - `quantize_nf4(w) -> (codes, absmax)`: blocks of 64 run over the flattened tensor, not over rows,
 #   and the last may be shorter. `absmax` is the largest size in each block; the code is the number
-#   of the level nearest to the weight divided by it (of two equally near ones either). A block of
-#   zeros has `absmax` 0 and the codes of 0.
-#   `ValueError` if `w` is empty, or holds NaN or infinity.
+#   of the level nearest to the weight divided by it (in float32 or float64; of two equally near
+#   ones either). A block of zeros has `absmax` 0 and the codes of 0. `ValueError` if `w` is empty,
+#   or holds NaN or infinity.
 # - `dequantize_nf4(codes, absmax, shape) -> w_hat`.
 #
 # **Shapes** `levels` [16] float32; `w` of one or more dimensions, float32 or bfloat16, perhaps a
-# view, its numbers of any size (blocks of 1e-8 count as blocks of 1e4 do); `codes` [n] uint8 for n
-# weights; `absmax` [ceil(n / 64)] float32; `w_hat` of `shape`, float32.
+# view, its numbers of any size (blocks of 1e-8 count as blocks of 1e4 do; an `absmax` that is not 0
+# is 1e-37 at least); `codes` [n] uint8 for n weights; `absmax` [ceil(n / 64)] float32; `w_hat` of
+# `shape`, float32.
 
 
 # %% solution="ex4"
@@ -684,22 +692,24 @@ lab.check("ex4")
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
 #
 # One float32 for 64 weights is half a bit for each. So the `absmax` are quantized in turn, into 8
-# bits. They are all positive and much alike, so their mean is taken off first.
+# bits. None is negative and they are much alike, so their mean is taken off first.
 #
 # **Deliver** three functions.
 #
-# - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all, then blocks of 256:
-#   `second` is the largest size of (absmax - mean) in the block, `codes` the numbers of the levels
-#   nearest to (absmax - mean) / second (of two equally near ones either; any where `second` is 0).
-#   `levels` are 256 numbers in rising order, given; they need be neither even nor symmetric, nor
-#   lie between -1 and 1.
-# - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the mean,
-#   `second` is 0 and the mean comes back exactly.
+# - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all (summed in float32
+#   or float64), then blocks of 256: `second` is the largest size of (absmax - mean) in the block,
+#   `codes` the numbers of the levels nearest to (absmax - mean) / second (of two equally near ones
+#   either; any where `second` is 0). `levels` are 256 numbers in rising order, given; they need be
+#   neither even nor symmetric, nor lie between -1 and 1, and may be of any size, 1e-25 or -1e22.
+# - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the `mean`
+#   that is returned, `second` is 0 and it comes back exactly. (A sum in float32 may round: then the
+#   mean of equal scales is off in its last places, and `second` is not 0. That is right too.)
 # - `nf4_bits(n, double) -> int`: **all** bits that n >= 1 weights take: 4 a code; the scales in
 #   float32, or doubly quantized: 8 bits a scale, and float32 for each `second` and the one mean.
 #
-# **Shapes** `absmax` [blocks] float32, at least one, of any size, 0 too; `codes` [blocks] uint8,
-# `second` [ceil(blocks / 256)] float32, `mean` [] float32, `levels` [256] float32.
+# **Shapes** `absmax` [blocks] float32, at least one, each 0 or from 1e-37 to 1e33, and so is
+# `second` [ceil(blocks / 256)] float32; `codes` [blocks] uint8, `mean` [] float32, `levels` [256]
+# float32.
 
 
 # %% solution="ex5"
@@ -740,7 +750,7 @@ lab.check("ex5")
 # <details><summary>Help for exercise 5</summary>
 #
 # **Idea.** The same steps as in exercise 4, once more, on the scales; what is new is the mean.
-# Without it half of the levels, the negative ones, would never be used.
+# Without it hardly a level below 0 would be used.
 #
 # **By hand.** absmax = 1, 2, 6: the mean is 3, what is left -2, -1, 3, `second` = 3, and the levels
 # nearest to -2/3, -1/3 and 1 are looked up. 64 weights: 256 + 32 = 288 bits, 4.5 each.
@@ -865,18 +875,21 @@ lab.predict(
 # - `frozen_product(x, decode) -> y`: $y = x W^T$ where `decode()` makes $W$ [N, K] anew at each
 #   call. The gradient goes to `x`, and **nothing as large as $W$ is kept** between forward and
 #   backward pass: `decode` is called once in the forward pass and once in the backward pass, and
-#   not at all in a backward pass that never comes. `W` is float32; `y` and the gradient have the
-#   dtype of `x`, their products are made in it or in float32. `x`, the gradient that comes back and
-#   `W` may be views. (A `torch.autograd.Function` of your own, beside `frozen_product`, in the same
-#   cell.)
+#   not at all in a backward pass that never comes; a second backward pass is not asked for. `x`
+#   itself is there anyway and does not count; a copy of it, in float32 for example, does. `W` is
+#   float32; `y` and the gradient have the dtype of `x`, their products are made in it or in
+#   float32. `x`, the gradient that comes back and `W` may be views. (A `torch.autograd.Function` of
+#   your own does it. Write it in place of the **first** `raise` of the cell, which has to go.)
 # - `batched_update(x, y, adapters, index) -> y_new`: a batch whose rows use **different** adapters.
 #   `y` is what the shared base put out for all rows; row i gets $s_j\, x_i A_j^T B_j^T$ added, with
 #   j = `index[i]`; -1 means no adapter, and that row stays bit by bit. `adapters` is a list of `(a,
-#   b, scale)` whose ranks may differ; one that no row uses has no effect, whatever it holds. It is
+#   b, scale)` whose ranks may differ, and which may share tensors; one that no row uses has no
+#   effect, whatever numbers it holds, also NaN, and NaN or infinity in one row stays there. It is
 #   for serving: no gradient is asked for. `ValueError` for an index below -1 or beyond the list.
 #
-# **Shapes** `x` [..., K] in `frozen_product`; `x` [B, T, K], `y` [B, T, N] and `index` [B] int64 in
-# `batched_update`, float32.
+# **Shapes** `x` [..., K] in `frozen_product`, float32 or bfloat16, perhaps of one dimension or
+# without a row; `x` [B, T, K], `y` [B, T, N] and `index` [B] int64 in `batched_update`, float32; B
+# is 1 at least, T may be 0.
 
 
 # %% solution="ex6"

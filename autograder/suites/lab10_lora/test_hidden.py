@@ -1479,7 +1479,7 @@ def levels_beside(x, apart):
     "ex5",
     points=1,
     invariant="the nearest level is taken for scales of 1e-27 as for those of 1e27, among levels "
-    "of 1e-25 as of -1e21",
+    "of 1e-25 as of -1e22",
     cause="an epsilon or a floor under second, a mean that is rounded, or squares of distances, "
     "which become infinite or 0",
 )
@@ -1499,8 +1499,8 @@ def test_scales_of_all_sizes(student, rng):
             expect_close(back, parts, what="what comes back", atol=16 * FLOAT32 * 13 * size)
     numbers = torch.arange(256.0)
     even = torch.tensor([1.0, 6, 3, 6, 7, 6, 13, 6])  # again 6, and half of them are the mean
-    codes, *_ = scaled(student, even, (numbers - 256) * 1e20)
-    assert codes.tolist() == [255] * 8, "codes of levels from -2.6e22 to -1e20"
+    codes, *_ = scaled(student, even, (numbers - 256) * 4e19)
+    assert codes.tolist() == [255] * 8, "codes of levels from -1e22 to -4e19"
     codes, *_ = scaled(student, even, (numbers - 100) * 1e-25)
     assert codes[1::2].tolist() == [100] * 4, "codes of 0 among levels of 1e-25"
 
