@@ -53,7 +53,8 @@
 #
 # All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
 # $\max|x| / 127$, and there is no zero point. Inputs [..., K] have one or more dimensions before
-# the last, and at least one token; no tensor has to be contiguous. No function of this lab changes
+# the last (for `int8_codes` none will do, too), and at least one token; no tensor has to be
+# contiguous, and each has its own of the dtypes that a card names. No function of this lab changes
 # its arguments (work on new tensors), keeps anything from one call to the next, or leaves gradients
 # switched on or off otherwise than it found them.
 
@@ -241,8 +242,8 @@ lab.predict(
 #   hooks, train or eval mode of each of its modules, `requires_grad` of its parameters) stays as it
 #   was, and gradients are on again if they were before.
 # - `outlier_channels`: the channels whose maximum is at least `ratio` (any number above 0) times
-#   the median channel (`torch.median`). A channel that is always 0 is none; one that reaches
-#   $10^{-8}$ is not always 0.
+#   the median channel (`torch.median`). A channel that is always 0 is none; any
+#   maximum above 0 counts.
 #
 # **Shapes** `batches`: a list of model inputs. Inputs of layers: [..., K], float32 or bfloat16,
 # perhaps not contiguous.
@@ -691,8 +692,8 @@ lab.predict(
 #
 # - `weights` are all linear layers that read this input: q, k and v share one, gate and up another.
 #   $\max|W_{:j}|$ is taken over all rows of all of them, since X can be divided only once.
-# - $\max|X_j|$ and $\max|W_{:j}|$ count as at least `FLOOR` each, before anything else: a channel
-#   that calibration never saw must not get $s = 0$.
+# - $\max|X_j|$ and $\max|W_{:j}|$ count as at least `FLOOR` each, in float32, before any power: a
+#   channel that calibration never saw must not get $s = 0$. They may be as large as $10^{30}$.
 # - `ValueError` for $\alpha$ below 0 or above 1.
 #
 # **Shapes** `x_max` [K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed; `s`
@@ -730,7 +731,7 @@ lab.check("ex4")
 #
 # **The usual errors.** `amax(dim=1)`: the maximum of each *row*. For a square weight nothing
 # complains, and the scales belong to output channels. And powers of bfloat16 numbers: make `x_max`
-# and the weights float32 before anything else.
+# and the weights float32 first.
 # </details>
 
 # %% [markdown]
@@ -744,9 +745,9 @@ lab.check("ex4")
 # **Deliver** `smooth(model, groups, maxima, alpha) -> smoothed`: a copy of the model with the same
 # function, whose norms give $X / s$.
 #
-# - `groups`: {name of a norm: names of all linear layers that read it}, at least one. Each group
-#   has one $s$, that of exercise 4 for all of its weights. Decide what the norm and the linear
-#   layers have to become so that the outputs stay.
+# - `groups`: {name of a norm: names of all linear layers that read it}, at least one group, and
+#   at least one layer in each. Each group has one $s$, that of exercise 4 for all of its weights.
+#   Decide what the norm and the linear layers have to become so that the outputs stay.
 # - `maxima`: {name of a linear layer: [K]}, from exercise 1. The layers of a group have the same
 #   input and the same maxima.
 # - `model` does not change. Nor do layers that are in no group, nor any bias of a linear layer.

@@ -793,7 +793,7 @@ lab.reveal("2:4", round(placements.mean(measured["Wanda", "2:4"]), 1))
 # %% tags=["demo"]
 anywhere = with_masks(control, lambda n, w: wanda_mask(w, dense_norms[-1][n], 0.5))
 free, tied = ([m.get_submodule(n).weight.detach() for n in names] for m in (anywhere, sparse_model))
-held = sum(8 * part.nbytes for w in tied for part in compress(w.half()))
+held = sum(8 * part.nbytes for w in tied for part in compress(w.bfloat16()))
 counted = sum(stored_bits(w.shape, 16) for w in tied)
 print(f"2:4: {held / weights:.3f} bits a weight as stored, {counted / weights:.3f} by your formula")
 found["bitmap"] = sum(bitmap_bits(w.shape, int(w.count_nonzero()), 16) for w in free) / weights

@@ -48,8 +48,8 @@
 # | k, v pages | [blocks, block_size, Hkv, d] | keys and values; H is a multiple of Hkv |
 # | o | [H, d] | what attention returns |
 #
-# Functions of this lab do not change their arguments. Objects (exercises 2 and 4) change
-# themselves: that is what they are for.
+# **Functions of this lab do not change their arguments**; what they return may share memory with
+# them. Objects (exercises 2 and 4) change themselves: that is what they are for.
 
 # %%
 import math
@@ -787,12 +787,12 @@ lab.predict(
 # - `absorb`: one step of the formula for all heads. `state` is `(m, t, a)`; the state before the
 #   first block holds `m = -inf`. At least one key comes.
 # - In both functions scores are finite, from -1e4 to 1e4, and may differ by as much from block to
-#   block and from head to head; values are any finite numbers. Nothing is added to `t`: it is at
-#   least 1.
+#   block and from head to head; values are any numbers up to 1e30 in magnitude. No constant is
+#   added to `t` against a division by 0: it is at least 1.
 # - `paged_attention`: the query `q` of one token over the first `length` (at least 1) keys of a
 #   sequence. Query head h uses key head h // (H / Hkv). Rows beyond `length`, and blocks that are
 #   not needed, may hold anything, NaN too; entries of the table beyond them may be no blocks.
-# - Compute in float32, whatever the dtype of q, k and v. Results are float32.
+# - Compute in float32 or finer, whatever the dtype of q, k and v. Results are float32.
 #
 # **Shapes** `scores` [H, n], `values` [H, n, d]; `m` and `t` [H], `a` [H, d]; all float32. `q`
 # [H, d] and `k`, `v` [blocks, block_size, Hkv, d]: float32 or bfloat16 (`k` and `v` the same, `q`

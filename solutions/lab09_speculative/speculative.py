@@ -692,8 +692,8 @@ lab.predict(
 # - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
 #   which q [g, V] makes it right, so that what comes out is still distributed as p.
 #
-# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab], with some thousands of
-# tokens at most.
+# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab], here with some thousands of
+# tokens at most, and not 130,000.
 
 
 # %% solution="ex5"
@@ -792,7 +792,7 @@ lab.reveal("lookup", found["ten texts"])
 #   which chance each child is kept, and what is left to pick from. Every child is judged, however
 #   many there are, deep or unlikely; where its chance is 0 or 1 you may ask or not. Children of one
 #   node are all different, and their numbers need not follow one another. Compute in the dtype of
-#   p or in float64, as in exercise 2.
+#   p or in float64, never in less.
 # - A child that has all that is left, but for rounding, is as good as sure. If a coin refuses it
 #   all the same, it is up to you what is picked from.
 #

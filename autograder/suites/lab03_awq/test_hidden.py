@@ -863,6 +863,9 @@ def test_anywhere_with_scales(student, rng):
         calls += [("output_error", x, *both), ("corrected_bias", x, *both, None)]
     near = torch.tensor([1.0, 1 + 8e-6])  # scales that are nearly 1 are none that are 1
     calls.append(("scaled_round_trip", torch.ones(3, 2), near, 4, 2))
+    far = torch.tensor([2.0**-120, 2.0**-121, 2.0**120, 2.0**121])  # no quotient of them is a float
+    w = torch.randn(3, 4, generator=rng) * torch.tensor([64.0, 64.0, 2.0**-8, 2.0**-8])
+    calls.append(("scaled_round_trip", w, far, 4, 2))
     expect_each([(expect_of_scales, *call) for call in calls], held(student, rng, calls))
     expect_same_tensors(student, rng, pairs, expect_of_scales)
     refused_in_any_layout(student, refused_scales(rng))
@@ -1612,6 +1615,11 @@ def test_bfloat16_product(student, rng):
     one, scale = torch.ones(1, 1), torch.full((1, 1), 1045 / 1024).half()
     y = student.w4a16_linear(one.bfloat16(), packed(15 * one), scale, packed(14 * one[0]), None)
     expect_any_product(y, one.bfloat16(), scale.double(), None)
+    # 15 (1 + 2^-8) 64 is 964 in bfloat16, whether the weight is rounded to it or not
+    scale = torch.full((1, 1), 1 + 2.0**-8)
+    y = student.w4a16_linear(64 * one.bfloat16(), packed(15 * one), scale, packed(0 * one[0]), None)
+    expect_tensor(y, "w4a16_linear(...)", torch.bfloat16, (1, 1))
+    assert y.item() == 964, f"15 times a scale of 1.00390625, times 64, is {y.item():g}, not 964"
 
 
 @exercise(
