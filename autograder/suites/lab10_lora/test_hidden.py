@@ -574,6 +574,9 @@ def test_anywhere_in_a_layer(student, rng):
             ("places", "names", "defaults"),
         )
     ]
+    for lead, dropout in [(n, d) for n in ((), (1,), (2, 3)) for d in (0.5, 0.9)]:  # many are left
+        form = ((4, 70, "any"), 2, 1, dropout, False, True, lead, types[0], 0, 1.0, True, "places")
+        cases.append(layer_case(rng, *form))
     results = student.drive(drive_layers, cases, draw(rng, 0, 2**31))
     for case, result in zip(cases, results, strict=True):
         what = f"a layer {list(case[0].shape)}, r = {len(case[1])}, x {list(case[3].shape)}"
@@ -1059,7 +1062,7 @@ def even_cases(rng):
         cases += [(layers, boundary + d, block) for d in (0, little, -little)]
     layers = draw(rng, 201, 400)  # one group or two
     cases += [(layers, layers // 2 + d, 1) for d in (0, 0.125, -0.125)]
-    return cases
+    return cases + [(2, 2.0**40 + d, 2.0**40) for d in (0, 0.5, -0.5)]  # of 3e12, and exact
 
 
 @exercise(
@@ -2129,6 +2132,8 @@ def test_anywhere_in_batches(student, rng):
     )
     cases += [batch_case(rng, *case) for case in more]
     cases.append(batch_case(rng, 2, 1, (4, 3), 3, 2, "any", 1.0, "any", "any", 1, 1e-8, 1))
+    same = ("all the last", 1.0, "nan", "any", 0.0, 1.0, 0)  # NaN times a scale of 0
+    cases.append(batch_case(rng, 2, 1, (4, 3), 3, 2, *same))
     results = student.drive(drive_batches, cases)
     for case, result in zip(cases, results, strict=True):
         x, y, (a, *_), *_ = case
