@@ -843,10 +843,10 @@ for way, ratio in ratios(ways, rounds=9).items():
 #
 # - `blocks` is a list of modules; a block maps hidden states [T, D] to [T, D]. `texts` is a list of
 #   what the **first** block reads, [T, D] each; T may differ.
-# - For each block, in order: collect `input_norms` of every `nn.Linear` inside it, wherever it
-#   stands (none stands inside another), over **all** texts together; all linears of a block are
-#   measured before any of them is pruned. Then mask each by its scores. Then run the texts through
-#   the **pruned** block: its outputs are what the next block reads.
+# - For each block, in order: collect `input_norms` of every `nn.Linear` inside it (there is one at
+#   least, and none stands inside another), wherever it stands, over **all** texts together; all
+#   linears of a block are measured before any of them is pruned. Then mask each by its scores.
+#   Then run the texts through the **pruned** block: its outputs are what the next block reads.
 # - `pattern` is a share of zeros (in every row; a number, 0 and 1 included), or a pair (n, m), a
 #   tuple.
 # - The blocks that came in stay as they were. The new ones share no parameter with them, carry no
