@@ -689,8 +689,8 @@ lab.check("ex3")
 #   the row, and their places 0 to 3. `places` packs four places into a byte, in the order of the
 #   values, the first in the **lowest** two bits. A group with one value that is not zero stores one
 #   of its zeros as well, a group with none two of them: which ones is yours to choose, and a zero
-#   may stand before the value or behind it. The two places of a group differ. `ValueError` if K is not a multiple of 8
-#   or a group holds three or four values that are not zero.
+#   may stand before the value or behind it. The two places of a group differ. `ValueError` if K is
+#   not a multiple of 8 or a group holds three or four values that are not zero.
 # - `multiply`: $y = X W^T$ of the stored weight, computed from the stored values: of `x`, a row of
 #   $W$ reads only the inputs at its places. What others hold must not matter, NaN too; whether NaN
 #   or inf at the place of a stored 0 counts is yours. Values may come in any order within a group.

@@ -692,8 +692,8 @@ lab.predict(
 # - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
 #   which q [g, V] makes it right, so that what comes out is still distributed as p.
 #
-# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab], here with some thousands of
-# tokens at most, and not 130,000.
+# **Shapes** `proposed` int64 [g], perhaps empty; `q` float32 [g, vocab], here with some thousands
+# of tokens at most, and not 130,000.
 
 
 # %% solution="ex5"
