@@ -861,6 +861,9 @@ def test_anywhere_with_scales(student, rng):
         x = (torch.randn(*lead, 2, generator=rng) + drift).to(dtype)
         both = [torch.randn(3, 2, generator=rng) for _ in range(2)]
         calls += [("output_error", x, *both), ("corrected_bias", x, *both, None)]
+    for shape in ((5, 1), (1, 1), (2, 3, 1), (1, 4)):  # a single channel, or token
+        x, *both = (torch.randn(*n, shape[-1], generator=rng) for n in (shape[:-1], (3,), (3,)))
+        calls += [("output_error", x, *both), ("corrected_bias", x, *both, None)]
     near = torch.tensor([1.0, 1 + 8e-6])  # scales that are nearly 1 are none that are 1
     calls.append(("scaled_round_trip", torch.ones(3, 2), near, 4, 2))
     far = torch.tensor([2.0**-120, 2.0**-121, 2.0**120, 2.0**121])  # no quotient of them is a float
