@@ -120,7 +120,8 @@ def attack():
     return sorted(os.environ), str(pathlib.Path.home()), os.getcwd(), os.listdir("/w")
 """,
         (
-            ["EFFLIB_SANDBOX", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONHASHSEED", "USER"],
+            ["EFFLIB_SANDBOX", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "PYTHONHASHSEED"]
+            + ["TRITON_INTERPRET", "USER"],
             "/w",
             "/w",
             [],
