@@ -43,7 +43,7 @@ def test_a_memory_that_is_filled_again_is_found():
 
     KEPT.clear()
     calls = [("f", torch.tensor([1.0, 2.0])), ("f", torch.tensor([3.0, 4.0]))]
-    (first, _), _ = held(LocalStudent({"f": f}), rng(), calls)
+    (first, *_), _ = held(LocalStudent({"f": f}), rng(), calls)
     assert first.tolist() == [3.0, 4.0]
 
 
@@ -52,7 +52,7 @@ def test_a_result_that_is_kept_is_found():
         return KEPT.setdefault(tuple(x.tolist()), x.clone())
 
     KEPT.clear()
-    [(first, second)] = held(LocalStudent({"f": f}), rng(), [("f", torch.tensor([1.0, 2.0]))])
+    [(first, second, *_)] = held(LocalStudent({"f": f}), rng(), [("f", torch.tensor([1.0, 2.0]))])
     assert first.tolist() == [1.0, 2.0] and second.tolist() == [0.0, 0.0]
 
 
@@ -61,7 +61,7 @@ def test_zeros_that_are_handed_out_twice_are_found():
         return KEPT.setdefault(tuple(x.shape), torch.zeros(x.shape, dtype=torch.int32))
 
     KEPT.clear()
-    for _, second in held(LocalStudent({"f": f}), rng(), 2 * [("f", torch.tensor([1.0, 2.0]))]):
+    for _, second, *_ in held(LocalStudent({"f": f}), rng(), 2 * [("f", torch.tensor([1.0, 2.0]))]):
         assert second.tolist() == [1, 1]
 
 
