@@ -111,7 +111,7 @@ class Hooks:
         return converted
 
     def _patch_once(self, original):
-        """tl.max and the like patch triton.language in each call: a fifth of a kernel's time."""
+        """tl.max and the like patch triton.language in each call: once a launch is enough."""
 
         def patch(function):
             if function in self.patched:

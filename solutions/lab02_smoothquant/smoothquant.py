@@ -242,8 +242,8 @@ lab.predict(
 #   hooks, train or eval mode of each of its modules, `requires_grad` of its parameters) stays as it
 #   was, and gradients are on again if they were before.
 # - `outlier_channels`: the channels whose maximum is at least `ratio` (any number above 0) times
-#   the median channel (`torch.median`). A channel that is always 0 is none; any
-#   maximum above 0 counts.
+#   the median channel (`torch.median`). A channel that is always 0 is none; any maximum
+#   above 0 counts.
 #
 # **Shapes** `batches`: a list of model inputs. Inputs of layers: [..., K], float32 or bfloat16,
 # perhaps not contiguous.
