@@ -22,7 +22,7 @@ from autograder.errors import files_told
 from autograder.grading.elsewhere import run_elsewhere
 from autograder.grading.pool import Outcome, cores, run_jobs
 from autograder.grading.results import Result, decode_result, encode, settled
-from autograder.grading.ungraded import fault, rejected, sandbox_name
+from autograder.grading.ungraded import fault, rejected, sandbox_name, sandbox_spec
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
@@ -138,13 +138,14 @@ def run(
 
 def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> None:
     """In a server: what its children need is imported, collected and started before they fork."""
-    from autograder.grading.verdict import sandbox_spec
     from autograder.sandbox import ahead
-    from efflib.lab.runner import TestFileError, collected
 
     ahead.want(sandbox_spec(lab, unsafe))
-    ahead.make()  # its zygote imports torch while the tests are collected
+    ahead.make()  # its zygote imports torch while this process does
     import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
+
+    import autograder.grading.verdict  # noqa: F401
+    from efflib.lab.runner import TestFileError, collected
 
     try:
         collected(list(lab.test_files.values()), serve)

@@ -38,13 +38,11 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 def main(requests_fd: int, setting_fd: int) -> None:
     """setting_fd: a file with what a process needs to unpickle jobs, and what to do before them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks, and who then ends this
+    gc.disable()  # a seventh of the time that importing torch takes
     with os.fdopen(setting_fd, "rb") as file:
         file.seek(0)
         spawn.prepare(pickle.load(file))
         get_ready = pickle.load(file)
-    import torch
-
-    torch.set_num_threads(1)
     with socket.socket(fileno=requests_fd) as requests:
         get_ready(lambda: serve(requests))
     warm.close()
@@ -54,9 +52,12 @@ def main(requests_fd: int, setting_fd: int) -> None:
 
 def serve(requests: socket.socket) -> None:
     """Forks a child for each request, until nobody can send one any more."""
+    import torch
+
+    torch.set_num_threads(1)
     children: dict[int, int] = {}  # a descriptor that tells its end -> process id
-    gc.collect()
-    gc.freeze()  # counting references would copy the memory that children share
+    gc.freeze()  # looking at these objects would copy the memory that children share
+    gc.enable()
     while True:
         ahead.make()
         ready = readable([requests.fileno(), *children, *ahead.unready()])

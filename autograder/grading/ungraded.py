@@ -1,13 +1,21 @@
-"""Rows of what was not graded, made without anything that grading needs."""
+"""Rows of what was not graded, and names of what grades, made without what grading needs."""
 
 from autograder.grading.judge import plain
 from autograder.grading.results import Result
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.manifest import LabSpec
+from autograder.sandbox.launch import SandboxSpec
 
 
 def sandbox_name(unsafe: bool) -> str:
     return "none" if unsafe else "bubblewrap"
+
+
+def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
+    budget = lab.budget
+    return SandboxSpec(
+        lab.withhold, budget.memory_mb, budget.processes, unsafe, preload=lab.preload
+    )
 
 
 def rejected(lab: LabSpec, submission: Rejected) -> Result:

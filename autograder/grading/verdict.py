@@ -23,12 +23,11 @@ from autograder.grading.limited import TimedStudent
 from autograder.grading.rebuild import Rebuilt, rebuild
 from autograder.grading.results import CellRun, ExerciseResult, Result
 from autograder.grading.stubs import tell_apart
-from autograder.grading.ungraded import rejected, sandbox_name
+from autograder.grading.ungraded import rejected, sandbox_name, sandbox_spec
 from autograder.intake.discover import Rejected, Submission
 from autograder.intake.notebook import parse_notebook
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import Budget, LabSpec
-from autograder.sandbox.launch import SandboxSpec
 from autograder.sandbox.remote import RemoteStudent
 from autograder.sandbox.session import KILLED
 from efflib.lab.report import TestReport
@@ -102,13 +101,6 @@ def timed(started: datetime, clock: float, seed: int) -> dict[str, str | float]:
     """What else tells one run from another. clock: the monotonic time at which it began."""
     seconds = round(time.monotonic() - clock, 3)
     return {"started": started.isoformat(timespec="seconds"), "seconds": seconds, "seed": seed}
-
-
-def sandbox_spec(lab: LabSpec, unsafe: bool) -> SandboxSpec:
-    budget = lab.budget
-    return SandboxSpec(
-        lab.withhold, budget.memory_mb, budget.processes, unsafe, preload=lab.preload
-    )
 
 
 def answered(rebuilt: Rebuilt) -> dict[str, dict[str, str] | str]:

@@ -1,5 +1,6 @@
 """The pytest plugin that runs tests declared with `@exercise` and reports what each observed."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from efflib.lab.exercise import MARK
 from efflib.lab.report import TestReport
 from efflib.lab.runner import After
 from efflib.lab.seeds import derived_seed, seed_all
-from efflib.lab.student import StudentError
+from efflib.lab.student import StudentError, source_of
 
 OBSERVED_LENGTH = 400
 DID_NOT_RAISE = "DID NOT RAISE "
@@ -99,8 +100,16 @@ class WaitingPlugin(ExercisePlugin):
 
     def pytest_runtestloop(self) -> bool:
         if not self.faults:
+            self._read_drivers()
             self._work(self)
         return True
+
+    def _read_drivers(self) -> None:
+        """Once, and not for each student: finding their ends takes longer than many calls."""
+        for module in {item.module for item in self._items}:
+            for name, function in vars(module).items():
+                if name.startswith("drive") and inspect.isfunction(function):
+                    source_of(function)
 
     def run(self, student, seed: int, after: After | None = None) -> list[TestReport]:
         """Runs the collected tests, file by file. An interrupt ends it as it ends a session."""
