@@ -16,7 +16,6 @@ from efflib.lab import (
     exercise,
     expect_at_most,
     expect_close,
-    expect_error,
     expect_same,
     expect_tensor,
     expect_tuple,
@@ -264,19 +263,24 @@ def test_grid_follows_the_range(student, rng):
         torch.tensor([2.0, 1.0, 5, 2, 0]),
     )  # -2 to 2: no zeros
     hi[:3] += torch.rand(3, generator=rng) * 0.1
-    for bits, symmetric in ((4, False), (4, True), (8, False)):
-        for power in (0, -20, -60, -100, 40, 100):
-            small = lo * 2.0**power, hi * 2.0**power
-            scale, zero = grid(student, *small, bits, symmetric)
-            s, z, sure = true_grid(*small, bits, symmetric)
-            what = f"range times 2^{power}"
-            expect_close(scale[:4], s[:4], what=f"scale of a {what}", rtol=SCALE)
-            off = torch.where(sure, 0.0, 1.0)[:4]
-            expect_at_most((zero - z)[:4].abs(), off, f"zero of a {what}: distance")
-            qmin, qmax = (0, 0) if symmetric else codes_of(bits, False)
-            assert 0 < scale[4] < torch.inf and qmin <= zero[4] <= qmax, (
-                f"a group of zeros got the scale {scale[4]:g} and the zero point {zero[4]:g}"
-            )
+    cases = [
+        (lo * 2.0**power, hi * 2.0**power, bits, symmetric, power)
+        for bits, symmetric in ((4, False), (4, True), (8, False))
+        for power in (0, -20, -60, -100, 40, 100)
+    ]
+    each = [((low, high), {"bits": b, "symmetric": s}) for low, high, b, s, _ in cases]
+    for value, case in zip(student.many("affine_parameters", each), cases, strict=True):
+        *ends, bits, symmetric, power = case
+        scale, zero = expect_grid(value, lo)
+        s, z, sure = true_grid(*ends, bits, symmetric)
+        what = f"range times 2^{power}"
+        expect_close(scale[:4], s[:4], what=f"scale of a {what}", rtol=SCALE)
+        off = torch.where(sure, 0.0, 1.0)[:4]
+        expect_at_most((zero - z)[:4].abs(), off, f"zero of a {what}: distance")
+        qmin, qmax = (0, 0) if symmetric else codes_of(bits, False)
+        assert 0 < scale[4] < torch.inf and qmin <= zero[4] <= qmax, (
+            f"a group of zeros got the scale {scale[4]:g} and the zero point {zero[4]:g}"
+        )
 
 
 @exercise(
@@ -302,18 +306,9 @@ def test_widths_that_do_not_exist(student, rng):
     lo, hi = torch.tensor([-1.0]), torch.tensor([3.0])
     scale, zero = grid(student, lo, hi, 1, False)
     assert (scale.item(), zero.item()) == (4, 0), f"scale {scale.item()}, zero {zero.item()}"
-    for bits, symmetric in ((1, True), (0, True), (9, True), (0, False), (-1, False), (9, False)):
-        for low, high in ((lo, hi), (0 * lo, 0 * hi)):
-            expect_error(
-                ValueError,
-                lambda bits=bits, symmetric=symmetric, low=low, high=high: (
-                    student.affine_parameters(low, high, bits=bits, symmetric=symmetric)
-                ),
-                f"{many(bits, 'bit')}, symmetric={symmetric}",
-            )
-    refused(
-        student, [("affine_parameters", lo, hi, 1, True), ("affine_parameters", lo, hi, 9, False)]
-    )
+    grids = ((1, True), (0, True), (9, True), (0, False), (-1, False), (9, False))
+    ends = ((lo, hi), (0 * lo, 0 * hi))
+    refused(student, [("affine_parameters", *pair, *grid) for grid in grids for pair in ends])
 
 
 def encode(student, x, scale, zero, bits, symmetric):
@@ -327,8 +322,15 @@ def expect_codes(codes, shape, symmetric):
 
 
 def decode(student, codes, scale, zero):
-    values = student.dequantize(codes, scale, zero)
-    return expect_tensor(values, "dequantize(...)", torch.float32, tuple(codes.shape))
+    return decode_all(student, [(codes, scale, zero)])[0]
+
+
+def decode_all(student, each):
+    """dequantize of all (codes, scale, zero)."""
+    values = student.many("dequantize", [(args, {}) for args in each])
+    for value, (codes, _, _) in zip(values, each, strict=True):
+        expect_tensor(value, "dequantize(...)", torch.float32, tuple(codes.shape))
+    return values
 
 
 def expect_values(values, codes, scale, zero, what):
@@ -339,9 +341,12 @@ def expect_values(values, codes, scale, zero, what):
     expect_at_most(off, bound, f"{what}: distance from s (q - z)")
 
 
-def drive_transposed(student, x, scale, zero, bits, symmetric):
-    """Runs beside the student's code: quantize a view that is not contiguous."""
-    return student.quantize(x.T, scale, zero, bits=bits, symmetric=symmetric)
+def drive_transposed(student, cases):
+    """Runs beside the student's code: quantize views that are not contiguous."""
+    return [
+        student.quantize(x.T, scale, zero, bits=bits, symmetric=symmetric)
+        for x, scale, zero, bits, symmetric in cases
+    ]
 
 
 @exercise(
@@ -352,21 +357,23 @@ def drive_transposed(student, x, scale, zero, bits, symmetric):
     "something added to the scale, which small scales do not survive",
 )
 def test_codes_of_every_width(student, rng):
-    sizes = torch.tensor([1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e20])
+    sizes, cases = torch.tensor([1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e20]), []
     for i, (bits, symmetric) in enumerate(widths()):
         qmin, qmax = codes_of(bits, symmetric)
         size = sizes if i % 3 else sizes[i % 2].expand(6)  # a row each, or all small
         x = torch.randn(9, 6, generator=rng) * (qmax - qmin) * size
         scale = (torch.rand(6, 1, generator=rng) + 0.5) * size[:, None]
         zero = torch.randint(qmin, qmax + 1, (6, 1), generator=rng, dtype=torch.int32)
-        zero = torch.zeros_like(zero) if symmetric else zero
-        codes = student.drive(drive_transposed, x, scale, zero, bits, symmetric)
+        cases.append((x, scale, 0 * zero if symmetric else zero, bits, symmetric))
+    found = student.drive(drive_transposed, cases)
+    for codes, (x, scale, zero, bits, symmetric) in zip(found, cases, strict=True):
         expect_codes(codes, (6, 9), symmetric)
         expected, clear = true_codes(x.T, scale.double(), zero, bits, symmetric)
         wrong = (codes.double() != expected) & clear
         assert not wrong.any(), f"{many(bits, 'bit')}: {int(wrong.sum())} of 54 codes differ"
-        values = decode(student, codes, scale, zero)
-        expect_values(values, codes, scale, zero, f"{many(bits, 'bit')}")
+    each = [(codes, *case[1:3]) for codes, case in zip(found, cases, strict=True)]
+    for value, args, case in zip(decode_all(student, each), each, cases, strict=True):
+        expect_values(value, *args, f"{many(case[3], 'bit')}")
 
 
 @exercise(
@@ -394,19 +401,24 @@ def test_zero_is_exact(student, rng):
     cause="codes - zero in uint8, where 3 - 5 is 254; or int8 for codes above 127",
 )
 def test_all_codes_survive(student, rng):
+    each, grids = [], []
     for bits, symmetric in ((8, False), (8, True), (4, False), (1, False)):
         qmin, qmax = codes_of(bits, symmetric)
         codes = torch.arange(qmin, qmax + 1).to(torch.int8 if symmetric else torch.uint8)
         for z in (0,) if symmetric else (0, (qmax + 1) // 2, qmax):
             zero = torch.tensor(z, dtype=torch.int32)
-            scale = torch.rand((), generator=rng) + 0.01
-            values = decode(student, codes, scale, zero)
-            expect_values(values, codes, scale, zero, f"all codes of {many(bits, 'bit')}, z = {z}")
-            again = encode(student, values, scale, zero, bits, symmetric)
-            assert torch.equal(again, codes), (
-                f"{many(bits, 'bit')}, z = {z}: {codes} became {again}"
-            )
+            each.append((codes, torch.rand((), generator=rng) + 0.01, zero))
+            grids.append(({"bits": bits, "symmetric": symmetric}, f"{many(bits, 'bit')}, z = {z}"))
+    values, back = decode_all(student, each), []
+    for value, args, (grid_of, what) in zip(values, each, grids, strict=True):
+        expect_values(value, *args, f"all codes of {what}")
+        back.append(((value, *args[1:]), grid_of))
+    found = student.many("quantize", back)
+    for again, (codes, *_), (grid_of, what) in zip(found, each, grids, strict=True):
+        expect_codes(again, codes.shape, grid_of["symmetric"])
+        assert torch.equal(again, codes), f"{what}: {codes} became {again}"
     codes, zero = torch.arange(100).to(torch.uint8), torch.tensor(255, dtype=torch.int32)
+    scale = each[-1][1]
     expect_values(decode(student, codes, scale, zero), codes, scale, zero, "codes below z = 255")
     far = torch.tensor([3e38, -3e38])  # and z is added
     ends = encode(student, far, torch.tensor(1.0), torch.tensor(5, dtype=torch.int32), 4, False)
@@ -713,10 +725,14 @@ def round_trip(student, w, bits, granularity, symmetric):
     return expect_tensor(value, f"quantize_weight({granularity!r})", torch.float32, tuple(w.shape))
 
 
-def expect_round_trips(student, cases):
-    """cases: of (w, bits, granularity, symmetric)."""
+def round_trips(student, cases):
+    """quantize_weight of all cases (w, bits, granularity, symmetric)."""
     each = [((w,), {"bits": b, "granularity": g, "symmetric": s}) for w, b, g, s in cases]
-    for w_hat, case in zip(student.many("quantize_weight", each), cases, strict=True):
+    return student.many("quantize_weight", each)
+
+
+def expect_round_trips(student, cases):
+    for w_hat, case in zip(round_trips(student, cases), cases, strict=True):
         expect_quantized(w_hat, *case, "a weight")
 
 
@@ -805,12 +821,11 @@ def test_awkward_weights(student, rng):
     high, wide = torch.randn(100, 3, generator=rng), torch.randn(1, 300, generator=rng)
     cases += [(high, 4, "channel", False), (wide, 4, 1, False)]  # 300 groups in a row
     expect_round_trips(student, [*cases, (w.bfloat16(), 8, 5, True)])
-    for value in (0.0, -2.5):
-        flat = torch.full((3, 7), value)
-        for bits, symmetric in ((3, False), (3, True), (1, False)):
-            w_hat = round_trip(student, flat, bits, 4, symmetric)
-            # s rounded as SCALE, times one code
-            expect_close(w_hat, flat, what=f"constant {value}", rtol=SCALE + 3 * U)
+    grids = ((3, False), (3, True), (1, False))
+    flat = [(torch.full((3, 7), x), b, 4, s) for x in (0.0, -2.5) for b, s in grids]
+    for w_hat, (right, *_) in zip(round_trips(student, flat), flat, strict=True):
+        # s rounded as SCALE, times one code
+        expect_close(w_hat, right, what=f"constant {right[0, 0]}", rtol=SCALE + 3 * U)
     expect_views(student, rng)
     flat, codes = torch.full((2, 8), 0.5), torch.arange(8, dtype=torch.uint8)
     calls = [("quantize_weight", x, 4, 8, False) for x in (flat, 0 * flat)]
@@ -905,8 +920,14 @@ def test_packed_bytes(student, rng):
 
 
 def cluster(student, values, bits, iterations):
-    value = student.kmeans_codebook(values, bits=bits, iterations=iterations)
-    return expect_codebook(value, values, bits)
+    return clusters(student, [(values, bits, iterations)])[0]
+
+
+def clusters(student, cases):
+    """(codebook, codes) of each case (values, bits, iterations), checked."""
+    each = [((values,), {"bits": b, "iterations": n}) for values, b, n in cases]
+    found = student.many("kmeans_codebook", each)
+    return [expect_codebook(value, *case[:2]) for value, case in zip(found, cases, strict=True)]
 
 
 def expect_codebook(value, values, bits):
@@ -1096,9 +1117,9 @@ def drawn_slow(rng):
 )
 def test_runs_until_nothing_moves(student, rng):
     values = drawn_slow(rng)
-    errors = []
-    for iterations in (0, 1, 20, 250):
-        codebook, codes = cluster(student, values, 4, iterations)
+    errors, counts = [], (0, 1, 20, 250)
+    found = clusters(student, [(values, 4, n) for n in counts])
+    for iterations, (codebook, codes) in zip(counts, found, strict=True):
         expect_nearest(values, codebook, codes, f"after {many(iterations, 'iteration')}")
         errors.append((values.double() - codebook[codes]).square().sum().item())
     for before, after in zip(errors, errors[1:], strict=False):
@@ -1126,8 +1147,7 @@ def test_empty_clusters(student, rng):
     for sign in (1, -1):
         values = sign * torch.tensor([1.0, 1.0, far, 1.0])
         start = even_start(values, 3)
-        for iterations in (1, 10):
-            codebook, codes = cluster(student, values, 3, iterations)
+        for codebook, codes in clusters(student, [(values, 3, n) for n in (1, 10)]):
             expect_close(codebook, start, what="codebook", atol=start_error(values))
             right = [0, 0, 7, 0] if sign > 0 else [7, 7, 0, 7]
             assert codes.tolist() == right, f"codes {codes.tolist()}"
@@ -1145,8 +1165,8 @@ def test_empty_clusters(student, rng):
     ):
         values = far * torch.tensor(case) - off
         rows, _ = history(values, bits, 6)
-        for iterations in counts:
-            codebook, codes = cluster(student, values, bits, iterations)
+        found = clusters(student, [(values, bits, n) for n in counts])
+        for iterations, (codebook, codes) in zip(counts, found, strict=True):
             atol = mean_error(values) + start_error(values)
             expect_close(codebook, rows[iterations][0], what="codebook", atol=atol)
             assert torch.equal(codes, rows[iterations][1]), f"codes {codes.tolist()}"
@@ -1163,14 +1183,15 @@ def test_empty_clusters(student, rng):
 def test_awkward_values(student, rng):
     value = torch.randn((), generator=rng).item()
     few, near = torch.tensor([0.0, 3.0, 1.0]), torch.tensor([1.0, 1.0 + 2**-23])
-    for values in (torch.full((3, 4), value), torch.tensor(value), torch.tensor([value]), few):
-        codebook, codes = cluster(student, values, 2, 5)
+    alike = [torch.full((3, 4), value), torch.tensor(value), torch.tensor([value]), few]
+    found = clusters(student, [(values, 2, 5) for values in alike])
+    for values, (codebook, codes) in zip(alike, found, strict=True):
         atol = mean_error(values) + start_error(values)
         expect_close(codebook[codes], values.double(), what="values", atol=atol)
         if values is not few:
             expect_close(codebook - value, 0 * codebook, what="entries, of equal values", atol=atol)
-    for values, bits in ((near, 2), (near, 8), (-near, 3)):  # entries are equal, the last ones too
-        codebook, codes = cluster(student, values, bits, 1)
+    pairs = ((near, 2, 1), (near, 8, 1), (-near, 3, 1))  # entries are equal, the last ones too
+    for (values, *_), (codebook, codes) in zip(pairs, clusters(student, pairs), strict=True):
         expect_nearest(values, codebook, codes, "values beside one another")
     four = torch.arange(4.0)
     expect_new_tensors(student, *(("kmeans_codebook", four, 2, n) for n in (0, 1)))
@@ -1181,10 +1202,8 @@ def test_awkward_values(student, rng):
     values = torch.randn(60, 40, generator=rng)
     expect_several(student, rng)
     rounded = values.bfloat16()
-    for plain, (codebook, codes) in (
-        (values, cluster(student, values, 1, 50)),
-        (rounded.float(), cluster(student, rounded, 1, 50)),
-    ):
+    found = clusters(student, [(values, 1, 50), (rounded, 1, 50)])
+    for plain, (codebook, codes) in zip((values, rounded.float()), found, strict=True):
         low, high = plain[codes == 0].double(), plain[codes == 1].double()
         means = torch.stack([low.mean(), high.mean()])
         expect_close(codebook, means, what="two centroids", atol=mean_error(plain))
