@@ -6,6 +6,7 @@ touches only what the change can touch.  Faults of the grader and doubtful resul
 What is doubtful is graded again at the end, when nothing else runs: the same end is beyond doubt.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -144,8 +145,12 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
     ahead.make()  # its zygote imports torch while this process does
     import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
 
-    import autograder.grading.verdict  # noqa: F401
+    from autograder.grading.verdict import parse_notebook, rebuild
     from efflib.lab.runner import TestFileError, collected
+
+    with contextlib.suppress(Exception):  # each submission's row will say so
+        release = parse_notebook(lab.release_notebook.read_bytes())
+        rebuild(release, release)  # cells that students leave as they are need not be read again
 
     try:
         collected(list(lab.test_files.values()), serve)

@@ -4,6 +4,7 @@ Text that is no Python binds nothing and defines nothing.
 """
 
 import ast
+import functools
 import symtable
 import warnings
 from collections.abc import Iterable
@@ -12,17 +13,19 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTED = (ast.Import, ast.ImportFrom)
 RUNS = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom)  # what a constant's value may not do
 TOO_STRANGE = (SyntaxError, ValueError, RecursionError, MemoryError)
+KEPT = 500  # cells and statements of a notebook: each is asked for several times
 
 
-def statements(source: str) -> list[ast.stmt]:
-    """The top-level statements of a cell, none if it does not parse."""
+@functools.lru_cache(maxsize=KEPT)
+def statements(source: str) -> tuple[ast.stmt, ...]:
+    """The top-level statements of a cell, none if it does not parse. They are not to be changed."""
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return compile(source, "<cell>", "exec", flags=flags, dont_inherit=True).body
+            return tuple(compile(source, "<cell>", "exec", flags=flags, dont_inherit=True).body)
     except TOO_STRANGE:
-        return []
+        return ()
 
 
 def assigned(source: str) -> set[str]:
@@ -75,16 +78,17 @@ def is_definition(node: ast.stmt) -> bool:
     return constant and not any(isinstance(part, RUNS) for part in ast.walk(node))
 
 
-def used(node: ast.AST) -> set[str]:
+@functools.lru_cache(maxsize=KEPT)
+def used(node: ast.AST) -> frozenset[str]:
     """Names that code reads from outside itself, also inside its functions: no local variables."""
     return globals_of(symtable.symtable(ast.unparse(node), "cell", "exec"))
 
 
-def globals_of(table: symtable.SymbolTable) -> set[str]:
+def globals_of(table: symtable.SymbolTable) -> frozenset[str]:
     """Names that a block and the blocks inside it look up in the notebook's namespace."""
     outer = table.get_type() == "module"
     own = (s for s in table.get_symbols() if s.is_referenced() and (outer or s.is_global()))
-    return {s.get_name() for s in own}.union(*map(globals_of, table.get_children()))
+    return frozenset(s.get_name() for s in own).union(*map(globals_of, table.get_children()))
 
 
 def attributes(nodes: Iterable[ast.AST], name: str) -> set[str]:

@@ -9,6 +9,7 @@ on cells that are not Python as they stand.  The cell's lines keep their numbers
 """
 
 import ast
+import functools
 import re
 import warnings
 from typing import NamedTuple
@@ -27,6 +28,7 @@ MAX_WORK = 2_000_000  # characters times magics: IPython reads the cell again fo
 MAX_NOTEBOOK_WORK = 5_000_000  # the same for a notebook with all its cells: some seconds
 
 
+@functools.lru_cache(maxsize=500)  # of a notebook: each cell is asked for several times
 def syntax_error(source: str) -> str | None:
     """Why the text is not Python (as a cell: top-level await is allowed), or None."""
     try:
