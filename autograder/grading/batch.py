@@ -6,7 +6,6 @@ touches only what the change can touch.  Faults of the grader and doubtful resul
 What is doubtful is graded again at the end, when nothing else runs: the same end is beyond doubt.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -22,8 +21,9 @@ import msgspec
 from autograder.errors import files_told
 from autograder.grading.elsewhere import run_elsewhere
 from autograder.grading.pool import Outcome, cores, run_jobs
+from autograder.grading.ready import ready_to_grade
 from autograder.grading.results import Result, decode_result, encode, settled
-from autograder.grading.ungraded import fault, rejected, sandbox_name, sandbox_spec
+from autograder.grading.ungraded import fault, rejected, sandbox_name
 from autograder.intake.discover import Rejected, Submission
 from autograder.labs.hashing import grader_hash
 from autograder.labs.manifest import LabSpec
@@ -135,27 +135,6 @@ def run(
         return run_elsewhere(executor, job, todo, JOB_SECONDS, get_ready)
     workers = max(1, min(jobs or cores(), len(todo)))
     return run_jobs(job, todo, workers, JOB_SECONDS, get_ready)
-
-
-def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> None:
-    """In a server: what its children need is imported, collected and started before they fork."""
-    from autograder.sandbox import ahead
-
-    ahead.want(sandbox_spec(lab, unsafe))
-    ahead.make()  # its zygote imports torch while this process does
-    import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
-
-    from autograder.grading.verdict import parse_notebook, rebuild
-    from efflib.lab.runner import TestFileError, collected
-
-    with contextlib.suppress(Exception):  # each submission's row will say so
-        release = parse_notebook(lab.release_notebook.read_bytes())
-        rebuild(release, release)  # cells that students leave as they are need not be read again
-
-    try:
-        collected(list(lab.test_files.values()), serve)
-    except TestFileError:  # each submission's row will say so
-        serve()
 
 
 def grade_job(

@@ -16,7 +16,7 @@ MANY = 60  # modules: sympy alone has 400, torch._dynamo brings 900
 SCRIPT = """
 import os, sys
 from pathlib import Path
-from autograder.grading.batch import ready_to_grade
+from autograder.grading.ready import ready_to_grade
 from autograder.grading.rebuild import rebuild
 from autograder.grading.verdict import run_timed, sandbox_spec
 from autograder.intake.notebook import parse_notebook

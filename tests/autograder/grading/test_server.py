@@ -12,9 +12,10 @@ import pytest
 from toylab import NAME, PUBLIC, answered, make_course, write
 
 from autograder.grading import elsewhere, pool
-from autograder.grading.batch import grade_many, ready_to_grade
+from autograder.grading.batch import grade_many
 from autograder.grading.elsewhere import run_here
 from autograder.grading.pool import Server, run_jobs
+from autograder.grading.ready import ready_to_grade
 from autograder.intake.discover import discover
 from autograder.labs.manifest import load_lab
 from autograder.sandbox import limits

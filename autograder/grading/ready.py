@@ -1,0 +1,28 @@
+"""What a grading server does before it forks its first child: once, and not in each of them."""
+
+import contextlib
+from collections.abc import Callable
+
+from autograder.grading.ungraded import sandbox_spec
+from autograder.labs.manifest import LabSpec
+
+
+def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> None:
+    """In a server: what its children need is imported, collected and started before they fork."""
+    from autograder.sandbox import ahead
+
+    ahead.want(sandbox_spec(lab, unsafe))
+    ahead.make()  # its zygote imports torch while this process does
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
+
+    from autograder.grading.verdict import parse_notebook, rebuild
+    from efflib.lab.runner import TestFileError, collected
+
+    with contextlib.suppress(Exception):  # each submission's row will say so
+        release = parse_notebook(lab.release_notebook.read_bytes())
+        rebuild(release, release)  # cells that students leave as they are need not be read again
+
+    try:
+        collected(list(lab.test_files.values()), serve)
+    except TestFileError:  # each submission's row will say so
+        serve()
