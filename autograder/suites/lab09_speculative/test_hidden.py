@@ -317,11 +317,9 @@ def expect_residual_of_next_to_nothing(student, dtype):
 
 def eighths(rng, rows, vocab):
     """[rows, vocab] float64 distributions that float32 holds: eighths of one at up to 8 tokens."""
-    found = torch.zeros(rows, vocab, dtype=torch.float64)
-    for row in found:
-        for at in torch.randint(vocab, (8,), generator=rng).tolist():
-            row[at] += 0.125
-    return found
+    places = torch.randint(vocab, (rows, 8), generator=rng)
+    eight = torch.full((rows, 8), 0.125, dtype=torch.float64)
+    return torch.zeros(rows, vocab, dtype=torch.float64).scatter_add(1, places, eight)
 
 
 def any_round(rng, g, vocab, dtype, where):
@@ -954,7 +952,7 @@ def test_calls_are_counted(student, rng):
 )
 def test_long_runs(student, rng):
     for new, gamma, length, right in (
-        *((12, 2, 1, False), (120, 3, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
+        *((12, 2, 1, False), (40, 3, 2, False), (40, 12, 1, True), (40, 70, 3, True)),
         *((6, 2, 20, True), (6, 2, 20, False), (4, 3, 4990, True), (100, 90, 3, True)),
         *((400, 400, 2, True), (400, 1, 1, False)),
     ):

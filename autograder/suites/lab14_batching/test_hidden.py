@@ -961,9 +961,9 @@ def test_lines(student, rng):
         waiting = [
             (100 + i, draw(rng, 1, 9)) for i in range(draw(rng, 0, 4) + (count >= 60) * 9 * count)
         ]
-        for many in {0, min(1, count), count // 2, count}:
+        for many in {0, min(1, count), count // 2, count} if count < 100 else {count - 1}:
             back = [name for name, _, _ in running[count - many :]][::-1]
-            right = [(n, tokens) for n, tokens, _ in running if n in back] + waiting
+            right = [(n, tokens) for n, tokens, _ in running[count - many :]] + waiting
             seen = pairs(student.line_after(running, waiting, back))
             assert seen == right, "another line"
     big = [("", 10**8 + 1, 10**8), (0, 7, 6), ("0", 8, 6)]
