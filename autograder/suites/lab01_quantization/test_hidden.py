@@ -1051,6 +1051,8 @@ def test_iterations_one_by_one(student, rng):
         t = int(torch.randint(11, 14, (), generator=rng))
         values, codebook = dominoes(rng, bits, 13, t)
         cases.append((values, bits, t, codebook, None))
+    values, codebook = dominoes(rng, 4, 13, 12)  # steps below 1e-8
+    cases.append((2.0**-15 * values, 4, 12, 2.0**-15 * codebook, None))
     each = [((values,), {"bits": bits, "iterations": t}) for values, bits, t, *_ in cases]
     found = student.many("kmeans_codebook", each)
     for (values, bits, t, expected, right), value in zip(cases, found, strict=True):

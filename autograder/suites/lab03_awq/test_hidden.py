@@ -856,6 +856,9 @@ def test_anywhere_with_scales(student, rng):
         x = (size * (torch.randn(3, 8, generator=rng) + 1)).to(dtype)
         calls += [("corrected_bias", x, *both, None), ("output_error", x, *both)]
         calls.append(("corrected_bias", x, *both, torch.randn(9, generator=rng)))
+    w = torch.randn(9, 8, generator=rng)  # the same of weights in float32, whatever x is
+    near = w + 2.0**-12 * torch.randn(9, 8, generator=rng)
+    calls += [("output_error", torch.randn(3, 8, generator=rng).to(t), w, near) for t in types]
     for lead, dtype in (((5000,), torch.float32), ((3, 1700), torch.bfloat16)):  # many tokens
         drift = torch.linspace(-1, 3, math.prod(lead)).reshape(*lead, 1)  # each of them counts
         x = (torch.randn(*lead, 2, generator=rng) + drift).to(dtype)
