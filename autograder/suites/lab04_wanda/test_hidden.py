@@ -329,6 +329,11 @@ def test_anywhere_in_masks(student, rng):
         mask = torch.rand(shape, generator=rng) < (0.0, 0.5, 1.0)[draw(rng, 0, 2)]
         calls.append(("apply_mask", w, mask))
         checks.append((expect_masked, w, mask, f"apply_mask of {list(shape)} in {dtype}"))
+    powers = torch.tensor([0, 11, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6]).reshape(3, 4)
+    for dtype, (scope, n) in itertools.product(TYPES, (("row", 4), ("layer", 12))):
+        s = (2.0 ** -(30.0 + powers)).to(dtype)  # which float16 cannot tell apart
+        calls.append(("keep_share", s, 0.5, scope))
+        checks.append((expect_lowest, s, n // 2, n, f"tiny scores in {dtype} by {scope}"))
     for (check, *args), results in zip(checks, held(student, rng, calls), strict=True):
         for result in results:
             check(result, *args)
@@ -404,8 +409,10 @@ def test_norms_of_any_arrangement(student, rng):
         s = student.scores(factor * w.T, factor * sizes)
         expect_close(s, factor**2 * exact, what="tiny or large scores", rtol=4 * FLOAT32)
     ones = torch.full((3000, 1), 1.0546875).bfloat16()
-    norms = expect_tensor(student.input_norms(ones), "input_norms", torch.float32, (1,))
-    expect_close(norms, ones.double().norm(dim=0), what="3000 equal tokens", rtol=3000 * FLOAT32)
+    right = ones.double().norm(dim=0)
+    for case in (ones, ones.reshape(3, 1000, 1)):
+        norms = expect_tensor(student.input_norms(case), "input_norms", torch.float32, (1,))
+        expect_close(norms, right, what="3000 equal tokens", rtol=3000 * FLOAT32)
     long = torch.randn(20011, 3, generator=rng).bfloat16()
     long[-1] = 200.0  # no token is left out, however they are cut
     norms = expect_tensor(student.input_norms(long), "input_norms", torch.float32, (3,))
