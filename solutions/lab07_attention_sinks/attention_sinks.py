@@ -46,7 +46,8 @@
 # | ids | [B, T], int64 | `ids` | tokens; `zoo.BEGIN_ID`, `<s>`, comes first |
 #
 # Functions of this lab do not change their arguments, which may be views that are not contiguous.
-# Caches (exercises 2 and 4) change themselves: that is what they are for.
+# Caches (exercises 2 and 4) change themselves, that is what they are for, but not what they are
+# given. Only the weights of exercise 1 and what exercise 6 takes may require a gradient.
 
 # %%
 import math
@@ -131,10 +132,12 @@ lab.predict(
 #   the query of a token is `w_q @ x[t]`, and head h has its rows h d to (h + 1) d - 1. Token t
 #   stands at position t; `rotate(q, positions, theta)` turns q [B, H, T, d]. Query head h looks at
 #   key head h // (H / Hkv). No query sees a later key. Compute in float32, whatever the dtype of x
-#   and of the weights, each on its own; `p` [H, T, T] is float32. Scores may have any size.
+#   and of the weights, each on its own; `p` [H, T, T] is float32. Scores may have any size, also
+#   those of later keys. The weights may be a model's parameters, which require a gradient; whether
+#   p then carries one is up to you.
 # - `share(p, token, first) -> [H]`: the mean of column `token` over the queries `first`,
-#   `first + 1`, ... of a map p as above. `ValueError` if p has no such column, or no such query.
-#   Negative numbers are none.
+#   `first + 1`, ... of p [H, T, S]: T queries and S keys, which here may be two numbers.
+#   `ValueError` if p has no such column, or no such query. Negative numbers are none.
 # - `even_share(queries, first) -> float`: the share of token 0 for a head that spreads its
 #   attention evenly over what it sees, in a text of so many tokens. Derive it: nothing is given but
 #   that query t sees t + 1 keys. `ValueError` if there is no query `first`.
@@ -195,7 +198,9 @@ lab.check("ex1")
 # 0.6111. That is why `first` is there.
 #
 # **The usual errors.** `view(heads, T, d)` without a transpose: it mixes tokens and heads. `repeat`
-# in place of `repeat_interleave`. Zeros in place of -inf: e^0 is 1. `p[:, :, token]`, all queries.
+# in place of `repeat_interleave`. Zeros in place of -inf: e^0 is 1. Later keys cut off behind the
+# softmax: one with a far larger score has left nothing for the others. The mean of all of
+# `p[:, :, token]`: the queries before `first` are in it.
 # </details>
 #
 # **Reveal.** Your map for every layer: what each layer reads is caught on the way. And the same
@@ -307,7 +312,9 @@ explorer.explorer(show_head, {name: [f"{name} {i}" for i in range(n)] for name, 
 #   That is also what is kept.
 # - `ValueError` if T > size, in whichever layer: then nothing has changed, and the text may go on.
 # - What was returned stays as it is when the cache goes on. Two caches know nothing of each other.
-#   `k` and `v` themselves may be kept: nobody changes them afterwards.
+#   `k` and `v` themselves may be kept: nobody changes them afterwards, and they are no small parts
+#   of larger tensors.
+# - `length` grows when layer 0 has taken the tokens, also while the other layers still wait.
 # - `bytes()` counts numbers times their width of those last `size`, in any dtype; keys and values
 #   may have two. 0 for an empty cache. (The room of a buffer is not counted; the limit above is for
 #   that.)
@@ -416,15 +423,16 @@ print(f"{window.bytes() / 1024:.0f} KB in place of {weight / 1024:.0f} KB")
 # **Deliver** two functions.
 #
 # - `recomputed(forward, ids, size) -> logits [T, V]`: the logits after each token of `ids` [T],
-#   from the last `size` tokens only (fewer at the beginning), in the dtype in which they come.
-#   `forward(window)` is the model: ids [1, n] to logits [1, n, V]. Call it once for each token, in
-#   the order of the text. T and `size` are at least 1.
+#   from the last `size` tokens only (fewer at the beginning). `forward(window)` is the model: ids
+#   [1, n] to logits [1, n, V], whose dtype yours have. Call it once for each token, in the order of
+#   the text. T and `size` are at least 1.
 # - `cost(way, tokens, size) -> (forwarded, scores)`: what reading a text costs, in exact ints.
 #   `forwarded`: how many tokens go through the model, summed over its passes. `scores`: how many
 #   products of a query and a key a head computes, summed as well; a query has one with each key
 #   that it sees, its own included. Ways: `"dense"` (a cache that keeps everything; `size` has no
-#   meaning, and may be 0), `"window"`, `"recompute"`; `ValueError` for others. `tokens` may be 0,
-#   smaller than `size`, or 10^15, and `size` as well: so derive a closed form, no loop.
+#   meaning, and may be 0), `"window"` and `"recompute"` (`size` is at least 1); `ValueError` for
+#   others. `tokens` may be 0, or smaller than `size`, and both may be 10^15: so derive a closed
+#   form, no loop.
 
 
 # %% solution="ex3"
@@ -541,11 +549,12 @@ lab.predict(
 #
 # - `pinned` is any collection of token numbers: `range(4)` for four sinks, `()` for a window,
 #   `{5, 9}` for a control; a number that comes twice is one token. A pinned token stays for ever
-#   once it has come; until then it takes no place, and it may never come. `ValueError` from the
-#   constructor unless `size` is larger than the number of pinned tokens.
+#   once it has come; until then it takes no place, and it may never come. Nobody changes `pinned`
+#   afterwards. `ValueError` from the constructor unless `size` is larger than the number of pinned
+#   tokens.
 # - However long the text, all tensors that the cache keeps alive weigh at most four times `size`
 #   tokens of each layer. Layers are called as in exercise 2.
-# - If there is no place for a new token, the oldest one that is not pinned leaves.
+# - If there is no place for a single new token, the oldest one that is not pinned leaves.
 # - Several tokens together (a prompt) must find place without any leaving, or it is a `ValueError`
 #   in whichever layer, and nothing has changed.
 # - `append` returns all kept tokens of this layer in the order of the text: keys [B, Hkv, n, d]
@@ -555,8 +564,10 @@ lab.predict(
 #   asks for `next_position` instead.
 # - `next_position` is not given here. Before a token goes through the layers, the model asks for
 #   it, and turns the new query by it. The query must stand where its own key will stand.
-# - What was returned stays as it is. `tokens()`, `length` and `next_position` say what layer 0 has,
-#   also while the other layers still wait for the token.
+# - What was returned stays as it is. `k` and `v` may be kept as in exercise 2, and not written over.
+#   Two caches know nothing of each other: each has its own size, pinned tokens and theta.
+# - `tokens()`, `length` and `next_position` say what layer 0 has, also while the other layers still
+#   wait for the token.
 
 
 # %% solution="ex4"
@@ -649,12 +660,13 @@ lab.check("ex4")
 #   all texts and returns logits [B, 1, V], in float32 or bfloat16, of any size. Losses are -ln p of
 #   every token of `ids` [B, T] (T ≥ 2) but the first, in float32. No token is read that is not
 #   needed: `step` is called T - 1 times.
-# - `compare(a, b) -> (ratio, low, high)`: losses [n, T] of two caches on the same n texts, in
-#   float32 or float64, of any size. `ratio` is the perplexity of a over that of b, over all tokens
-#   together. `low` and `high` say how far to trust it: the natural logarithm of the ratio has a
-#   value for each text alone; take the standard error of their mean (with n - 1), and go two of
-#   them down and up. Three floats. `ValueError` for other shapes, for fewer than two texts, and
-#   where a and b differ in shape.
+# - `compare(a, b) -> (ratio, low, high)`: losses [n, T] (T ≥ 1) of two caches on the same n texts,
+#   in float32 or float64, of any size: a difference that the digits of float64 show counts. `ratio`
+#   is the perplexity of a over that of b, over all tokens together. `low` and `high` say how far to
+#   trust it: the natural logarithm of the ratio has a value for each text alone; take the standard
+#   error of their mean (with n - 1), and go two of them down and up. Three floats, none so large
+#   that a float could not hold it. `ValueError` unless a and b have two dimensions and the same
+#   shape, and for fewer than two texts.
 #
 # Decide what is averaged before what. With a = b + 1 everywhere the result has no spread at all.
 
@@ -701,8 +713,9 @@ lab.check("ex5")
 # have means 3.5 and 7: nothing could be said from them.
 #
 # **The usual errors.** The mean of ratios in place of the ratio. The standard deviation in place of
-# the error, or over all tokens as if neighbours were independent. A softmax in bfloat16. The last
-# token read although nothing follows it.
+# the error, or over all tokens as if neighbours were independent. A variance as the mean of squares
+# less the square of the mean: where nothing spreads it may fall below 0. A softmax in bfloat16. The
+# last token read although nothing follows it.
 # </details>
 #
 # **Reveal.** 0, 1 and 4 first tokens and the most recent ones, always twelve in all, through your
@@ -937,13 +950,14 @@ for b in (-math.inf, 0.0, 3.0):
 #   one for each head; `p` [B, H, T, S]; all of one dtype: float32, float64 or bfloat16. S ≥ 1.
 #   Scores and biases may be as large as 1e4 either way. A masked score is -inf: its p is 0. A row
 #   without any key is all 0 (for finite b). A head with a bias of -inf has the plain softmax,
-#   whatever the other heads have.
+#   whatever the other heads have. In bfloat16 p may be off by roundings, a few hundredths of
+#   itself, but a sum must not stop growing: there may be hundreds of keys.
 # - `sink_attention(q, k, v, mask, bias) -> out` [B, H, T, d]: attention with it. q [B, H, T, d]; k,
-#   v [B, Hkv, S, d], in float32 or float64; `mask` [T, S] bool, True where a key is seen. Scores
-#   are divided by √d. All that is said of rows and sizes above holds here too: a row without any
-#   key gives 0.
-# - Both can be trained: gradients reach scores and bias (q, k, v and bias), and are numbers in rows
-#   without any key as well.
+#   v [B, Hkv, S, d], in float32 or float64; query head h has key and value head h // (H / Hkv).
+#   `mask` [T, S] bool, True where a key is seen. Scores are divided by √d. All that is said of rows
+#   and sizes above holds here too: a row without any key gives 0.
+# - Both can be trained: gradients reach scores and bias (q, k, v and bias). For finite b they are
+#   numbers, also in rows without any key and for the largest scores and biases.
 
 
 # %% solution="ex6"
