@@ -564,8 +564,8 @@ lab.predict(
 #   asks for `next_position` instead.
 # - `next_position` is not given here. Before a token goes through the layers, the model asks for
 #   it, and turns the new query by it. The query must stand where its own key will stand.
-# - What was returned stays as it is. `k` and `v` may be kept as in exercise 2, and not written over.
-#   Two caches know nothing of each other: each has its own size, pinned tokens and theta.
+# - What was returned stays as it is, and so do `k` and `v`, which may be kept as in exercise 2. Two
+#   caches know nothing of each other: each has its own size, pinned tokens and theta.
 # - `tokens()`, `length` and `next_position` say what layer 0 has, also while the other layers still
 #   wait for the token.
 
