@@ -51,7 +51,8 @@
 #
 # KiB and GiB are powers of two. So are the lectures' KB and GB of a cache, but not their 14 GB of
 # weights (7 billion times 2 bytes): these are 12.6 GiB here. No function of this lab changes its
-# arguments: work on new tensors. What you get may be views, which need not be contiguous.
+# arguments, or what an earlier call returned: work on new tensors. What you get may be views, which
+# need not be contiguous.
 #
 # ## Baseline
 #
@@ -156,20 +157,21 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 # adds to the cache of all layers, and `cache_bytes(config, lengths, ...) -> float`, those of
 # sequences of such lengths together.
 #
-# `config` is a dictionary with Hugging Face's names: `num_hidden_layers`, `hidden_size`,
-# `num_attention_heads`, and perhaps
+# `config` is a dictionary with Hugging Face's names, all its numbers at least 1:
+# `num_hidden_layers`, `hidden_size`, `num_attention_heads`, and perhaps
 # - `num_key_value_heads`: without it every query head has its own key head;
-# - `head_dim`: without it the hidden size is divided among the query heads;
+# - `head_dim`: without it the hidden size is divided among the query heads, evenly;
 # - `kv_lora_rank` and `qk_rope_head_dim`, always both: a DeepSeek model. Each layer keeps for
 #   each token *one* vector of `kv_lora_rank` values, from which all heads make their keys and
-#   values, and *one* key of `qk_rope_head_dim` values that all heads share. Derive the count;
-# - `sliding_window`: a layer keeps no more than the last that many tokens (at least 1);
+#   values, and *one* key of `qk_rope_head_dim` values that all heads share, whatever the size of
+#   a head. Derive the count;
+# - `sliding_window`: a layer keeps no more than the last that many tokens;
 # - `layer_types`: a list with a name for each layer, never empty. The window is then that of the
 #   layers called `"sliding_attention"`; those called `"full_attention"` keep everything.
 #
 # Any of the optional fields may be there and be `None`, which means the same as if it were missing.
-# The last two are for `cache_bytes`: for `bytes_per_token` every layer still has all its tokens
-# (whether it refuses `layer_types` that do not fit is up to you).
+# The last two are for `cache_bytes` alone. In `bytes_per_token` no layer has a window; it may
+# refuse `layer_types` that do not fit, or not look at them.
 #
 # In `bits` bits a value takes that many, and with a `group_size` $G$ each group of $G$ values has
 # 32 bits more (a scale and a smallest value in 16 bits each); count 32 / G for each value.
@@ -203,7 +205,8 @@ def cache_bytes(
 ) -> float:
     """Bytes of the caches of sequences of these lengths.
 
-    Raises ValueError for a negative length, and for layer_types that do not fit.
+    Raises ValueError for bits < 1 or group_size < 1, for a negative length, and for layer_types
+    that do not fit.
     """
     ### BEGIN SOLUTION
     if any(n < 0 for n in lengths):
@@ -296,8 +299,9 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 #   d than before, and where `k` and `v` differ in shape.
 # - `truncate(lengths)` keeps the first `lengths[b]` tokens of each row; a row that is shorter stays
 #   as it is. `ValueError` for a negative length, or a number of lengths other than B.
-# - `lengths` is the list of the rows' lengths, which others only read; `[]` before the first
-#   `append`, and nobody truncates before that.
+# - `lengths` (an attribute or a property) is the list of the rows' lengths. Others only read it,
+#   and ask anew after each call. It is `[]` before the first `append`, and nobody truncates before
+#   that.
 # - What was returned earlier, and what was passed in, may be changed by others, and is not changed
 #   by the cache: it keeps tensors and lists of its own. After an error nobody uses it any more.
 # - All numbers are finite, the filling that comes in and the filling that you return too (zeros,
@@ -469,11 +473,12 @@ lab.reveal("grow", found["grow"])
 # - `pooled_error(weight, heads, groups) -> float`: the share of the weight that pooling loses: the
 #   squared distance between the weight and what `repeat_heads` makes of the pooled one, divided by
 #   the sum of the squares of the weight. 0 if all heads of each group are equal, and small but not
-#   0 if they are nearly equal. (This weight is float32 or float64, its largest number between 1e-8
-#   and 1e4; differences in float32 are exact enough for both.)
+#   0 if they are nearly equal. (This weight is float32 or float64, its largest absolute value
+#   between 1e-8 and 1e4; differences in float32 are exact enough for both.)
 #
-# `ValueError`, in all three, unless `heads`, `groups` and `times` are at least 1, `groups` divides
-# `heads`, and `heads` the rows.
+# Where nothing is pooled or repeated (`groups` = `heads`, `times` = 1) you may return `weight`
+# itself. `ValueError`, in all three, unless `heads`, `groups` and `times` are at least 1, `groups`
+# divides `heads`, and `heads` the rows.
 
 
 # %% solution="ex3"
@@ -589,8 +594,9 @@ for number, layer in enumerate(model.model.layers):
 #
 # **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
 # `parameters * weight_bits / 8` of it, and the rest is for caches. `weight_bits` need not be whole
-# (4.15625 are 4 bits and metadata), and a byte too many is too many: these are Python's own floats,
-# which are exact here (group sizes are powers of two) where whole numbers are multiplied first.
+# (4.15625 are 4 bits and metadata), and a byte too many is too many. Python's own floats are exact
+# where group sizes are powers of two, `weight_bits` is a multiple of 1/32, and whole numbers are
+# multiplied first; tests look at the last byte only there. (`W4` is rounded: no such multiple.)
 #
 # - `max_batch(config, parameters, memory, context, weight_bits=16, bits=16, group_size=None) ->
 #   int`: how many sequences of `context` tokens (at least 1) fit; 0 where not even the weights do.
@@ -787,14 +793,16 @@ style.show(*pictures.states(k, v))
 # - A group of equal values has scale 0 and codes 0, and comes back as its `low`. So does one whose
 #   range is so small that its scale is 0 in float16.
 # - `x` is float32 or bfloat16 with numbers from -30,000 to 30,000 (so that float16 holds their
-#   range), $b$ from 1 to 8; compute in float32. `x_hat` is float32.
+#   range), $b$ from 1 to 8; compute in float32. `x_hat` is float32. Results of two
+#   calls share no memory.
 
 
 # %% solution="ex5"
 def quantize(x: Tensor, bits: int, group_size: int, direction: str) -> tuple:
     """(codes [B, H, S, d] uint8, scale, low), the latter float16 and one for each group.
 
-    Raises ValueError for another direction, or groups that do not divide the dimension.
+    Raises ValueError for another direction, and unless group_size is at least 1 and divides the
+    dimension.
     """
     ### BEGIN SOLUTION
     if direction not in ("channel", "token"):
@@ -846,20 +854,22 @@ lab.check("ex5")
 #
 # A group along time is complete only after $G$ tokens. So the newest tokens wait in floating point
 # (KIVI's *residual window*): **keys** wait until $R$ of them are together, and then these $R$ are
-# rounded at once, per channel; **values** are rounded per token, but the newest $R$ of them wait,
-# and the oldest of those leaves when a new one comes.
+# rounded at once, per channel; **values** are rounded per token, all but the newest $R$, which
+# wait.
 #
 # **Deliver** a class `QuantizedCache(bits, group_size, residual, keys="channel")` for one layer,
 # and `waiting(tokens, residual) -> (keys, values)`.
 #
-# - `append(k, v)` adds tokens [B, H, T, d] (T may be 0, also in the first call) and returns all
-#   keys and all values [B, H, S, d] in the dtype of `k`, float32 or bfloat16. New tokens, and those
-#   that wait, come back as they are, bit by bit; the rest comes from codes. *What is due is rounded
-#   after the call*: a prompt attends to itself exactly.
+# - `append(k, v)` adds tokens [B, H, T, d] (T may be 0, also in the first call; $G$ divides $d$)
+#   and returns all keys and all values [B, H, S, d] in their dtype, float32 or bfloat16, the same
+#   for both. New tokens, and those that wait, come back as they are, bit by bit (-0.0 is not 0.0);
+#   the rest comes from codes. *What is due is rounded after the call*: a prompt attends to itself
+#   exactly.
 # - No token is rounded twice: its codes are made from the value that came, and stay. Of an old
-#   token the cache keeps nothing but these: behind a long float32 text and one more token all that
-#   it keeps takes less than half of the bytes of the keys and values that came. (`quantize` gives
-#   one byte a value: easy without the floats, impossible with them.) As in exercise 2 others may
+#   token the cache keeps nothing but these: with $G \ge 8$, behind a float32 text of at least
+#   ten times $R$ tokens and one more, all that it keeps takes less than half of the bytes of the
+#   keys and values that came. (`quantize` gives one byte a value and four a group: easy without the
+#   floats, impossible with them. A view keeps all of its tensor.) As in exercise 2 others may
 #   change what went in and came out, and the cache does not: what waits is its own, and no later
 #   call writes over what an earlier one returned.
 # - `keys="token"` treats keys as values are treated (for comparison).
@@ -868,8 +878,8 @@ lab.check("ex5")
 #   of 2 bits lie in bytes here, and float32 waits in 32 bits.)
 # - `waiting(tokens, residual)`: how many keys (per channel) and values wait when so many tokens
 #   have come, one by one or at once. Derive it.
-# - `ValueError` unless `residual` is a positive multiple of `group_size`, and `keys` one of the
-#   two: at once, before any token comes.
+# - `ValueError` unless `group_size` is at least 1, `residual` a positive multiple of it, and `keys`
+#   one of the two: at once, before any token comes.
 
 
 # %% solution="ex6"
@@ -932,8 +942,8 @@ lab.check("ex6")
 #
 # **The usual error.** Rounding first and returning the rounded tokens; keys in pieces of G, or of
 # what came, in place of R; forgetting what waits when a piece is finished; keeping a view of a
-# tensor that was returned. (Decoding the whole
-# history and rounding it again at each flush is work for nothing, and harm if the groups move.)
+# tensor that was returned, or of a long prompt. (Decoding the history, whole or in part, and
+# rounding it again is work for nothing, and harm if the groups move.)
 # </details>
 
 # %% [markdown]

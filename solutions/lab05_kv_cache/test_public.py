@@ -503,6 +503,7 @@ def test_crossover_by_hand(student, rng):
         asked = config | changes
         found = expect_number(student.crossover(asked, 100, **options), "crossover(...)")
         about = f"100 parameters, {asked}, {options or '16 bits'}"
+        assert isinstance(found, int), f"crossover returned a {type(found).__name__}, not an int"
         assert found == right, f"{about}: from token {found} on, expected {right}"
     found = student.crossover(LLAMA_7B, PARAMETERS, weight_bits=4.15625)
     assert found == 6678, f"Llama-2-7B in 4.15625 bits: from token {found} on, expected 6678"
