@@ -47,8 +47,9 @@
 #
 # **In all exercises:** no function changes its arguments, not even where it raises an error (one
 # exception: `LoRALinear` freezes the base it is given), nor what it returned before. A result may
-# share memory with an argument, unless the card calls it a copy. Any tensor that comes in may be a
-# view that is not contiguous.
+# share memory with an argument, unless the card calls it a copy; but who writes into a result
+# changes no other one, nor what a later call gives. Any tensor that comes in may be a view that is
+# not contiguous.
 
 # %%
 import copy
@@ -165,7 +166,7 @@ lab.predict(
 #    s = \alpha / r \quad\text{or, rank-stabilised,}\quad s = \alpha / \sqrt{r} $$
 #
 # - `LoRALinear(base, r, alpha, dropout, rank_stabilized)` is a module with the parameters `a` [r,
-#   K] and `b` [N, r] in float32, the number `scale`, and the frozen layer as `base`: any module
+#   K] and `b` [N, r] in float32, the number `scale` (`float` takes it), and the frozen layer as `base`: any module
 #   with `in_features` (K) and `out_features` (N).
 # - Frozen are all parameters of the base, also those of modules inside it; the base that was given
 #   is kept and frozen itself, no copy of it. The gradient passes **through** it, and through the
