@@ -264,7 +264,7 @@ def test_a_model_with_updates(student, rng):
 @exercise(
     "ex2",
     points=2,
-    invariant="W = 1 in bfloat16 and an update of 2^-8 + 2^-17 give 1 + 2^-7: one rounding",
+    invariant="W = 1 in bfloat16 and an update of 2^-8 + 2^-17 give 1 + 2^-7",
     cause="the update rounded to bfloat16 before it is added, no scale, or another dtype",
 )
 def test_merge_rounds_once(student, rng):
@@ -485,7 +485,7 @@ def test_levels(student, rng):
     points=2,
     invariant="absmax is the largest size of the block; each weight has the level nearest to it",
     cause="the largest value with its sign, the level below in place of the nearest, codes of the "
-    "weight itself, a floor or an epsilon under absmax, or a dtype that is none of bytes",
+    "weight itself, a floor or an epsilon under absmax, or codes in another dtype than uint8",
 )
 def test_the_nearest_level(student, rng):
     w = torch.zeros(64)

@@ -166,22 +166,25 @@ lab.predict(
 #    s = \alpha / r \quad\text{or, rank-stabilised,}\quad s = \alpha / \sqrt{r} $$
 #
 # - `LoRALinear(base, r, alpha, dropout, rank_stabilized)` is a module with the parameters `a` [r,
-#   K] and `b` [N, r] in float32, the number `scale` (`float` takes it), and the frozen layer as `base`: any module
-#   with `in_features` (K) and `out_features` (N).
+#   K] and `b` [N, r] in float32, the number `scale` (anything that `float` takes), and the frozen
+#   layer as `base`: any module with `in_features` (K) and `out_features` (N).
 # - Frozen are all parameters of the base, also those of modules inside it; the base that was given
 #   is kept and frozen itself, no copy of it. The gradient passes **through** it, and through the
 #   update, to `x`: layers before it want to learn.
 # - `a` starts uniform in $\pm 1 / \sqrt K$, drawn by torch (`torch.manual_seed` repeats it); `b`
-#   starts at 0. So at the start the layer puts out exactly what its base does, and already learns:
-#   the gradient of `b` is not 0.
+#   starts at 0. So at the start the layer puts out exactly what its base does (0.0 and -0.0 are one
+#   number here), and already learns: the gradient of `b` is not 0.
 # - Dropout falls on the input of the update only, on each number of it by itself, and in training
 #   mode only. `x`, and what the base puts out, stay as they are.
 # - The update is computed in float32 and added in the dtype of the base's output (rounded before
 #   the sum or after it).
-# - `ValueError` unless `r` is at least 1 and 0 <= `dropout` < 1.
+# - `LoRALinear` raises `ValueError` unless `r` is at least 1 and 0 <= `dropout` < 1 (NaN is not
+#   tried).
 # - `add_lora(model, names, r, alpha)`: a copy of the model with a `LoRALinear` in place of each
 #   named layer, in the mode (training or eval) of the model, which all of its layers share, and
-#   **everything** frozen but the `a` and `b`. The model that was given stays as it was.
+#   **everything** frozen but the `a` and `b`. The model that was given stays as it was, also its
+#   buffers when the copy is used. `r` is at least 1; no layer is named twice or stands in the model
+#   in two places.
 #
 # **Shapes** `x` [..., K] float32 or bfloat16, perhaps a view, perhaps of one dimension or without a
 # row; `y` [..., N] in the dtype of the base's output, which need not be that of `x`.
@@ -265,8 +268,8 @@ lab.check("ex1")
 #
 # **Deliver** three functions.
 #
-# - `merge(w, a, b, scale) -> w_new`: $W + s B A$, multiplied and summed in float32 or float64 and
-#   rounded **once**, to the dtype of `w`. Any of them may be a view.
+# - `merge(w, a, b, scale) -> w_new`: $W + s B A$, multiplied and summed in float32 or float64, and
+#   **not before the end** rounded to the dtype of `w`. Any of them may be a view.
 # - `stack(updates) -> (a, b)`: some people have trained updates of one model, with ranks $r_1$,
 #   $r_2$, ... **One** pair that has, with factor 1, the effect of all together, up to the rounding
 #   of float32: $B A = \sum_i s_i B_i A_i$. `updates` is a list of one or more `(a, b, scale)`; two
@@ -282,7 +285,7 @@ lab.check("ex1")
 
 # %% solution="ex2"
 def merge(w: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """w + scale b a, rounded once to the dtype of w. [N, K]"""
+    """w + scale b a, rounded to the dtype of w at the end. [N, K]"""
     ### BEGIN SOLUTION
     return (w.double() + scale * (b.double() @ a.double())).to(w.dtype)
     ### END SOLUTION
@@ -466,8 +469,9 @@ lab.predict(
 #   bytes; of equal ones the smallest.
 #
 # Numbers of parameters and bytes may be large: 65 billion and more; bits and bytes may be
-# fractions, and bytes 0. Ties that only the rounding of a float makes or breaks (of tenths, for
-# example) may go either way. `every` is from 1 to `layers`, and need not divide it.
+# fractions, and bytes 0. What is returned is `int` or `float`. Ties that only the rounding of a
+# float makes or breaks (of tenths, for example) may go either way. `every` is from 1 to `layers`,
+# and need not divide it.
 
 
 # %% solution="ex3"
@@ -699,18 +703,21 @@ lab.check("ex4")
 #
 # - `quantize_scales(absmax, levels) -> (codes, second, mean)`: the mean of all (summed in float32
 #   or float64), then blocks of 256: `second` is the largest size of (absmax - mean) in the block,
-#   `codes` the numbers of the levels nearest to (absmax - mean) / second (of two equally near ones
-#   either; any where `second` is 0). `levels` are 256 numbers in rising order, given; they need be
+#   `codes` the numbers of the levels nearest to (absmax - mean) / second (of equally near ones any,
+#   also of those that are equally near up to the rounding of float32, as levels of 1e-25 are to
+#   0.5; any where `second` is 0). `levels` are 256 numbers in rising order, given; they need be
 #   neither even nor symmetric, nor lie between -1 and 1, and may be of any size, 1e-25 or -1e22.
-# - `dequantize_scales(codes, second, mean, levels) -> absmax`. If all in a block are the `mean`
-#   that is returned, `second` is 0 and it comes back exactly. (A sum in float32 may round: then the
-#   mean of equal scales is off in its last places, and `second` is not 0. That is right too.)
+#   The mean that is taken off is the float32 `mean` that is returned: a block in which all are
+#   equal to it has `second` 0. (A sum in float32 may round: then the mean of equal scales is off in
+#   its last places, and `second` is not 0. That is right too.)
+# - `dequantize_scales(codes, second, mean, levels) -> absmax`: of each code its level, times the
+#   `second` of its block, plus the `mean`; where `second` is 0 that is exactly the `mean`.
 # - `nf4_bits(n, double) -> int`: **all** bits that n >= 1 weights take: 4 a code; the scales in
 #   float32, or doubly quantized: 8 bits a scale, and float32 for each `second` and the one mean.
 #
-# **Shapes** `absmax` [blocks] float32, at least one, each 0 or from 1e-37 to 1e33, and so is
-# `second` [ceil(blocks / 256)] float32; `codes` [blocks] uint8, `mean` [] float32, `levels` [256]
-# float32.
+# **Shapes** `absmax` [blocks] float32, at least one, each 0 or from 1e-37 to 1e33; `second`
+# [ceil(blocks / 256)] float32, each 0 or from 1e-37 to 1e33 as well; `codes` [blocks] uint8, `mean`
+# [] float32, `levels` [256] float32. No level times `second` is too large for float32.
 
 
 # %% solution="ex5"
@@ -876,17 +883,21 @@ lab.predict(
 # - `frozen_product(x, decode) -> y`: $y = x W^T$ where `decode()` makes $W$ [N, K] anew at each
 #   call. The gradient goes to `x`, and **nothing as large as $W$ is kept** between forward and
 #   backward pass: `decode` is called once in the forward pass and once in the backward pass, and
-#   not at all in a backward pass that never comes; a second backward pass is not asked for. `x`
+#   not at all in a backward pass that never comes; a second backward pass is not asked for. As
+#   large as $W$ is what holds as many numbers, in whatever dtype, in one piece or in several. `x`
 #   itself is there anyway and does not count; a copy of it, in float32 for example, does. `W` is
 #   float32; `y` and the gradient have the dtype of `x`, their products are made in it or in
-#   float32. `x`, the gradient that comes back and `W` may be views. (A `torch.autograd.Function` of
-#   your own does it. Write it in place of the **first** `raise` of the cell, which has to go.)
+#   float32. `x`, the gradient that comes back and `W` may be views. A `torch.autograd.Function` of
+#   your own does it.
+# - The cell begins with a `raise` that stands in no function. Your `torch.autograd.Function` goes
+#   in its place; it has to go even if you write none.
 # - `batched_update(x, y, adapters, index) -> y_new`: a batch whose rows use **different** adapters.
 #   `y` is what the shared base put out for all rows; row i gets $s_j\, x_i A_j^T B_j^T$ added, with
 #   j = `index[i]`; -1 means no adapter, and that row stays bit by bit. `adapters` is a list of `(a,
-#   b, scale)` whose ranks may differ, and which may share tensors; one that no row uses has no
-#   effect, whatever numbers it holds, also NaN, and NaN or infinity in one row stays there. It is
-#   for serving: no gradient is asked for. `ValueError` for an index below -1 or beyond the list.
+#   b, scale)` whose ranks may differ, and which may share tensors or parts of them (another rank
+#   that begins at the same number); one that no row uses has no effect, whatever numbers it holds,
+#   also NaN, and NaN or infinity in one row stays there. It is for serving: no gradient is asked
+#   for. `ValueError` for an index below -1 or beyond the list.
 #
 # **Shapes** `x` [..., K] in `frozen_product`, float32 or bfloat16, perhaps of one dimension or
 # without a row; `x` [B, T, K], `y` [B, T, N] and `index` [B] int64 in `batched_update`, float32; B
