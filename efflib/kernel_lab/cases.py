@@ -148,14 +148,16 @@ def steered(rng, scores, dtype, blocks=(16, 16), causal=False, T=1):
 
 
 def hard_scores():
-    """Scores of a row that break a softmax which is not careful; whole numbers, float16 has them.
+    """Scores of a row that break a softmax which is not careful; float16 has them exactly.
 
-    They rise, fall, lie far below 0, far above, and leap from one end to the other.
+    They rise, also by little from block to block, fall, lie far below 0, far above, and leap from
+    one end to the other.
     """
     rise = torch.arange(40.0)
     ends = [torch.full((n,), x) for n, x in ((20, -30_000.0), (17, 29_984.0), (3, -29_952.0))]
     return {
-        "rising": rise, "falling": 40 - rise, "below -250": rise[:37] - 300,
+        "rising": rise, "rising slowly": (2 + rise) / 2**15, "falling": 40 - rise,
+        "below -250": rise[:37] - 300,
         "near -30,000": 32 * rise[:37] - 30_016, "near 30,000": 32 * rise[:37] + 20_000,
         "leaps": torch.tensor([-200.0] * 16 + [150.0]), "both ends": torch.cat(ends),
     }  # fmt: skip

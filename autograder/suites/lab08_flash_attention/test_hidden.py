@@ -43,7 +43,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import WAYS, drive_laid, refused
+from efflib.lab.again import WAYS, changed, drive_laid, refused
 from efflib.lab.cases import every_pair
 
 INF = torch.inf
@@ -177,8 +177,9 @@ def test_any_pieces(student, rng):
     gaps = 2 * normal(rng, 5, 12)
     gaps[0, :4], gaps[1, 4:8], gaps[2, 8:], gaps[3] = -INF, -INF, -INF, -INF
     low = -30_000 + normal(rng, 2, 12)
-    for name, s in (("rising", rise), ("falling", rise.flip(1)), ("huge", huge), ("masked", gaps),
-                    ("very negative", low), ("equal", torch.zeros(2, 12))):  # fmt: skip
+    for name, s in (("rising", rise), ("rising slowly", rise / 2**16), ("falling", rise.flip(1)),
+                    ("huge", huge), ("masked", gaps), ("very negative", low),
+                    ("equal", torch.zeros(2, 12))):  # fmt: skip
         v = normal(rng, 12, 3)
         for sizes in ((12,), (4, 4, 4), (1,) * 12, (1, 7, 4)):
             o, lse = walked(student, s, v, sizes)
@@ -202,14 +203,26 @@ def test_any_pieces(student, rng):
             right = torch.stack([v[:2].mean(0), v[1]])
             expect_close(o, right, what=f"o, {size:g}", atol=FLOAT * 1e30)
             expect_close(lse, torch.full((2,), size), what=f"lse, {size:g}", rtol=FLOAT)
-    s, v = normal(rng, 2, 3, 4), normal(rng, 2, 4, 5)
-    calls = [(torch.full((3,), -INF), torch.zeros(3), torch.zeros(3, 5), *new)
-             for new in zip(s, v, strict=True)]  # fmt: skip
+    expect_nothing_kept(student, normal(rng, 2, 3, 4), normal(rng, 2, 4, 5))
+
+
+def expect_nothing_kept(student, s, v):
+    """Of two pieces s [2, T, n], v [2, n, d]: results stay, and other numbers in the same tensors
+    give other results."""
+    T, d = s.shape[1], v.shape[2]
+    fresh = torch.full((T,), -INF), torch.zeros(T), torch.zeros(T, d)
+    calls = [(*fresh, *new) for new in zip(s, v, strict=True)]
     expect_held(student, "online_update", *calls)
     states = [student.online_update(*call) for call in calls]
     expect_held(student, "finish", *states)
-    (o_a, lse_a), (o_b, lse_b) = (student.finish(*state) for state in states)
-    expect_held(student, "merge", (o_a, lse_a, o_b, lse_b), (-o_a, lse_a, o_a, 2 + lse_b))
+    parts = [student.finish(*state) for state in states]
+    merges = (*parts[0], *parts[1]), (-parts[0][0], parts[0][1], parts[0][0], 2 + parts[1][1])
+    expect_held(student, "merge", *merges)
+    for name, (one, other) in (
+        ("online_update", [(*states[i], s[1 - i], v[1 - i]) for i in (0, 1)]),
+        ("finish", states), ("merge", merges),
+    ):  # fmt: skip
+        changed(student, [(name, *one)], [(name, *other)])
 
 
 def merged_exactly(o_a, lse_a, o_b, lse_b):
@@ -220,12 +233,14 @@ def merged_exactly(o_a, lse_a, o_b, lse_b):
 
 
 def expect_merge(student, rng, level, far):
-    """Two parts, one of which weighs more by so much, both ways round; values of four sizes."""
+    """Two parts, one of which weighs more by so much, both ways round; values of four sizes, of
+    which the second part has the other sign: a weight that is off shows."""
     for size in (1e-8, 1.0, 1e4, 1e30):
         lse_a, lse_b = (level + normal(rng, 4) / 8 for _ in range(2))
         lse_a[:2] += far
         lse_b[2:] += far
-        parts = size * normal(rng, 4, 3), lse_a, size * normal(rng, 4, 3), lse_b
+        o_a = size * normal(rng, 4, 3)
+        parts = o_a, lse_a, -o_a * (1 + torch.rand(4, 3, generator=rng)), lse_b
         o, lse = student.merge(*parts)
         right, whole = merged_exactly(*parts)
         # an exponent is the difference of two numbers, each rounded, and rounded again in base 2
@@ -243,7 +258,7 @@ def expect_merge(student, rng, level, far):
 )
 def test_merges(student, rng):
     for far in (0.3, 2.0, 5.0, 9.0, 14.0, 60.0):  # how much more one part weighs than the other
-        for level in (0.0, -20_000.0, 20_000.0):
+        for level in (0.0, -20_000.0, 20_000.0, 1e6):
             expect_merge(student, rng, level, far)
     parts = normal(rng, 1, 1), normal(rng, 1), normal(rng, 1, 1), normal(rng, 1)
     expect_close(student.merge(*parts)[0], merged_exactly(*parts)[0], what="one o", atol=5e-5)
@@ -314,11 +329,12 @@ def old_maximum(rng, kind, s, size):
     top = s.max() if s.isfinite().any() else scores_of(rng, "normal", size, 1)[0]
     far = abs(size) if abs(size) >= 1e4 else (4.0, 30.0, 90.0, 2e4)[draw(rng, 0, 3)]
     return {"fresh": torch.tensor(-INF), "equal": top, "lower": top - far, "higher": top + far,
+            "a little lower": top - 2.0**-11,
             "a step lower": torch.nextafter(top, torch.tensor(-INF)),
             "a step higher": torch.nextafter(top, torch.tensor(INF))}[kind]  # fmt: skip
 
 
-OLD = ("fresh", "equal", "lower", "higher", "a step lower", "a step higher")
+OLD = ("fresh", "equal", "lower", "higher", "a step lower", "a step higher", "a little lower")
 
 
 def update_case(rng, shape, rows, old, size, before, values):
@@ -327,9 +343,9 @@ def update_case(rng, shape, rows, old, size, before, values):
     each = range(min(T, 9))  # more rows repeat them
     one = [ROWS[(i + d) % 8] if rows == "mixed" else rows for i in each]
     s = [scores_of(rng, kind, size, n) for kind in one]
-    kinds = [OLD[(i + n) % 6] if old == "mixed" else old for i in each]
+    kinds = [OLD[(i + n) % len(OLD)] if old == "mixed" else old for i in each]
     if size >= 1e9:  # a step is as far as from 1 to 0 there, but to base 2 none
-        kinds = [kind.removeprefix("a step ") for kind in kinds]
+        kinds = [kind.removeprefix("a step ").removeprefix("a little ") for kind in kinds]
     m = [old_maximum(rng, kind, row, size) for kind, row in zip(kinds, s, strict=True)]
     m, s = (torch.stack(x).repeat(-(-T // 9), *[1] * (x[0].dim()))[:T] for x in (m, s))
     total = sizes_in(rng, (1.0, 1.25, 70.0, 1e6), T).masked_fill(m == -INF, 0.0)
@@ -383,6 +399,7 @@ def finish_case(rng, shape, size, values, seen):
 APART = (
     "equal",
     "a step",
+    2.0**-11,
     0.3,
     5.0,
     9.0,
@@ -543,20 +560,29 @@ def test_random_bytes(student, rng):
         assert type(seen) is int and seen == right, f"{name} of large numbers"
 
 
-def drive_tiled(student, cases):
+def drive_tiled(student, cases, reuse=False):
     """Driver: of each case (q, k, v, scale, block_m, block_n) what was read and written, in order,
-    and what came back."""
+    and what came back.  reuse: from memory in which other numbers stood in a walk before."""
 
     def walked(q, k, v, *rest):
         stored, said = {"q": q, "k": k, "v": v}, []
 
         def read(name, start, stop):
             said.append([name, start, stop])
-            return stored[name][start:stop].clone()
+            rows = stored[name][start:stop]
+            return rows if reuse else rows.clone()
 
         def write(start, stop, o, lse):
             said.append([start, stop, o.clone(), lse.clone()])
 
+        if reuse:
+            right = {name: x.clone() for name, x in stored.items()}
+            for x in stored.values():
+                x.copy_(x.flip(0) / 2)
+            student.tiled_attention(len(q), len(k), read, write, *rest)
+            said.clear()
+            for name, x in stored.items():
+                x.copy_(right[name])
         return [student.tiled_attention(len(q), len(k), read, write, *rest), said]
 
     return [walked(*case) for case in cases]
@@ -652,7 +678,11 @@ def test_anywhere_in_tiles(student, rng):
     for T, S, m, n in ((300, 3, 1, 16), (2, 300, 5, 1), (3, 300, 1, 100)):  # many small blocks
         q, k, v = normal(rng, T, 4), normal(rng, S, 4), normal(rng, S, 4)
         cases.append((q, k, v, 0.7, m, n))
-    for case, walk in zip(cases, student.drive(drive_tiled, cases), strict=True):
+    q, k = torch.eye(1, 4).repeat(5, 1), torch.eye(1, 4).repeat(40, 1)
+    k[:, 0] = torch.arange(40.0) / 2**15  # scores that rise by little from block to block
+    cases.append((q, k, normal(rng, 40, 4), 1.0, 2, 16))
+    walks = student.drive(drive_tiled, cases) + student.drive(drive_tiled, cases[-3:], True)
+    for case, walk in zip(cases + cases[-3:], walks, strict=True):
         expect_walk(walk, *case)
 
 
@@ -747,7 +777,8 @@ def test_anywhere_in_rows(student, rng):
         cases.append(case | {"guard": False} if gap is None else case)
     sizes = ((1, "X"), (13, "Y"), (16, "XY"))
     for dtype, (n, far) in in_turn(rng, (HALF, SINGLE, HALF), sizes):
-        x = torch.stack([row_of_scores(rng, draw(rng, 0, 9), n) for _ in range(3)]).to(dtype)
+        # rows 2^30 apart: the third is beyond int32, the fifth beyond uint32
+        x = torch.stack([row_of_scores(rng, draw(rng, 0, 9), n) for _ in range(5)]).to(dtype)
         cases.append(softmax_launch(x, 16) | {"apart": dict.fromkeys(far, 2**30)})
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         x = case["args"]["X"]
@@ -994,7 +1025,7 @@ def test_anywhere_in_attention(student, rng):
         q, k, v = attention_of_all_kinds(rng, heads, heads, T, S, D, dtype)
         cases.append(gapped(launch(q, k, v, (BM, BN), scale), gap))
     for dtype, (T, S, gap) in in_turn(rng, (HALF, SINGLE), ((1, 17, 1), (16, 1, 48))):
-        q, k, v = attention_of_all_kinds(rng, 3, 3, T, S, 16, dtype)
+        q, k, v = attention_of_all_kinds(rng, 5, 5, T, S, 16, dtype)
         case = gapped(launch(q, k, v, (16, 32), 0.7), gap)
         cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
     for run, case in zip(kernel.metered(cases), cases, strict=True):
@@ -1102,7 +1133,7 @@ def test_anywhere_in_causal(student, rng):
         T, S = length(many_m, BM), length(many_n, BN)
         q, k, v = attention_of_all_kinds(rng, *heads, T, S, D, dtype)
         cases.append(gapped(launch(q, k, v, (BM, BN), scale, True), gap))
-    for dtype, (T, S, heads) in in_turn(rng, (HALF, SINGLE), ((1, 17, (3, 3)), (3, 1, (6, 3)))):
+    for dtype, (T, S, heads) in in_turn(rng, (HALF, SINGLE), ((1, 17, (5, 5)), (3, 1, (10, 5)))):
         q, k, v = attention_of_all_kinds(rng, *heads, T, S, 16, dtype)
         case = gapped(launch(q, k, v, (16, 32), 0.7, True), 1)
         cases.append(far_apart(case, "Q", "K", "V", "Out", "LSE"))
@@ -1289,6 +1320,14 @@ def parts_as_views(student, o, lse):
     return student.merge_parts(*(torch.stack([x, x], 1)[:, 0] for x in (o, lse)))
 
 
+def opposite(rng, size, n, R, d):
+    """[n, R, d]: values of one to two sizes, of which the first part has the other sign than all
+    others: a weight that is off shows."""
+    o = size * (1 + torch.rand(n, R, d, generator=rng)) * normal(rng, R, d).sign()
+    o[0] *= -1
+    return o
+
+
 def expect_parts_merged(pair, o, lse):
     """Against the parts' own numbers in float64; see `expect_merge` for the bound."""
     whole = lse.double().logsumexp(0)
@@ -1322,9 +1361,9 @@ def test_many_parts(student, rng):
         expect_close(o, p @ v.flatten(0, 1), what="o", atol=bound)
         expect_close(whole, total, what="lse", atol=bound)
     for far in (2.0, 5.0, 9.0, 14.0, 60.0):
-        for level in (0.0, -20_000.0, 20_000.0):
+        for level in (0.0, -20_000.0, 20_000.0, 1e6):
             for size in (1e-8, 1.0, 1e4, 1e30):
-                o, lse = size * normal(rng, 3, 4, 2), level + normal(rng, 3, 4) / 8
+                o, lse = opposite(rng, size, 3, 4, 2), level + normal(rng, 3, 4) / 8
                 lse[0, :2] += far
                 lse[2, 1:3] -= far
                 expect_parts_merged(student.merge_parts(o, lse), o, lse)
@@ -1371,7 +1410,7 @@ PARTS = (  # parts, rows, columns
     (1, 1, 1), (1, 5, 64), (2, 1, 1), (2, 70, 129), (3, 1, 64), (3, 2, 129), (17, 5, 1),
     (65, 1, 64), (65, 70, 2),
 )  # fmt: skip
-FAR = ("equal", "a step", "normal", 5.0, 9.0, 11.6, 13.0, 60.0, 1e4)
+FAR = ("equal", "a step", 2.0**-11, "normal", 5.0, 9.0, 11.6, 13.0, 60.0, 1e4)
 
 
 @exercise(
@@ -1395,6 +1434,8 @@ def test_anywhere_in_parts(student, rng):
         calls.append(("merge_parts", *parts_case(rng, (n, 9, 3), far, "none", 1.0, values)))
         ways.append((0, 0))
     expect_laid(student, calls, ways, [expect_parts_joined] * len(calls))
+    o, lse = normal(rng, 3, 4, 2), normal(rng, 3, 4)
+    changed(student, [("merge_parts", o, lse)], [("merge_parts", -o, 2 * lse)])
 
 
 @exercise(
@@ -1417,7 +1458,7 @@ def test_anywhere_in_splits(student, rng):
         cases.append(split_case(rng, HKV, G, S, D, -(-S // per) + more, per, BN, dtype, BG, scale))
         cases[-1] = gapped(cases[-1], gap)
     for dtype, (group, S) in in_turn(rng, (HALF, SINGLE), ((1, 17), (16, 1))):
-        case = split_case(rng, 3, group, S, 16, 1, 32, 16, dtype, 16, 0.7)
+        case = split_case(rng, 5, group, S, 16, 1, 32, 16, dtype, 16, 0.7)
         cases.append(far_apart(case, "Q", "K", "V"))
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         expect_splits(run, case)

@@ -14,6 +14,8 @@ def finish(m, total, acc):
 
 
 def merge(o_a, lse_a, o_b, lse_b):
-    lse = torch.logaddexp(lse_a, lse_b)
-    base = torch.where(lse == -torch.inf, torch.zeros_like(lse), lse)
-    return torch.exp(lse_a - base)[:, None] * o_a + torch.exp(lse_b - base)[:, None] * o_b, lse
+    larger = torch.maximum(lse_a, lse_b)
+    base = torch.where(larger == -torch.inf, torch.zeros_like(larger), larger)
+    a, b = torch.exp(lse_a - base)[:, None], torch.exp(lse_b - base)[:, None]
+    both = torch.where(a + b == 0, torch.ones_like(a), a + b)
+    return a / both * o_a + b / both * o_b, torch.logaddexp(lse_a, lse_b)

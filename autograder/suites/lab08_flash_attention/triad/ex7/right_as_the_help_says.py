@@ -32,6 +32,6 @@ def decode(
 
 
 def merge_parts(o, lse):
-    whole = lse.logsumexp(0)
-    base = torch.where(whole == -torch.inf, torch.zeros_like(whole), whole)
-    return ((lse - base).exp()[..., None] * o).sum(0), whole
+    weight = torch.softmax(lse, 0)
+    weight = torch.where((lse == -torch.inf).all(0), torch.zeros_like(weight), weight)
+    return (weight[..., None] * o).sum(0), torch.logsumexp(lse, 0)
