@@ -51,7 +51,8 @@
 # | $a_i$ | `acc` [T, d] | sum of $e^{s_{ij} - m_i} v_j$ so far |
 # | $\mathrm{lse}_i$ | `lse` [T] | $\log \sum_j e^{s_{ij}}$ |
 #
-# Functions change no argument, and nothing that they returned before.
+# Functions change no argument, and nothing that they returned before. A result may share memory
+# with an argument.
 
 # %%
 import torch
@@ -131,8 +132,11 @@ print(f"in pieces {both:.4f}, at once {(s - 5).exp().sum():.4f}")
 #
 # A score may be $-\infty$: that key is masked. A row that has seen nothing but such keys has m
 # $-\infty$, total 0, acc 0; its o is 0 and its lse $-\infty$. No NaN, ever. At the start m is
-# $-\infty$ and total and acc are 0. Other scores and lse are finite, of any size up to $10^{29}$,
-# values up to $10^{30}$.
+# $-\infty$ and total and acc are 0; later total is 0 or at least 1. Other scores and lse are
+# finite, of any size up to $10^{29}$, values up to $10^{30}$.
+#
+# A large lse has lost digits: near $10^6$ float32 has steps of 1/16. So weights of a merge may be
+# as far off as a few roundings of lse make them, and no further.
 #
 # **Shapes** `m`, `total`, `lse` float32 [T]; `acc`, `o` float32 [T, d]; `s` float32 [T, n]; `v`
 # float32 [n, d]; T, n and d from 1 on. They may be views.
@@ -161,8 +165,7 @@ def merge(o_a: Tensor, lse_a: Tensor, o_b: Tensor, lse_b: Tensor) -> tuple[Tenso
     """(o [T, d], lse [T]) over the keys of both."""
     ### BEGIN SOLUTION
     lse = torch.logaddexp(lse_a, lse_b)
-    safe = lse.masked_fill(lse == -torch.inf, 0.0)
-    weight_a, weight_b = (lse_a - safe).exp(), (lse_b - safe).exp()
+    weight_a, weight_b = torch.stack([lse_a, lse_b]).softmax(0).nan_to_num(0.0)  # NaN: no keys
     return weight_a[:, None] * o_a + weight_b[:, None] * o_b, lse
     ### END SOLUTION
 
@@ -175,7 +178,8 @@ lab.check("ex1")
 #
 # **Idea.** `acc` is a sum with the same weights as `total`, so what corrects one corrects the
 # other. For the merge: o_a is a sum of $e^{s} v$ divided by $e^{lse_a}$. Undo the division, add,
-# divide by the new sum; then see that only differences of lse are needed.
+# divide by the new sum; then see that only differences of lse are needed, for instance from the
+# larger one. Divide by the sum of the weights that you really use.
 #
 # **By hand.** Scores 1, 3 with values 10, 20: m = 3, total = 0.135 + 1, acc = 1.35 + 20. A score 5
 # with value 0 comes: both are multiplied by $e^{-2}$ = 0.135; total = 0.154 + 1, acc = 2.89. Merge
@@ -212,10 +216,12 @@ style.show(*step(9))  # where nothing can move
 #   rows start .. stop - 1 of q, float32 [stop - start, d], and so for "k" and "v". `write(start,
 #   stop, o, lse)` stores results of these queries. No read is longer than its block: `block_m` for
 #   q, `block_n` for k and v. Each query is read and written once, each key and value once for every
-#   block of queries. What is kept must not grow with S: a chip has no room for a row of scores, nor
-#   for more than two blocks of keys that wait for their values (or values for their keys). T and S
-#   are at least 1 and need not be multiples of the blocks; blocks and d have any size from 1 on,
-#   and `scale` is any number, 0 and less as well. It returns nothing. Use exercise 1.
+#   block of queries. What `read` gives is memory itself: change nothing in it. What is kept may
+#   grow with T, but not with S: a chip has no room for a row of scores. Keys may come up to two
+#   blocks before their values, or values before their keys. T and S are at least 1 and need not be
+#   multiples of the blocks; blocks and d have any size from 1 on, and `scale` is any number, 0 and
+#   less as well. Scores lie between -40,000 and 40,000, values are those of exercise 1. It returns
+#   nothing. Use exercise 1.
 # - `attention_bytes(T, S, d, block_m, itemsize) -> int`: what that moves. q, k, v, o take
 #   `itemsize` bytes an element, lse 4.
 # - `stored_bytes(T, S, d, block_m, itemsize) -> int`: attention that stores its scores, in the same
@@ -341,7 +347,7 @@ print(
 # | `x[:, None]` | a column, as in PyTorch |
 # | `tl.load(p, mask=on, other=0.0)` | reads; lanes that are off get `other`. Without it: anything |
 # | `tl.store(p, x, mask=on)` | writes where `on` |
-# | `tl.sum(x, 0)`, `tl.max(x, 1)` | along a dimension |
+# | `tl.sum(x, 0)`, `tl.max(x, 1)` | along a dimension; `tl.max` of float16 gives float32 |
 # | `tl.dot(a, b, input_precision="ieee")` | matrix product; a, b of one dtype, result float32 |
 # | `tl.dot(a, b, c, input_precision="ieee")` | the product added to c |
 # | `tl.trans(x)` or `x.T`; `tl.where`, `tl.exp`, `tl.log`, `tl.maximum` | as in PyTorch |
@@ -377,7 +383,8 @@ print(y, m.report(), sep="\n")
 # apart than N. BLOCK is a power of two, from 1 on and at least N.
 #
 # - X and Y are float16 or float32, both the same; compute in float32, and store in Y's dtype. Write
-#   it out: no `tl.softmax`.
+#   it out: no `tl.softmax`. Every share, also a tiny one, is right but for a few roundings in
+#   float32, of scores and of itself; below $2^{-126}$ it may be 0. Last it is rounded to Y's dtype.
 # - Scores lie between -60,000 and 60,000, and some may be $-\infty$ (never a whole row).
 # - Rows may lie so far apart that r `row_x` and r `row_y` are beyond $2^{31}$. Numbers are int32
 #   and wrap round there; a product with `tl.program_id(0).to(tl.int64)` is int64.
@@ -436,8 +443,8 @@ lab.check("ex3")
 #   $10^{20}$. D, BM and BN are powers of two from 16 on. Heads, of LSE too, may lie further apart
 #   than $2^{31}$: `h` is int64, rows of a head need not be.
 # - Q is read once, Out and LSE are written once, K and V are read once for each block of queries.
-#   No tile of scores is computed in vain, and no tile has more elements than the largest of BM BN,
-#   BM D and BN D.
+#   No tile of scores is computed whose keys or queries do not exist, and no tile has more elements
+#   than the largest of BM BN, BM D and BN D.
 
 
 # %% solution="ex4"
@@ -570,7 +577,7 @@ lab.predict(
 #   have o = 0 and lse = $-\infty$.
 # - Derive where the walk of a block of queries may end, so that no block of keys is read or
 #   computed that none of its queries sees; queries beyond T see nothing. A block of which some are
-#   seen may be read whole, but for keys behind S.
+#   seen may be read whole, but for keys behind S, or only where they are seen.
 # - K and V are [HKV, S, D]: query head h uses key head h // GROUP.
 
 
@@ -688,9 +695,9 @@ print(tokenizer.decode(ids[1:]))
 #
 # **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to
 # 512, which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
-# exercise 2. Of equal bytes take the smallest block_m, and beside it the largest block_n that fits
-# (fewest steps). T, S and d are any numbers from 1 on. If not even blocks of 16 fit, raise
-# ValueError. Decide first which of the two numbers the bytes depend on.
+# exercise 2 (any itemsize gives the same choice). Of equal bytes take the smallest block_m, and
+# beside it the largest block_n that fits (fewest steps). T, S and d are any numbers from 1 on. If
+# not even blocks of 16 fit, raise ValueError. Decide first which of the two the bytes depend on.
 
 
 # %% solution="ex6"
@@ -807,10 +814,11 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 #   keys gives 0 and $-\infty$.
 # - BG is a power of two from 16 on and at least GROUP: lanes behind GROUP are off. `per_split` is a
 #   multiple of BN; BN and D are powers of two from 16 on. The splits cover all keys; each key and
-#   value is read once in all. Heads of Q, K and V may lie further apart than $2^{31}$. Scores and
-#   `scale` are those of exercise 4.
-# - `merge_parts`: all parts at once, float32 `o` [n, R, d], `lse` [n, R] to [R, d], [R], of sizes
-#   from 1 on and numbers as in exercise 1. A row that no part has keys for stays 0 and $-\infty$.
+#   value is read once in all. Heads of Q, K and V may lie further apart than $2^{31}$, rows of Part
+#   not. Scores and `scale` are those of exercise 4.
+# - `merge_parts`: n parts, float32 `o` [n, R, d], `lse` [n, R], to [R, d], [R], of sizes from 1 on
+#   and numbers as in exercise 1. Take all at once, or one after another with your `merge`: each
+#   merge may round its lse. A row that no part has keys for stays 0 and $-\infty$.
 
 
 # %% solution="ex7"
@@ -863,9 +871,8 @@ def decode(
 def merge_parts(o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     """(o [R, d], lse [R]) over all keys, from parts o [n, R, d] and lse [n, R]."""
     ### BEGIN SOLUTION
-    whole = lse.logsumexp(0)
-    weight = (lse - whole.masked_fill(whole == -torch.inf, 0.0)).exp()
-    return (weight[..., None] * o).sum(0), whole
+    weight = lse.softmax(0).nan_to_num(0.0)  # NaN where no part has keys
+    return (weight[..., None] * o).sum(0), lse.logsumexp(0)
     ### END SOLUTION
 
 
@@ -876,7 +883,7 @@ lab.check("ex7")
 # <details><summary>Help for exercise 7</summary>
 #
 # **Idea.** The loop of exercise 4 with another start and another end. The merge is that of exercise
-# 1 for many parts: every part weighs $e^{lse_i - lse}$.
+# 1 for many parts: their weights are $e^{lse_i - \max lse}$, divided by the sum of all these.
 #
 # **By hand.** S = 40, per_split = 32: keys 0 .. 31 and 32 .. 39. With three splits the third has no
 # key. Its loop never runs; total is 0, and o must be 0 and not 0 / 0.
