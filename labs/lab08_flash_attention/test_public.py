@@ -388,6 +388,7 @@ def test_decode(student, rng):
     cases = [
         decode_case(rng, 1, 1, 32, 16, 2, 16, 16),
         decode_case(rng, 2, 3, 40, 16, 3, 32, 16),
+        decode_case(rng, 1, 2, 20, 32, 1, 32, 16, torch.float16),
     ]
     for run, case in zip(kernel.metered(cases), cases, strict=True):
         expect_parts(run, case)

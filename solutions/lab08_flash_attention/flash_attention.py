@@ -443,8 +443,8 @@ lab.check("ex3")
 #   $10^{20}$. D, BM and BN are powers of two from 16 on. Heads, of LSE too, may lie further apart
 #   than $2^{31}$: `h` is int64, rows of a head need not be.
 # - Q is read once, Out and LSE are written once, K and V are read once for each block of queries.
-#   No tile of scores is computed whose keys or queries do not exist, and no tile has more elements
-#   than the largest of BM BN, BM D and BN D.
+#   No tile of scores is computed of whose keys none exists, and no tile has more elements than the
+#   largest of BM BN, BM D and BN D.
 
 
 # %% solution="ex4"
