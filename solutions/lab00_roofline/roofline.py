@@ -43,9 +43,13 @@
 # | TTFT, TPOT, ITL | `"ttft"`, ... | time to first token, per further token, between two tokens |
 #
 # A *product* is a multiplication with its addition and counts as 2 FLOPs. GB and GFLOP are powers
-# of ten here. Keep names and arguments as they are: tests call your functions by name. No function
-# changes its arguments. A count may come back as a float or as a number of numpy's, if it is the
-# same number to 12 digits. Lists may have some thousand entries.
+# of ten here.
+#
+# ### Rules for all exercises
+#
+# Keep names and arguments as they are: tests call your functions by name. No function changes its
+# arguments. A count may come back as a float or as a number of numpy's, if it is the same number to
+# 12 digits. Lists may have some thousand entries.
 
 # %%
 import math
@@ -146,6 +150,7 @@ lab.predict("slide", "LLaMA-7B has perplexity 5.68. What does the slide's formul
 # ### Exercise 1 · Perplexity
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -284,6 +289,7 @@ lab.predict("prefill", "One pass over 1000 tokens on an H100: how many times one
 # ### Exercise 2 · FLOPs and bytes of a pass
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions. `config` is a dictionary with Hugging Face's names: `vocab_size`,
 # `hidden_size`, `intermediate_size`, `num_hidden_layers`, `num_attention_heads`, and perhaps
@@ -401,6 +407,7 @@ lab.check("ex2")
 # ### Exercise 3 · The roofline
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A machine computes at most `peak` FLOPs per second and moves at most `bandwidth` bytes per second.
 # If both go on at the same time, the slower one decides.
@@ -655,6 +662,7 @@ lab.predict("knee", "From how many requests a second on does the server below no
 # ### Exercise 4 · Metrics from a server's log
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A request is a dictionary `{"arrival": seconds, "times": [seconds of each token], "finished":
 # bool}`. It may have no token yet, or have been broken off: then `finished` is `False`. Several
@@ -803,6 +811,7 @@ lab.predict("never", "And from how many cached tokens on is no batch large enoug
 # ### Exercise 5 · When decoding stops being bound by memory
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Derive** and deliver two functions, in terms of exercises 2 and 3. A step makes one token for
 # each sequence, `step_flops(config, 1, context, batch)` and `step_bytes(config, 1, context, batch,
@@ -1008,6 +1017,7 @@ lab.predict("share", "32 sentences in a batch: one takes which part of the joule
 # ### Exercise 6 · Parameters, tokens and joules
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #

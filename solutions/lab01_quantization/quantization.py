@@ -56,6 +56,8 @@
 # | symmetric | $-(2^{b-1}-1) \dots 2^{b-1}-1$ | 2 to 8 | 0 |
 # | asymmetric | $0 \dots 2^b-1$ | 1 to 8 | a code |
 #
+# ### Rules for all exercises
+#
 # No function of this lab changes its arguments or a setting of torch, gives an argument (or a view
 # of one) back, or keeps anything from one call to the next: work on new tensors. (`x.float()` of a
 # float32 `x` is `x` itself, and `flatten` and `reshape` give a view where they can.) Tensors that
@@ -191,6 +193,7 @@ lab.predict(
 # ### Exercise 1 · The grid: there and back
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -289,6 +292,7 @@ lab.check("ex1")
 # ### Exercise 2 · A product of integers
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # If activations are quantized like weights, $\hat x_{tk} = s_t\,(q_{tk} - z_t)$ for token $t$ and
 # $\hat w_{nk} = s_n\,(q_{nk} - z_n)$ for output $n$, a linear layer needs no float but at its end:
@@ -430,6 +434,7 @@ lab.predict(
 # ### Exercise 3 · Granularity and its price
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `quantize_weight(w, bits, granularity, symmetric) -> w_hat`, the weight after a round
 # trip through the grids of its groups; `weight_bits(shape, bits, granularity, symmetric)`, its
@@ -524,6 +529,7 @@ lab.check("ex3")
 # ### Exercise 4 · A codebook by k-means
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Must levels be equally spaced? Deep Compression (Han et al., 2016) stores a table of $2^b$ values,
 # the *codebook* $c$, with its entries where the weights are: $\hat w = c[q]$, where $q$ is the
@@ -728,6 +734,7 @@ lab.predict(
 # ### Exercise 5 · A gradient through rounding
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `fake_quantize(x, scale, zero, bits, symmetric) -> x_hat`: the values of
 # `dequantize(quantize(x))`, with the gradient above for `x`. (`scale` and `zero` need none.) Up to
@@ -867,6 +874,7 @@ style.show(*grid.training(paths))
 # ### Exercise 6 · A whole model
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `quantize_model(model, bits, granularity) -> (quantized, total)`.
 #

@@ -51,6 +51,8 @@
 # | $s_j$ | [K] | float32 | `s` | smoothing scale of channel $j$; no step of a grid |
 # | $\alpha$ | | float | `alpha` | migration strength, 0 to 1 |
 #
+# ### Rules for all exercises
+#
 # All grids of this lab are symmetric with 8 bits: 255 codes from -127 to 127, the step is
 # $\max|x| / 127$, and there is no zero point. Inputs [..., K] have one or more dimensions before
 # the last (for `int8_codes` none will do, too), and at least one token; no tensor has to be
@@ -231,6 +233,7 @@ lab.predict(
 # ### Exercise 1 · Find the outlier channels
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `channel_maxima(model, names, batches) -> {name: x_max}` and
 # `outlier_channels(x_max, ratio) -> channels`.
@@ -306,6 +309,7 @@ lab.check("ex1")
 # ### Exercise 2 · A W8A8 linear layer
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Weights *and* activations in 8 bits (W8A8), so that the product is one of integers:
 #
@@ -554,6 +558,7 @@ print(f"exact {x @ w_row:.4f}, split {parts:.4f}, without the split {whole:.4f}"
 # ### Exercise 3 · The split of LLM.int8()
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `outlier_columns(x, threshold) -> mask` and
 # `llm_int8_linear(x, w, bias, threshold) -> y`.
@@ -684,6 +689,7 @@ lab.predict(
 # ### Exercise 4 · Smoothing scales
 #
 # **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Derive** the formula of $s_j$ from the three properties above: it holds the largest magnitudes
 # $\max|X_j|$ and $\max|W_{:j}|$, and $\alpha$. Check it on the example of the lecture.
@@ -738,6 +744,7 @@ lab.check("ex4")
 # ### Exercise 5 · Fold the scales into the model
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A norm computes $\mathrm{norm}(h) = g \odot \hat h + c$, with a gain $g$ and perhaps a bias $c$.
 # Which gain and bias give its output divided by $s$?
@@ -810,6 +817,7 @@ style.show(*outliers.smoothed(maxima[layer], after[layer], hot))
 # ### Exercise 6 · Sweep the migration strength
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # $\alpha$ is chosen by measuring. **Deliver** `sweep(x, weights, alphas, activations) -> errors`:
 # for each $\alpha$ the relative squared error that smoothing and W8A8 together leave in the outputs

@@ -54,8 +54,12 @@
 #
 # (AWQ calls the factors $s$, so here the step of the grid is $\Delta$.) All grids are asymmetric:
 # $\hat w = \Delta\,(q - z)$. "RTN" is rounding to nearest, what lab 1 did. "W4A16" means weights in
-# 4 bits, activations in 16. No function of this lab changes its arguments (work on new tensors), or
-# keeps anything from one call to the next. Tensors that you get need not be contiguous.
+# 4 bits, activations in 16.
+#
+# ### Rules for all exercises
+#
+# No function of this lab changes its arguments (work on new tensors), or keeps anything from one
+# call to the next. Tensors that you get need not be contiguous.
 #
 # ## Baseline
 #
@@ -297,6 +301,7 @@ lab.predict(
 # ### Exercise 1 · Round in groups, keep some channels
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `quantize_groups(w, bits, group_size) -> (codes, scale, zero)` and
 # `dequantize_groups(codes, scale, zero) -> w_hat`. Each $G$ neighbours of a row have the
@@ -501,6 +506,7 @@ lab.predict(
 # ### Exercise 2 · A round trip with scales, and a bias
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver**
 # - `scaled_round_trip(w, s, bits, group_size) -> w_hat`, the weight
@@ -697,6 +703,7 @@ explorer.explorer(draw, {"factor": FACTORS, "channels": ["random", "|W|", "|X|"]
 # ### Exercise 3 · Search the scales
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # One factor for a few channels needs a list of them and a size. AWQ gives every channel its own
 # factor, from one number, the ratio $\alpha$:
@@ -811,6 +818,7 @@ lab.predict(
 # ### Exercise 4 · Fold the scales away
 #
 # **25 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # At run time nothing may be divided by $s$. So $1/s$ has to go into tensors that are there anyway,
 # once and for all, such that the layer computes what it did. *Where* it goes is not written here:
@@ -932,6 +940,7 @@ lab.predict(
 # ### Exercise 5 · Pack, and multiply from the packed weight
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver**
 # - `pack_int4(codes) -> words`: eight codes to a word, along the last dimension; the last word is
@@ -1009,6 +1018,7 @@ lab.check("ex5")
 # ### Exercise 6 · The roofline of decoding
 #
 # **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three formulas.
 #

@@ -51,11 +51,13 @@
 # a row are **kept**, as hardware and papers read "2:4". (The authors' code counts the zeros: the
 # same for 2:4 and 4:8, the opposite for 1:4.)
 #
-# For all exercises: no function changes its arguments, or what it returned before. Except in
-# exercise 5, a result may be an argument itself or a view of it. Any tensor may be a view that is
-# not contiguous. N, K and the number of tokens are at least 1. Numbers are finite unless a card
-# names inf or NaN, and of very unlike sizes: scores from 1e-8 to 1e4 in magnitude, some of them one
-# float32 apart. So do not round, shift or scale what you compare. (-0.0 is a zero.)
+# ### Rules for all exercises
+#
+# No function changes its arguments, or what it returned before. Except in exercise 5, a result may
+# be an argument itself or a view of it. Any tensor may be a view that is not contiguous. N, K and
+# the number of tokens are at least 1. Numbers are finite unless a card names inf or NaN, and of
+# very unlike sizes: scores from 1e-8 to 1e4 in magnitude, some of them one float32 apart. So do not
+# round, shift or scale what you compare. (-0.0 is a zero.)
 
 # %%
 import copy
@@ -317,6 +319,7 @@ lab.predict(
 # ### Exercise 1 · Magnitude masks
 #
 # **15 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `keep_share(s, sparsity, scope) -> mask`, `apply_mask(w, mask) -> w_new` and
 # `magnitude_mask(w, sparsity, scope) -> mask`.
@@ -421,6 +424,7 @@ lab.predict(
 # ### Exercise 2 · The score of a weight, derived
 #
 # **20 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Let the score of a weight be the size of the change that removing it **alone** makes:
 #
@@ -618,6 +622,7 @@ lab.predict(
 # ### Exercise 3 · n of m
 #
 # **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `nm_mask(s, n, m) -> mask` and `fits(w, n, m) -> bool`.
 #
@@ -681,6 +686,7 @@ lab.check("ex3")
 # ### Exercise 4 · 64 bits to 36
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `compress(w) -> (values, places)`, `multiply(values, places, x) -> y`,
 # `stored_bits(shape, value_bits) -> int` and `bitmap_bits(shape, kept, value_bits) -> int`.
@@ -838,6 +844,7 @@ for way, ratio in ratios(ways, rounds=9).items():
 # ### Exercise 5 · Block by block
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `prune_blocks(blocks, texts, pattern) -> pruned`, a list of new blocks.
 #
@@ -1028,6 +1035,7 @@ lab.predict(
 # ### Exercise 6 · Units
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #

@@ -50,9 +50,12 @@
 # | $R$ | | `residual` | tokens that wait in floating point |
 #
 # KiB and GiB are powers of two. So are the lectures' KB and GB of a cache, but not their 14 GB of
-# weights (7 billion times 2 bytes): these are 12.6 GiB here. No function of this lab changes its
-# arguments, or what an earlier call returned: work on new tensors. What you get may be views, which
-# need not be contiguous.
+# weights (7 billion times 2 bytes): these are 12.6 GiB here.
+#
+# ### Rules for all exercises
+#
+# No function of this lab changes its arguments, or what an earlier call returned: work on new
+# tensors. What you get may be views, which need not be contiguous.
 #
 # ## Baseline
 #
@@ -152,6 +155,7 @@ lab.predict("slide", "32768 tokens, 8 layers full, 40 with a window of 1024: sha
 # ### Exercise 1 · Bytes of a token
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `bytes_per_token(config, bits=16, group_size=None) -> float`, the bytes that one token
 # adds to the cache of all layers, and `cache_bytes(config, lengths, ...) -> float`, those of
@@ -285,6 +289,7 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 # ### Exercise 2 · A cache of unequal rows
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `RowCache` and a function `attend(q, k, v, mask) -> out`.
 #
@@ -461,6 +466,7 @@ lab.reveal("grow", found["grow"])
 # ### Exercise 3 · From MHA to GQA
 #
 # **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -591,6 +597,7 @@ for number, layer in enumerate(model.model.layers):
 # ### Exercise 4 · What fits
 #
 # **15 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions. `memory` is in bytes, what may be used of the GPU; the weights take
 # `parameters * weight_bits / 8` of it, and the rest is for caches. `weight_bits` need not be whole
@@ -779,6 +786,7 @@ style.show(*pictures.states(k, v))
 # ### Exercise 5 · Codes in two directions
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `quantize(x, bits, group_size, direction) -> (codes, scale, low)` and
 # `dequantize(codes, scale, low, direction) -> x_hat`.
@@ -851,6 +859,7 @@ lab.check("ex5")
 # ### Exercise 6 · The cache with a window
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A group along time is complete only after $G$ tokens. So the newest tokens wait in floating point
 # (KIVI's *residual window*): **keys** wait until $R$ of them are together, and then these $R$ are

@@ -48,8 +48,10 @@
 # | k, v pages | [blocks, block_size, Hkv, d] | keys and values; H is a multiple of Hkv |
 # | o | [H, d] | what attention returns |
 #
-# **Functions of this lab do not change their arguments**; what they return may share memory with
-# them. Objects (exercises 2 and 4) change themselves: that is what they are for.
+# ### Rules for all exercises
+#
+# Functions of this lab do not change their arguments; what they return may share memory with them.
+# Objects (exercises 2 and 4) change themselves: that is what they are for.
 
 # %%
 import math
@@ -136,6 +138,7 @@ for p in (0, 3, 4, 8):
 # ### Exercise 1 · From positions to slots
 #
 # **10 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `blocks_for(tokens, block_size) -> int` and
 # `slots_of(table, positions, block_size) -> slots`.
@@ -191,6 +194,7 @@ lab.check("ex1")
 # ### Exercise 2 · The pool of blocks
 #
 # **15 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `BlockPool`. A block has owners (the tables that hold it) or it is free.
 #
@@ -285,6 +289,7 @@ lab.check("ex2")
 # ### Exercise 3 · Where the memory goes
 #
 # **30 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # At each moment every row of the cache is one of five:
 #
@@ -484,6 +489,7 @@ lab.predict(
 # ### Exercise 4 · Sequences that share
 #
 # **45 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `Sequences` that uses your `BlockPool`. It stores no keys and values: it says
 # where they go.
@@ -631,6 +637,7 @@ lab.reveal("copies", found["copies"])
 # ### Exercise 5 · Prefixes that are found again
 #
 # **25 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Requests that know nothing of each other may begin alike, too: with the same instructions, or with
 # the conversation so far. So every *full* block gets a key that stands for all tokens up to its
@@ -780,6 +787,7 @@ lab.predict(
 # ### Exercise 6 · Paged attention
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `absorb(state, scores, values) -> state` and
 # `paged_attention(q, k, v, table, length) -> o`.

@@ -45,6 +45,8 @@
 # | R_n | | `rotate(x, n, theta)` | rotary embedding: x turned as at the positions n |
 # | ids | [B, T], int64 | `ids` | tokens; `zoo.BEGIN_ID`, `<s>`, comes first |
 #
+# ### Rules for all exercises
+#
 # Functions of this lab do not change their arguments, which may be views that are not contiguous.
 # Caches (exercises 2 and 4) change themselves, that is what they are for, but not what they are
 # given. Only the weights of exercise 1 and what exercise 6 takes may require a gradient.
@@ -124,6 +126,7 @@ lab.predict(
 # ### Exercise 1 · Maps and shares
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -294,6 +297,7 @@ explorer.explorer(show_head, {name: [f"{name} {i}" for i in range(n)] for name, 
 # ### Exercise 2 · The window
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `WindowCache`. The model calls `append` of one and the same cache once in
 # every layer, layer 0 first, for every token (or for a few tokens together, as a prompt; one token
@@ -419,6 +423,7 @@ print(f"{window.bytes() / 1024:.0f} KB in place of {weight / 1024:.0f} KB")
 # ### Exercise 3 · Recomputation, and what it costs
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #
@@ -535,6 +540,7 @@ lab.predict(
 # ### Exercise 4 · StreamingLLM
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `StreamingCache`.
 #
@@ -650,6 +656,7 @@ lab.check("ex4")
 # ### Exercise 5 · A fair ablation
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A perplexity from eight texts has a large spread: some texts are easy. Two caches on the *same*
 # texts can be compared much better than either can be measured.
@@ -943,6 +950,7 @@ for b in (-math.inf, 0.0, 3.0):
 # ### Exercise 6 · A softmax that may rest
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #

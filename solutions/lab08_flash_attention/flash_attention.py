@@ -51,6 +51,8 @@
 # | $a_i$ | `acc` [T, d] | sum of $e^{s_{ij} - m_i} v_j$ so far |
 # | $\mathrm{lse}_i$ | `lse` [T] | $\log \sum_j e^{s_{ij}}$ |
 #
+# ### Rules for all exercises
+#
 # Functions change no argument, and nothing that they returned before. A result may share memory
 # with an argument.
 
@@ -121,6 +123,7 @@ print(f"in pieces {both:.4f}, at once {(s - 5).exp().sum():.4f}")
 # ### Exercise 1 · Online softmax, and a merge
 #
 # **30 minutes · 12 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -208,6 +211,7 @@ style.show(*step(9))  # where nothing can move
 # ### Exercise 2 · Tiled attention, and what it moves
 #
 # **30 minutes · 12 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions. There are no tensors to index: memory is behind two functions, so
 # that every access is counted.
@@ -377,6 +381,7 @@ print(y, m.report(), sep="\n")
 # ### Exercise 3 · Row softmax, a first kernel
 #
 # **40 minutes · 10 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** the kernel `row_softmax`: program r computes the softmax of row r of X [rows, N] into
 # row r of Y. `row_x` and `row_y` are the distances between rows, in elements; rows may lie further
@@ -424,6 +429,7 @@ lab.check("ex3")
 # ### Exercise 4 · FlashAttention, forward
 #
 # **60 minutes · 18 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** the kernel `attend`. Its first lines are given: program (i, h) has loaded BM queries
 # of head h, `q` [BM, D]. Walk along the keys, BN at a time, as in exercise 2.
@@ -568,6 +574,7 @@ lab.predict(
 # ### Exercise 5 · Causal, grouped, and rows that see nothing
 #
 # **45 minutes · 14 points** · difficulty 5 of 5 ●●●●● · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** the kernel `attend_causal`. Begin with a copy of your `attend`; it may call your
 # `absorb`, but in a tile all of whose keys are masked for a row $-\infty - (-\infty)$ lurks there:
@@ -692,6 +699,7 @@ print(tokenizer.decode(ids[1:]))
 # ### Exercise 6 · Choose the blocks
 #
 # **20 minutes · 10 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `choose_blocks(T, S, d, most) -> (block_m, block_n)`: both powers of two from 16 to
 # 512, which hold at most `most` elements on the chip and move the fewest bytes, by your formula of
@@ -803,6 +811,7 @@ print(timed(attend, (1024, 4096, 16384)))  # against PyTorch's, where there is a
 # ### Exercise 7 · Split-K decoding
 #
 # **35 minutes · 14 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** the kernel `decode`, which may call your `absorb`, and `merge_parts(o, lse) -> (o,
 # lse)` in PyTorch.

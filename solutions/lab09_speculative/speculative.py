@@ -49,11 +49,14 @@
 #
 # Your code draws nothing itself. Two functions are handed to it: `coin(chance)` is True with that
 # probability, from 0 to 1, and `pick(probabilities)` gives a token, an int, drawn from
-# probabilities [V]. So a test can try *every* way that chance may go, and add up exactly. Functions
-# change no argument, and nothing that they returned before. What they return is the caller's to
-# write into: the next call makes it anew. A tensor may be a view of a larger one, V is 1 or 130,000
-# as well as 4, and no argument holds NaN. A text has up to 5000 tokens; proposals, new tokens, the
-# nodes of a tree and whatever else is counted are 400 at most.
+# probabilities [V]. So a test can try *every* way that chance may go, and add up exactly.
+#
+# ### Rules for all exercises
+#
+# Functions change no argument, and nothing that they returned before. What they return is the
+# caller's to write into: the next call makes it anew. A tensor may be a view of a larger one, V is
+# 1 or 130,000 as well as 4, and no argument holds NaN. A text has up to 5000 tokens; proposals, new
+# tokens, the nodes of a tree and whatever else is counted are 400 at most.
 
 # %%
 import torch
@@ -126,6 +129,7 @@ lab.predict(
 # ### Exercise 1 · Greedy verification
 #
 # **15 minutes · 15 points** · difficulty 1 of 5 ●○○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `verify_greedy(proposed, logits) -> tokens`: what one round gives.
 #
@@ -187,6 +191,7 @@ print(f"kept in all {kept.sum():.2f}, so a rejection has probability {1 - kept.s
 # ### Exercise 2 · Rejection sampling, derived
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `residual(p, q) -> r` and `verify(proposed, q, p, coin, pick) -> tokens`.
 #
@@ -299,6 +304,7 @@ lab.predict(
 # ### Exercise 3 · Expected tokens, speed-up, best draft length
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions that return Python numbers.
 #
@@ -406,6 +412,7 @@ lab.reveal("slower", said)
 # ### Exercise 4 · The loop
 #
 # **45 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `speculate(target, draft, prompt, new, gamma, coin, pick) -> (tokens, passes)`.
 #
@@ -680,6 +687,7 @@ lab.predict(
 # ### Exercise 5 · Drafts from the text itself
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `lookup(text, gamma, longest) -> tokens` and `certain(proposed, vocab) -> q`.
 #
@@ -778,6 +786,7 @@ lab.reveal("lookup", found["ten texts"])
 # ### Exercise 6 · A token tree
 #
 # **40 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #

@@ -45,11 +45,12 @@
 # | $s$ | | `scale` | factor of the update: $\alpha / r$, or $\alpha / \sqrt r$ |
 # | $m$ | [blocks] | `absmax` | largest size of a weight in a block of 64 |
 #
-# **In all exercises:** no function changes its arguments, not even where it raises an error (one
-# exception: `LoRALinear` freezes the base it is given), nor what it returned before. A result may
-# share memory with an argument, unless the card calls it a copy; but who writes into a result
-# changes no other one, nor what a later call gives. Any tensor that comes in may be a view that is
-# not contiguous.
+# ### Rules for all exercises
+#
+# No function changes its arguments, not even where it raises an error (one exception: `LoRALinear`
+# freezes the base it is given), nor what it returned before. A result may share memory with an
+# argument, unless the card calls it a copy; but who writes into a result changes no other one, nor
+# what a later call gives. Any tensor that comes in may be a view that is not contiguous.
 
 # %%
 import copy
@@ -159,6 +160,7 @@ lab.predict(
 # ### Exercise 1 · A layer with an update
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `LoRALinear` and `add_lora`.
 #
@@ -263,6 +265,7 @@ lab.check("ex1")
 # ### Exercise 2 · Merge, add, and go back, derived
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # After training, the update can be added to $W$, and the layer is a plain one again.
 #
@@ -451,6 +454,7 @@ lab.predict(
 # ### Exercise 3 · Bytes
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions.
 #
@@ -617,6 +621,7 @@ lab.predict(
 # ### Exercise 4 · NF4
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -695,6 +700,7 @@ lab.check("ex4")
 # ### Exercise 5 · Double quantization
 #
 # **25 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # One float32 for 64 weights is half a bit for each. So the `absmax` are quantized in turn, into 8
 # bits. None is negative and they are much alike, so their mean is taken off first.
@@ -877,6 +883,7 @@ lab.predict(
 # ### Exercise 6 · Through frozen weights, for many adapters
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #

@@ -47,9 +47,11 @@
 # | $s, z$ | [N, G] | `scale`, `zero` | the grid of each group of a row: values $(code - z)\,s$ |
 # | $Q$ | [n, n] | `q` | orthogonal: $Q^T Q = 1$ |
 #
-# For all exercises: no function changes its arguments. N and K are at least 1, numbers are finite,
-# H is symmetric. Sizes may be very unlike: weights of 1e-8 or 1e4, so no epsilon anywhere. Tests
-# draw inputs whose codes are not nearly a tie of rounding.
+# ### Rules for all exercises
+#
+# No function changes its arguments. N and K are at least 1, numbers are finite, H is symmetric.
+# Sizes may be very unlike: weights of 1e-8 or 1e4, so no epsilon anywhere. Tests draw inputs whose
+# codes are not nearly a tie of rounding.
 
 # %%
 import copy
@@ -402,6 +404,7 @@ lab.predict(
 # ### Exercise 1 · The Hessian of a layer
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `add_tokens(h, seen, x) -> (h_new, seen_new)`, `damped(h, damping) -> (h_new, dead)`
 # and `output_error(w, v, h) -> error`.
@@ -480,6 +483,7 @@ lab.check("ex1")
 # ### Exercise 2 · One weight changed, the others repaired
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # In every row, weight $j$ is to become a given value, and the weights that are `free` may follow,
 # so that the output changes as little as possible. All others stay. With $e = W_i - V_i$:
@@ -577,6 +581,7 @@ lab.reveal("price", round(found["price"], 1))
 # ### Exercise 3 · GPTQ, column by column
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # For $j$ = 0, 1, ... K - 1: round column $j$ to the grid as `nearest` does, and let all columns
 # **behind** it follow, as exercise 2 has it. All inverses that this needs stand in one factor:
@@ -804,6 +809,7 @@ style.show(
 # ### Exercise 4 · Blocks and groups
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Updating all columns behind each column reads and writes the weight K times. So within a *block*
 # of columns only these are updated at once, and those behind the block when it is done: with what
@@ -897,6 +903,7 @@ lab.check("ex4")
 # ### Exercise 5 · The order of the columns, and its bill
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # The first columns have many to repair them, the last have none. *Act-order* takes the channels
 # with the largest $H_{jj}$ first. Then which columns share a grid?
@@ -1121,6 +1128,7 @@ style.show(
 # ### Exercise 6 · Turning a whole model
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # $x W^T = (x Q)(W Q)^T$ for every orthogonal $Q$. A *Hadamard* matrix has only entries
 # $\pm 1/\sqrt n$: it spreads one large channel over all of them.

@@ -47,9 +47,12 @@
 # | | [B, Hkv, S] int64 | `positions` | where kept tokens stood in the text: 0, 1, ... |
 #
 # Keys come turned by their positions in the text and are kept like that. Where S tokens meet T
-# queries, the queries are the last T of them, and none sees a later key. For all exercises:
-# sizes are at least 1, numbers are finite, functions do not change their arguments, and nobody
-# asks for gradients.
+# queries, the queries are the last T of them, and none sees a later key.
+#
+# ### Rules for all exercises
+#
+# Sizes are at least 1, numbers are finite, functions do not change their arguments, and nobody asks
+# for gradients.
 
 # %%
 import math
@@ -246,6 +249,7 @@ lab.predict(
 # ### Exercise 1 · What a token has got, and who stays
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `attend(q, k, v) -> (out, p)`, `mass_of(p, kv_heads, decay) -> mass` and
 # `survivors(score, positions, size, sinks, recent) -> places`.
@@ -337,6 +341,7 @@ lab.check("ex1")
 # ### Exercise 2 · A cache that drops
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `KeptTokens`, the cache of **one** layer.
 #
@@ -553,6 +558,7 @@ explorer.explorer(show_kept, menus, first={"layer": "layer 3", "head": "head 2"}
 # ### Exercise 3 · Numbers, pairs, and an oracle
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `numbers(tokens, dim, size, page, pages) -> (kept, read)`,
 # `paired(a, b) -> (difference, error, unpaired)`, `future_mass(p, kv_heads, horizon) -> future`
@@ -725,6 +731,7 @@ style.show(
 # ### Exercise 4 · Pages by a bound
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `page_boxes(k, page) -> (low, high)`, `page_bounds(q, low, high) -> u`,
 # `chosen_pages(u, pages, newest) -> chosen` and `find_largest(q, low, high, page, read) -> (index,
@@ -917,6 +924,7 @@ for way, (hits, log_p) in facts.items():
 # ### Exercise 5 · A cascade
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `cascade_tokens(p, score, alive, keep) -> (score, alive)`,
 # `cascade_heads(out, score, alive, keep) -> (score, alive)` and `prune_values(p, v, keep) -> out`.
@@ -1125,6 +1133,7 @@ lab.predict(
 # ### Exercise 6 · High bits first
 #
 # **40 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # If one key has 0.99 by rough scores, better scores change little; if all have about as much, they
 # may change all. SpAtten compares the largest rough probability with a number that is tuned. Here

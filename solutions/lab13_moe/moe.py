@@ -47,8 +47,10 @@
 # | $P_i$ | [E] | | mean over the tokens of $\mathrm{softmax}(s)_i$ |
 # | $N$ | | | neurons of a dense MLP: rows of gate and up, columns of down |
 #
-# For all exercises: no function changes its arguments. Numbers are finite; where a shape is not
-# restricted, T may be 0 and tensors may be views. Floats are float32 unless a card says more.
+# ### Rules for all exercises
+#
+# No function changes its arguments. Numbers are finite; where a shape is not restricted, T may be 0
+# and tensors may be views. Floats are float32 unless a card says more.
 
 # %%
 import copy
@@ -376,6 +378,7 @@ lab.predict(
 # ### Exercise 1 · The router
 #
 # **20 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `route(logits, k, convention, bias) -> (experts, gates)` in the three conventions of
 # the table.
@@ -482,6 +485,7 @@ style.show(figures.busiest(steps, busiest, title), alt=title)
 # ### Exercise 2 · Places, and who finds none
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Hardware likes buffers of one size: every expert gets the same number of places, and a choice
 # that finds its expert full is dropped.
@@ -610,6 +614,7 @@ lab.predict(
 # ### Exercise 3 · Dispatch and combine
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `dispatch_combine(x, experts, gates, kept, run) -> y`.
 #
@@ -745,6 +750,7 @@ subjects(plain)
 # ### Exercise 4 · Balance
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `load(experts, count, real) -> share`, `balancing_loss(logits, experts) -> loss`,
 # `moved_bias(bias, share, speed) -> bias_new` and `fooled(tokens) -> logits`.
@@ -849,6 +855,7 @@ lab.predict("one text", "And by 8 neighbours of one text, in the balanced model?
 # ### Exercise 5 · What a batch reads, and sends
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `woken(count, k, batch) -> float`, `step_bytes(experts, expert_bytes) -> int` and
 # `sent(experts, home, place, devices, row, once) -> bytes`.
@@ -1003,6 +1010,7 @@ lab.predict(
 # ### Exercise 6 · Skipped neurons
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `predictor_loss(scores, active) -> loss`, `recall(chosen, active) -> float`,
 # `skipping_mlp(x, gate, up, down, chosen) -> y` and

@@ -47,9 +47,13 @@
 #
 # A scheduler here is a **function of plain values**: it is told what runs, what waits and what is
 # free, and returns what the next step computes. Whoever calls it (the simulator, the live model)
-# does the rest. Names are ints or strings, and none occurs twice. Lists of requests may have some
-# thousand entries. No function changes its arguments, nor what it returned before; the class of
-# exercise 5 changes itself.
+# does the rest.
+#
+# ### Rules for all exercises
+#
+# Names are ints or strings, and none occurs twice. Lists of requests may have some thousand
+# entries. No function changes its arguments, nor what it returned before; the class of exercise 5
+# changes itself.
 
 # %%
 import heapq
@@ -141,6 +145,7 @@ print(f"{sum(ends)} of {4 * max(ends)} places; in step 8 {sum(e >= 8 for e in en
 # ### Exercise 1 · One step of a continuous scheduler
 #
 # **30 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `prefill_first(running, waiting, free, budget, most, block) -> work`.
 #
@@ -277,6 +282,7 @@ lab.predict(
 # ### Exercise 2 · Chunked prefill
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `mixed_chunks(running, waiting, free, budget, most, block) -> work`; all arguments as
 # in exercise 1, but that who runs may lack any number of tokens from 1 on, also all it knows.
@@ -360,6 +366,7 @@ style.show(
 # ### Exercise 3 · What a rate does to users, and the knee
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions. TTFT is the first token's time less the arrival; TPOT is (last -
 # first) / (n - 1), which a request of one token does not have.
@@ -545,6 +552,7 @@ lab.predict(
 # ### Exercise 4 · Put back, and come again
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #
@@ -646,6 +654,7 @@ lab.reveal("again", round(memory[1500], 1))
 # ### Exercise 5 · A radix tree
 #
 # **50 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class `Radix`. A text is a list or tuple of ints (any, also below 0), perhaps empty.
 #
@@ -851,6 +860,7 @@ lab.predict(
 # ### Exercise 6 · Prefill and decoding apart
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions. Times are seconds on one clock; all lists of a call are of one
 # length, one entry for each request, perhaps empty; results are in the order of the arguments.

@@ -43,6 +43,8 @@
 # | $x$ | [..., K] | `x` | inputs, a token in each row |
 # | $p, q$ | [..., V] | `teacher`, `student` | distributions of the next token, given as logits |
 #
+# ### Rules for all exercises
+#
 # No function of this lab changes its arguments.
 
 # %%
@@ -183,6 +185,7 @@ for s in (0.9, 1.0, 1.45, 2.0):
 # ### Exercise 1 · Scale and codes, and the least error
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions, each giving `(codes, scale)`.
 #
@@ -290,6 +293,7 @@ lab.predict(
 # ### Exercise 2 · A linear layer that learns through its rounding
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `round_tokens` and `BitLinear`.
 #
@@ -394,6 +398,7 @@ lab.predict("share", "Packed so, which part of the float draft's 16-bit bytes is
 # ### Exercise 3 · Five trits in a byte, and a product without multiplications
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions.
 #
@@ -504,6 +509,7 @@ lab.predict(
 # ### Exercise 4 · Two divergences and their gradients
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions of logits `teacher` and `student` [..., V].
 #
@@ -612,6 +618,7 @@ lab.reveal("modes", found["modes"])
 # ### Exercise 5 · On the student's own text
 #
 # **40 minutes · 15 points** · difficulty 5 of 5 ●●●●● · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A student that writes is asked about its **own** texts, where it has been taken by its own
 # mistakes. MiniLLM makes KL(student ∥ teacher) of whole texts small. With $r_t = \ln p(y_t) - \ln
@@ -808,6 +815,7 @@ for way in ("cut out", "hard labels", "forward KL"):
 # ### Exercise 6 · Training through the rounding, on one's own text
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #

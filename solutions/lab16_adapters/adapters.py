@@ -47,6 +47,8 @@
 # | $b$ | [N] | `bias` | what BitFit trains |
 # | $S$ | [N, K] | `delta` | change of a few weights at random places |
 #
+# ### Rules for all exercises
+#
 # No function of this lab changes its arguments.
 
 # %%
@@ -316,6 +318,7 @@ lab.predict(
 # ### Exercise 1 · An adapter that begins as the identity
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `Adapter` and `add_adapters`.
 #
@@ -450,6 +453,7 @@ lab.predict(
 # ### Exercise 2 · Prompts of unequal length in one batch
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `joined(prompts, texts) -> (x, positions, mask)` and `go_on(positions, mask) ->
 # (positions, mask)`.
@@ -562,6 +566,7 @@ for count in (1, 2):  # control: nothing is trained, examples stand before the t
 # ### Exercise 3 · Prefixes: trained keys and values
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A soft prompt reaches a block only as what the blocks before made of it. Prefix tuning puts keys
 # and values into **every** block's cache, as if $n$ tokens had been read.
@@ -664,6 +669,7 @@ three_runs("prefix", lambda seed: Prefixed(prefix_of(base_model, words(5, seed))
 # ### Exercise 4 · Biases, and as many weights at random
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `add_biases`, `draw` and `SparseLinear`.
 #
@@ -809,6 +815,7 @@ lab.reveal("wins", better)
 # ### Exercise 5 · The bill
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** `bill(way, size, shape) -> dict` for the ways "lora" (size is the rank r, beside all
 # seven linear layers of every block), "adapter" (m; behind o_proj and down_proj of every block),
@@ -946,6 +953,7 @@ explorer.explorer(
 # ### Exercise 6 · Choose
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions.
 #

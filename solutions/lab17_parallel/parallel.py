@@ -62,8 +62,10 @@
 # process, one at a time, and every call is counted; who waits for ever is named. In experiments
 # they are real processes.
 #
-# For all exercises: no function changes its arguments; numbers are finite. Lists that are returned
-# are the caller's to write into: each call makes new ones, and none stands in a result twice.
+# ### Rules for all exercises
+#
+# No function changes its arguments; numbers are finite. Lists that are returned are the caller's to
+# write into: each call makes new ones, and none stands in a result twice.
 
 # %%
 import math
@@ -152,6 +154,7 @@ lab.predict(
 # ### Exercise 1 · Two cuts and one meeting
 #
 # **25 minutes · 15 points** · difficulty 2 of 5 ●●○○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** four functions.
 #
@@ -227,6 +230,7 @@ lab.check("ex1")
 # ### Exercise 2 · Heads, also over more devices than key heads
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Query head $h$ reads key head $\lfloor h / (H / H_{kv}) \rfloor$. A rank gets its `share` of the
 # **query** heads, and a copy of every key and value head which these read, and of no other.
@@ -431,6 +435,7 @@ lab.reveal("calls", found["calls"])
 # ### Exercise 3 · A vocabulary in parts
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** three functions. `start` is the number of the table's first row of this rank; the
 # ranks' parts are a `share` each, and a rank may have no row at all.
@@ -547,6 +552,7 @@ lab.predict("speed", "Four processes, and this machine's cores: how many times a
 # ### Exercise 4 · A ring
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # The p ranks stand in a ring and talk to their neighbours only. `x` is cut into p chunks. First
 # chunks go around and gather terms, until every rank has one chunk's whole sum. Then these go
@@ -715,6 +721,7 @@ for name, row in curves.items():
 # ### Exercise 5 · Schedules of a pipeline
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 3 of 5 ●●●○○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A stage's **order** is a list of pairs `("F", i)` and `("B", i)`: forward and backward of
 # micro-batch i, from 0. A piece of work begins when the stage is free **and** what it needs is
@@ -856,6 +863,7 @@ found["bubble"] = bubble(4, 8)
 # ### Exercise 6 · Which plan
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # A message of n bytes takes $\alpha + \beta n$ seconds. A step of decoding makes one more token for
 # each of B sequences. `job` is a dict:

@@ -44,6 +44,8 @@
 # | a piece | `(name, cached, n)` | n ≥ 1 tokens that a pass reads, behind `cached` others |
 # | table | `tables[name]` | the blocks of a request, in the order of its text |
 #
+# ### Rules for all exercises
+#
 # Names are ints or strings, and none occurs twice. No function changes its arguments; classes
 # change themselves. Nothing is kept between calls but what a class is there for, and what was
 # returned stays as it is.
@@ -121,6 +123,7 @@ print("C gets", own[:1] if own[0] != proposed[0] else own[:2], "since 9 is not 4
 # ### Exercise 1 · A mixed batch as one row
 #
 # **30 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** two functions.
 #
@@ -196,6 +199,7 @@ lab.check("ex1")
 # ### Exercise 2 · Attention over blocks, each request its own
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Keys and values of all requests lie in the same blocks. Position p of a request lies in row
 # p mod block of its table's block number p // block (floored). Of all blocks in one line that is
@@ -305,6 +309,7 @@ print(f"logits differ by {(logits - torch.cat(apart)).abs().max():.1e} at most; 
 # ### Exercise 3 · Four bits behind the same interface
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class and a function.
 #
@@ -408,6 +413,7 @@ lab.check("ex3")
 # ### Exercise 4 · Blocks that roll back
 #
 # **40 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Lab 6 remembered a full block as soon as there was room for it. Here proposals are written into
 # blocks before anybody knows whether they hold, and a prompt comes in pieces. **Deliver** the class
@@ -571,6 +577,7 @@ print(f"{len(packed)} linears at {BITS:.3f} bits a weight; {same} of 12 texts ar
 # ### Exercise 5 · A stream that survives
 #
 # **35 minutes · 15 points** · difficulty 3 of 5 ●●●○○ · importance 4 of 5 ●●●●○
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # **Deliver** a class and a function.
 #
@@ -674,6 +681,7 @@ print(f"put back {short.put_back} times; {short.cache.free} of 12 blocks are fre
 # ### Exercise 6 · What a step costs, and how much to propose
 #
 # **35 minutes · 15 points** · difficulty 4 of 5 ●●●●○ · importance 5 of 5 ●●●●●
+# · [rules for all exercises](#Rules-for-all-exercises)
 #
 # Seconds on two cores are not those of a GPU. What a pass reads and computes is the same
 # everywhere, so it is counted, and a machine's roofline makes seconds of it (lab 0). A machine is a
