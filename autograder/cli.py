@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors that people can mend come as one line; SIGTERM is taken as Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     code = run(sys.argv[1:] if arguments is None else arguments)
-    gc.freeze()  # else Python looks at all objects of nbgrader's once more: a third of a second
+    gc.freeze()  # else Python looks at all objects of nbgrader's once more, for nothing
     sys.exit(code)
 
 

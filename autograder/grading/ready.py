@@ -15,7 +15,9 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
     ahead.make()  # its zygote imports torch while this process does
     import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
 
-    from autograder.grading.verdict import parse_notebook, rebuild
+    from autograder.grading import verdict  # noqa: F401 - what a child grades with
+    from autograder.grading.rebuild import rebuild
+    from autograder.intake.notebook import parse_notebook
     from efflib.lab.runner import TestFileError, collected
 
     with contextlib.suppress(Exception):  # each submission's row will say so

@@ -38,7 +38,7 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 def main(requests_fd: int, setting_fd: int) -> None:
     """setting_fd: a file with what a process needs to unpickle jobs, and what to do before them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks, and who then ends this
-    gc.disable()  # a seventh of the time that importing torch takes
+    gc.disable()  # imports make many objects, and hardly any garbage
     with os.fdopen(setting_fd, "rb") as file:
         file.seek(0)
         spawn.prepare(pickle.load(file))

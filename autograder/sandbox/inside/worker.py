@@ -218,7 +218,7 @@ def reached(fault: BaseException, code: types.CodeType | None) -> int:
 def main(settings: dict) -> None:
     """settings: path, and read, write and limits; or zygote, a socket that asks for workers."""
     sys.path[:0] = settings["path"]
-    gc.disable()  # a tenth of the time that importing torch takes
+    gc.disable()  # imports make many objects, and hardly any garbage
     import confine
     import student_shell
     import torch

@@ -60,6 +60,20 @@ assert result.status == "graded"
 assert "torch" not in sys.modules
 """
 
+READY = """
+import sys
+from pathlib import Path
+from autograder.grading.ready import ready_to_grade
+from autograder.labs.manifest import load_lab
+from autograder.sandbox import ahead
+
+lab, seen = load_lab(sys.argv[2], Path(sys.argv[1])), []
+ahead.make = lambda: seen.append("torch" in sys.modules)
+ready_to_grade(lab, False, lambda: seen.append("served"))
+assert seen == [False, "served"], seen
+assert "torch" in sys.modules
+"""
+
 
 def test_who_shares_the_work_out_does_without_torch(tmp_path):
     """It would take two seconds of every batch, and 200 MB."""
@@ -68,6 +82,13 @@ def test_who_shares_the_work_out_does_without_torch(tmp_path):
     load_lab(NAME, root)  # keeps what the suites declare, which only torch can tell
     subprocess.run([sys.executable, "-c", GRADING, root, NAME], check=True)
     assert list(root.glob("feedback/ada/*/*.html"))
+
+
+def test_the_zygote_is_asked_for_before_torch_is_imported(tmp_path):
+    """So both import it at once."""
+    root = make_course(tmp_path)
+    load_lab(NAME, root)
+    subprocess.run([sys.executable, "-c", READY, root, NAME], check=True)
 
 
 @pytest.mark.parametrize("name", LABS)
