@@ -169,6 +169,7 @@ def _run(function: Callable, args: tuple, kwargs: dict):
 
 def _called_back(function: Callable, args: tuple, kwargs: dict, failed: list):
     """The value of a function of the test, for the student's code."""
+    calls.room()
     args, kwargs = unpack(pack([args, kwargs]))
     try:
         return unpack(pack(function(*args, **kwargs)))

@@ -208,6 +208,16 @@ def test_other_errors_of_a_function_of_the_test_tell_their_kind_only(student):
     assert student.catching(f, 1) == "KeyError: 'raised by a function of the test'"
 
 
+@pytest.mark.parametrize("x", [1, torch.zeros(2), [[[[[1]]]]]], ids=["int", "tensor", "nested"])
+def test_who_calls_himself_for_ever_and_a_function_of_the_test_hears_of_recursion(x):
+    def down(f, n=0):
+        f(x)
+        return down(f, n + 1)
+
+    with pytest.raises(RecursionError):
+        LocalStudent({"down": down}).down(lambda x: x)
+
+
 def test_an_argument_that_cannot_travel_is_the_tests_own_fault(student):
     with pytest.raises(CodecError):
         student.double(object())

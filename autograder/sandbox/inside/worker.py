@@ -193,6 +193,7 @@ class Worker:
             raise RuntimeError("a function of the test can be called in the main thread only")
         if lent[0] not in self.open:
             raise RuntimeError("a function of the test can be called during its test only")
+        self.calls.room()
         request = {"nonce": lent[0], "callback": index, "args": args, "kwargs": kwargs}
         frame = self.codec.pack(request)
         before, self.armed = self.armed, False  # no exception in the middle of a frame

@@ -123,6 +123,17 @@ def test_calls_nest(victim):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("x", ["1", "torch.zeros(2)", "[[[[[1]]]]]"])
+def test_too_deep_a_recursion_is_told_as_such(victim, x):
+    """Also where it is a call of a function of the test that finds no room any more."""
+    victim.cell(f"import torch\ndef attack(f):\n    f({x})\n    return attack(f)")
+    with pytest.raises(RecursionError):
+        victim.attack(lambda x: x)
+    victim.cell("def attack(f, n): return f(n) if n == 0 else attack(f, n - 1)")
+    assert victim.attack(lambda n: n + 1, 800) == 1
+
+
+@pytest.mark.slow
 def test_a_kept_function_cannot_be_called_later(victim):
     victim.cell("kept = []\ndef attack(f=None):\n    kept.append(f)\n    return kept[0](1)")
     assert victim.attack(lambda x: x) == 1
