@@ -320,14 +320,20 @@ lab.predict("grow", "Without a cache, how many times as long does token 1000 tak
 
 # %% solution="ex2"
 class RowCache:
-    """Keys and values of rows of unequal length."""
+    """Keys and values of rows of unequal length; `lengths` is the list of these lengths."""
 
-    ### BEGIN SOLUTION
     def __init__(self) -> None:
+        ### BEGIN SOLUTION
         self.lengths: list[int] = []
         self.k = self.v = None  # [B, Hkv, S, d]
+        ### END SOLUTION
 
     def append(self, k: Tensor, v: Tensor, counts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Adds the first counts[b] of T tokens; (keys, values [B, Hkv, S, d], mask [B, T, S]).
+
+        Raises ValueError for counts, or shapes, that do not fit.
+        """
+        ### BEGIN SOLUTION
         b, h, t, d = k.shape
         if k.shape != v.shape or len(counts) != b or not all(0 <= c <= t for c in counts):
             raise ValueError(f"k {tuple(k.shape)}, v {tuple(v.shape)}, counts {counts}")
@@ -348,13 +354,15 @@ class RowCache:
         sees = torch.tensor(before)[:, None] + torch.arange(t) + 1  # [B, T] slots
         mask = torch.arange(size) < sees[:, :, None]
         return keys.clone(), values.clone(), mask.to(k.device)
+        ### END SOLUTION
 
     def truncate(self, lengths: list[int]) -> None:
+        """Keeps the first lengths[b] tokens of each row.  Raises ValueError for wrong lengths."""
+        ### BEGIN SOLUTION
         if len(lengths) != len(self.lengths) or any(n < 0 for n in lengths):
             raise ValueError(f"{lengths} for rows of {self.lengths}")
         self.lengths = [min(n, m) for n, m in zip(lengths, self.lengths, strict=True)]
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -895,8 +903,9 @@ lab.check("ex5")
 class QuantizedCache:
     """Old keys and values of one layer as codes, the newest as they came."""
 
-    ### BEGIN SOLUTION
     def __init__(self, bits: int, group_size: int, residual: int, keys: str = "channel") -> None:
+        """Raises ValueError unless residual is a positive multiple of group_size, at least 1."""
+        ### BEGIN SOLUTION
         if group_size < 1 or residual < 1 or residual % group_size:
             raise ValueError(f"residual={residual} must be a multiple of group_size={group_size}")
         if keys not in ("channel", "token"):
@@ -905,8 +914,11 @@ class QuantizedCache:
         self.directions = (keys, "token")
         self.old = ([], [])  # of keys and of values: pieces (codes, scale, low)
         self.recent = [None, None]
+        ### END SOLUTION
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds tokens [B, H, T, d]; all keys and all values [B, H, S, d], in their dtype."""
+        ### BEGIN SOLUTION
         return self._add(0, k), self._add(1, v)
 
     def _add(self, i: int, x: Tensor) -> Tensor:
@@ -920,14 +932,16 @@ class QuantizedCache:
             self.old[i].append(new)
         self.recent[i] = recent[:, :, due:]
         return torch.cat([*past, recent], dim=2)
+        ### END SOLUTION
 
     def bits_held(self) -> int:
+        """Bits of all that is kept: codes, 32 for each group, 16 for each value that waits."""
+        ### BEGIN SOLUTION
         total = sum(16 * recent.numel() for recent in self.recent if recent is not None)
         for codes, scale, _ in (*self.old[0], *self.old[1]):
             total += self.bits * codes.numel() + 32 * scale.numel()
         return total
-
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def waiting(tokens: int, residual: int) -> tuple[int, int]:

@@ -912,7 +912,12 @@ lab.predict(
 
 
 # %% solution="ex6"
-### BEGIN SOLUTION
+def frozen_product(x: Tensor, decode) -> Tensor:
+    """x [..., K] times the transpose of decode() [N, K], which is not kept. [..., N]"""
+    ### BEGIN SOLUTION
+    return FrozenProduct.apply(x, decode)
+
+
 class FrozenProduct(torch.autograd.Function):
     """x W^T, with W decoded in each pass."""
 
@@ -925,14 +930,6 @@ class FrozenProduct(torch.autograd.Function):
     def backward(ctx, dy):
         return dy @ ctx.decode().to(dy.dtype), None
 
-
-### END SOLUTION
-
-
-def frozen_product(x: Tensor, decode) -> Tensor:
-    """x [..., K] times the transpose of decode() [N, K], which is not kept. [..., N]"""
-    ### BEGIN SOLUTION
-    return FrozenProduct.apply(x, decode)
     ### END SOLUTION
 
 

@@ -692,9 +692,7 @@ class Radix:
         ### BEGIN SOLUTION
         self.now = 0
         self.root = {"text": (), "up": None, "down": {}, "used": 0, "held": 0}
-        ### END SOLUTION
 
-    ### BEGIN SOLUTION
     def _edges(self) -> list[dict]:
         found, stack = [], [self.root]
         while stack:
@@ -725,8 +723,8 @@ class Radix:
         for edge in path:
             edge["used"] = self.now
         return path, n
+        ### END SOLUTION
 
-    ### END SOLUTION
     def size(self) -> int:
         """Tokens that are stored."""
         ### BEGIN SOLUTION
