@@ -240,13 +240,15 @@ lab.predict(
 #
 # - `channel_maxima` runs `model(batch)` once for each batch, without gradients, and returns for
 #   each of the named linear layers $\max|X_j|$ of its inputs over all tokens, batches and calls.
-#   (A layer may run more than once in one forward pass; each named layer runs at least once.)
+#   (A layer may run more than once in one forward pass. Each named layer runs at least once and has
+#   one name in the model, and nobody writes into what it reads.)
 # - Its hooks are gone when it returns, also if the model raises. All else about the model (other
 #   hooks, train or eval mode of each of its modules, `requires_grad` of its parameters) stays as it
 #   was, and gradients are on again if they were before.
 # - `outlier_channels`: the channels whose maximum is at least `ratio` (any number above 0) times
 #   the median channel (`torch.median`). A channel that is always 0 is none; any maximum
-#   above 0 counts.
+#   above 0 counts. Compare in float32 or float64, as you like: tests come to the limit only where
+#   `ratio` times the median is exact.
 #
 # **Shapes** `batches`: a list of model inputs. Inputs of layers: [..., K], float32 or bfloat16,
 # perhaps not contiguous.
@@ -339,7 +341,7 @@ lab.check("ex1")
 #   `functions[name](x, weight, bias)` with the copy's weight and bias (None if it has none), `x`
 #   as it comes and the result as it is.
 # - `model` stays as it is, and of the copy all that is no swapped layer: each module's mode, each
-#   parameter's `requires_grad`.
+#   parameter's `requires_grad`. A swapped layer has one name.
 # - Put a module of yours in the place of the layer, or give it another `forward`, a closure if you
 #   like: mode and `requires_grad` of a swapped layer do not matter, and nobody copies or trains
 #   what you return.
@@ -703,7 +705,7 @@ lab.predict(
 # - `ValueError` for $\alpha$ below 0 or above 1.
 #
 # **Shapes** `x_max` [K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed; `s`
-# [K], float32, > 0. Compute in float32: powers in bfloat16 have 8 significant bits.
+# [K], float32, > 0. Compute in float32 or float64: powers in bfloat16 have 8 significant bits.
 
 
 # %% solution="ex4"
@@ -832,7 +834,8 @@ style.show(*outliers.smoothed(maxima[layer], after[layer], hot))
 #
 # **Shapes** `x` [..., K] and `weights`, a list of [N_i, K], float32 or bfloat16, not changed;
 # `alphas`: a list of numbers in any order; `activations`: `"token"` or `"tensor"`; `errors`: a list
-# of floats in the order of `alphas`. Compute in float32 here, too.
+# of floats in the order of `alphas`. Compute in float32 or float64 here, too: outputs are up to
+# 1e17 in size, and not all below 1e-16.
 
 
 # %% solution="ex6"

@@ -1054,13 +1054,13 @@ def test_edges_of_the_split(student, rng):
     x = 10 + torch.rand(2, 8, generator=rng)
     y, bound = product(x, w)
     expect_within(split(student, x, w, None, 6.0), y, bound, "only outliers")
-    for factor in (1.0, 0.25, 4.0):
+    for factor in (1.0, 0.25, 4.0, 2.0**100, 2.0**-100):
         edge = torch.tensor([[6.0, -6.0, 5.9375, 0.0]]) * factor
         mask = student.outlier_columns(edge, 6.0 * factor)
         expect_tensor(mask, "outlier_columns", torch.bool, (4,))
         expected = [True, True, False, False]
         assert mask.tolist() == expected, f"{edge.tolist()}, {6 * factor:g}: {mask.tolist()}"
-    mask = student.outlier_columns(x, torch.inf)
+    mask = student.outlier_columns(x * 2.0**100, torch.inf)
     expect_tensor(mask, "outlier_columns", torch.bool, (8,))
     assert not mask.any(), f"no threshold at all (inf): {mask.tolist()}"
     x, codes = coded((2, 8), 1.0, rng)
