@@ -320,7 +320,8 @@ lab.predict(
 # a is from 0 to 1 (1 itself, or at least 1e-9 away from it), c and w are at least 0; round nothing.
 # What float64 rounds in your formula may decide, and nothing larger: so the smallest counts where
 # no step rounds (a = c = 0.5, w = 0), while a tie of decimals (a = 0.8, c = 0.1, w = 0.7) may fall
-# either way. Near a = 1 the closed formula will do. `p` and `q` both float32 or both float64.
+# either way. Near a = 1 the closed formula will do. `p` and `q` are both float32 or both float64,
+# and may be added up as they are.
 
 
 # %% solution="ex3"
@@ -428,8 +429,8 @@ lab.reveal("slower", said)
 # - Nothing is read twice: each call begins at the first position at which the model has not read
 #   what now stands there. The newest token was read by neither model, whatever it is. (Behind a
 #   round with everything accepted, the draft lacks *two* tokens.)
-#   The prompt is read in the first calls, along with the rest, however long it is. No token ends
-#   the text, and no number of refusals ends the proposals.
+#   Each model reads the whole prompt in its first call, along with what else it lacks, however long
+#   that is. No token ends the text, and no number of refusals ends the proposals.
 
 
 # %% solution="ex4"
@@ -695,8 +696,8 @@ lab.predict(
 #   where the same n tokens stood, with at least one token behind them. Return what followed, at
 #   most gamma tokens; what follows may run into the last n tokens themselves. If there is no such
 #   place, try n - 1, and so on down to 1. Nothing found: an empty list.
-# - `text` is a list of at least one token, of any length and with any ids of 64 bits; it may be
-#   shorter than `longest`, which is at least 1; gamma may be 0.
+# - `text` is a list of at least one token, of any length and with any ids of 64 bits, also
+#   negative ones; it may be shorter than `longest`, which is at least 1; gamma may be 0.
 # - `certain`: such proposals were not drawn from a distribution, and `verify` asks for one. Decide
 #   which q [g, V] makes it right, so that what comes out is still distributed as p.
 #
@@ -800,8 +801,8 @@ lab.reveal("lookup", found["ten texts"])
 #   then the nodes kept. The tokens must come out distributed as p, row i behind node i: derive with
 #   which chance each child is kept, and what is left to pick from. Every child is judged, however
 #   many there are, deep or unlikely; where its chance is 0 or 1 you may ask or not. Children of one
-#   node are all different, and their numbers need not follow one another. Compute in the dtype of
-#   p or in float64, never in less.
+#   node are all different, and their numbers need not follow one another. Compute, and pick, in the
+#   dtype of p or in float64, never in less.
 # - A child that has all that is left, but for rounding, is as good as sure. If a coin refuses it
 #   all the same, it is up to you what is picked from.
 #

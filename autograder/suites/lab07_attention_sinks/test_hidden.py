@@ -1046,6 +1046,7 @@ def test_attention_at_its_limits(student, rng):
     mask = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 0, 1, 0], [0, 0, 0, 0, 1]]) > 0
     check_attention(student, q, k, v, mask, bias, up)
     check_attention(student, q, k, v, torch.zeros(3, 5) > 0, bias, up)
+    check_attention(student, q, k, v * 2.0**-70, mask, bias, up, (1e-4 * 2.0**-70, 1e-3))
     for seen in (mask, torch.ones(3, 5) > 0):
         check_attention(student, q, k, v, seen, torch.tensor([1e4, -1e4, 100.0, 0.0]), up)
     doubles = [x.double() for x in (q, k, v)]

@@ -277,6 +277,10 @@ def test_residuals(student, rng):
             rest = (p - q).clamp(min=0)
             r = student.residual(p, q)
             expect_close(r, rest / rest.sum(), what="the residual of 130,000 tokens", rtol=1e-10)
+            little = 2.0**-41 * torch.tensor([1.0, -1.0] * 8192, dtype=dtype)  # 2^-28 in all
+            r = student.residual(2.0**-14 + little, torch.full_like(little, 2.0**-14))
+            right = (little > 0) / torch.tensor(8192.0, dtype=dtype)
+            expect_close(r, right, what="the residual where each lacks little", rtol=1e-9)
         half = torch.tensor([0.5, 0.5, 0.0], dtype=dtype)
         # powers of two: exact in both dtypes, however the missing part is computed
         right = torch.tensor([0.0, 0.0, 1.0], dtype=dtype)
@@ -1123,6 +1127,13 @@ def test_lookups(student, rng):
     assert held == [[], [], []], "nothing found, held and written into"
 
 
+def drive_first_row_gone(student, proposed, vocab):
+    """Runs beside the student's code: the other rows, when the first has been written into."""
+    q = student.certain(proposed, vocab)
+    q[0].zero_()
+    return q[1:].clone()
+
+
 @exercise(
     "ex5",
     points=4,
@@ -1160,6 +1171,8 @@ def test_rounds_of_certain_proposals(student, rng):
         expect_same(student.certain(proposed, vocab), right, "certain(...)")
         views = student.drive(drive_strided, "certain", [proposed], vocab)
         expect_same(views, right, "certain(...) of a view")
+    left = student.drive(drive_first_row_gone, torch.tensor([3, 3]), 5)
+    expect_same(left, torch.eye(5)[[3]], "certain(...), rows behind one that was written into")
     two = [(torch.tensor([a]), 3) for a in (1, 2)]
     rows = torch.eye(3)[[1, 2, 1]]
     for q, row in zip(student.drive(drive_two, "certain", *two), rows, strict=True):
@@ -1194,7 +1207,7 @@ def test_masks_of_random_trees(student, rng):
         (list(range(-1, 399)), 0),  # and no more: powers of a matrix of float64 are right as well
         ([-1] + [0] * 69, 3),
         ([-1, 0, 0, 1, 2], 1000),
-        ([-1, 0, 0, 1, 2], 4990),
+        *(([-1, 0, 0, 1, 2], past) for past in (256, 257, 2049, 4097, 4990)),
         ([-1], 0),
     ]
     alike = [list(range(-1, 5)), [-1] + [0] * 5, [-1, 0, 0, 1, 1, 2]]  # of one size
