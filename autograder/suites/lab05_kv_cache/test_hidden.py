@@ -95,6 +95,9 @@ def test_any_config(student, rng):
     for size in (1, 128, 256, 512, 4096):
         found = student.bytes_per_token(plain | {"head_dim": size})
         expect_close(float(found), 48.0 * size, what=f"heads of {size}: bytes", rtol=1e-12)
+    wide = {"num_hidden_layers": 1, "hidden_size": 2**17, "num_attention_heads": 2**10}
+    found = float(student.bytes_per_token(wide))
+    expect_close(found, 2.0**19, what="bytes of a token, of 1024 heads", rtol=1e-12)
     fields = ("kv_lora_rank", "qk_rope_head_dim", "head_dim", "num_key_value_heads")
     for names in (*((name,) for name in fields), fields[:2], fields):
         found = student.bytes_per_token(plain | dict.fromkeys(names))
@@ -1075,12 +1078,13 @@ def test_pooling_against_a_loop(student, rng):
                     expect_same(repeated, rows, "a view, repeated")
     zeros = torch.zeros(6, 2)
     expect_same(student.pool_heads(zeros, 3, 1), zeros[:2], "heads that are all zero")
-    weight = torch.randn(32 * 2, 3, generator=rng)  # as many heads as real models have
-    for groups in (1, 8, 16, 32):
-        right = weight.double().view(groups, 32 // groups, 2, 3).mean(1).flatten(0, 1)
-        found = student.pool_heads(weight, 32, groups)
+    # as many heads as real models have, and more than a byte counts
+    for heads, groups in ((32, 1), (32, 8), (32, 16), (32, 32), (512, 256)):
+        weight = torch.randn(heads * 2, 3, generator=rng)
+        right = weight.double().view(groups, heads // groups, 2, 3).mean(1).flatten(0, 1)
+        found = student.pool_heads(weight, heads, groups)
         off = 32 * FLOAT32 * weight.abs().max().item()
-        expect_close(found, right, what="32 heads, pooled", atol=off, rtol=FLOAT32)
+        expect_close(found, right, what=f"{heads} heads, pooled", atol=off, rtol=FLOAT32)
 
 
 @exercise(
@@ -1101,6 +1105,8 @@ def test_repeating_against_a_loop(student, rng):
         weight = torch.randn(8, 2, generator=rng, dtype=torch.float64).to(dtype)
         right = weight.unflatten(0, (4, 2)).repeat_interleave(8, 0).flatten(0, 1)
         expect_same(student.repeat_heads(weight, 4, 8), right, "each of 4 heads, 8 times")
+        right = weight.repeat_interleave(256, 0)
+        expect_same(student.repeat_heads(weight, 8, 256), right, "each of 8 heads, 256 times")
 
 
 @exercise(
@@ -1163,7 +1169,7 @@ def drive_share_of_view(student, weight, heads, groups):
     cause="a root that was taken or left out, means over rows, or a check of one of the two sizes",
 )
 def test_shares_against_float64(student, rng):
-    for groups, share, d in ((2, 3, 2), (1, 4, 3), (3, 1, 2), (8, 4, 1), (16, 2, 1)):
+    for groups, share, d in ((2, 3, 2), (1, 4, 3), (3, 1, 2), (8, 4, 1), (16, 2, 1), (256, 2, 1)):
         heads = groups * share
         weight = torch.randn(heads * d, 4, generator=rng) + torch.randn(1, 4, generator=rng)
         found = expect_number(student.pooled_error(weight, heads, groups), "pooled_error(...)")
@@ -1537,6 +1543,18 @@ def test_levers_against_brute_force(student, rng):
     ):
         found = student.best_lever(two, 100, 400, 1, levers)
         assert found == expected, "an argument that a lever changes alone, or the last of many"
+    # a byte too many, beside more parameters than float32 can count; a token has 64 bytes
+    levers = {"as it is": {}, "a token less": {"context": 9}}
+    found = student.best_lever(two, 2**24 + 1, 2 * (2**24 + 1) + 639, 10, levers)
+    assert found == "a token less", "one byte is missing for ten tokens"
+    levers = {"as it is": {}, "one less": {"parameters": 2**24 + 1}}
+    found = student.best_lever(two, 2**24 + 2, 2 * (2**24 + 1) + 639, 10, levers)
+    assert found == "as it is", "one byte is missing either way, and the first counts"
+    wide = {"num_hidden_layers": 1, "hidden_size": 2**17, "num_attention_heads": 2**10}
+    levers = {"as it is": {}, "wide": {"config": wide}, "8 bits": {"bits": 8}}
+    for config, least in ((two, "8 bits"), (wide, "8 bits")):
+        found = student.best_lever(config, 0, 2**24, 16, levers)
+        assert found == least, "a hidden size of 131,072"
     levers = {"as it is": {}, "no room": {"memory": 1}, "more room": {"memory": 500}}
     found = student.best_lever(two, 100, 300, 1, levers)
     assert found == "more room", "a lever behind one that does not fit is better"
@@ -2092,9 +2110,10 @@ def test_which_tokens_are_exact(student, rng):
         (4, 4, "channel", 1e-8),
         (32, 64, "channel", 1.0),
         (8, 64, "token", 1.0),
+        (128, 128, "channel", 1.0),
     ):
-        tokens = 30 if residual < 30 else 150
-        k, v = (size * torch.randn(2, 2, tokens, group * 8, generator=rng) for _ in range(2))
+        tokens, d = 30 if residual < 30 else 150, group * (8 if group < 100 else 1)
+        k, v = (size * torch.randn(2, 2, tokens, d, generator=rng) for _ in range(2))
         k[..., 0] = v[..., 0] = -0.0
         # after each piece a call without tokens: nothing is due by it
         ends = [pair for a, b in lengths_of(rng, tokens) for pair in ((a, b), (b, b))]
