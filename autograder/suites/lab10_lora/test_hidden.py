@@ -119,7 +119,9 @@ def test_the_formula(student, rng):
 
 
 def drive_shapes(student, w, a, b, x):
-    """Runs beside the student's code: inputs that are views, and what a layer leaves of them."""
+    """Runs beside the student's code: inputs that are views, what a layer leaves of them, and an
+    output without gradients that is read when the next one was made."""
+    import torch
     from torch import nn
 
     class Same(nn.Module):
@@ -133,6 +135,9 @@ def drive_shapes(student, w, a, b, x):
     layer = student.LoRALinear(base, len(a), float(len(a)))
     layer.a.data, layer.b.data = a, b
     outputs = [layer(v).detach() for v in (x.mT, x[0, :, 0], x.mT[:0])]
+    with torch.no_grad():
+        outputs.append(layer(x.mT))
+        layer(-x.mT)
     given = x.mT.clone()
     layer = student.LoRALinear(Same(), len(a), 1.0, dropout=0.5)
     layer.b.data.fill_(1.0)
@@ -145,8 +150,8 @@ def drive_shapes(student, w, a, b, x):
     points=1,
     invariant="x may be a view, of one dimension, or without a row; it stays as it was, so does "
     "what the base put out",
-    cause="view in place of reshape, y += update where the base puts out x itself, or dropout in "
-    "place",
+    cause="view in place of reshape, y += update where the base puts out x itself, dropout in "
+    "place, or one memory for all outputs",
 )
 def test_views_and_what_stays(student, rng):
     w, a = torch.randn(3, 6, generator=rng), torch.randn(2, 6, generator=rng)
@@ -154,7 +159,7 @@ def test_views_and_what_stays(student, rng):
     outputs, given = student.drive(drive_shapes, w, a, b, x)
     whole = w.double() + b.double() @ a.double()
     size = w.double().abs() + b.double().abs() @ a.double().abs()
-    for y, v in zip(outputs, (x.mT, x[0, :, 0], x.mT[:0]), strict=True):
+    for y, v in zip(outputs, (x.mT, x[0, :, 0], x.mT[:0], x.mT), strict=True):
         expect_tensor(y, "the output for a view", torch.float32, (*v.shape[:-1], 3))
         error = (y.double() - v.double() @ whole.T).abs()
         expect_at_most(error, 48 * FLOAT32 * (v.double().abs() @ size.T), "the error for a view")
