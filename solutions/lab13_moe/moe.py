@@ -388,8 +388,8 @@ lab.predict(
 # - `gates`: in the order of `experts`. Gradients flow through them into the logits.
 # - `bias` [E], of size up to 1e4: only `"deepseek"` has one, or None for none. It decides who is
 #   chosen (and in which order), and never how much they count.
-# - `ValueError` unless $1 \le k \le E$, for another convention, and for a bias where there is none;
-#   without a token, too.
+# - `ValueError` unless $1 \le k \le E$, for another convention, and for a bias where there is none.
+#   All that also where there is no token.
 #
 # **Shapes** `logits` [T, E] float32 or bfloat16, of size up to 1e4 (up to 10 for `"deepseek"`), T
 # may be 0; `experts` [T, k] int64; `gates` [T, k] float32, right to 4e-6: turn `logits` to float32
@@ -500,12 +500,11 @@ style.show(figures.busiest(steps, busiest, title), alt=title)
 #   tokens, then all second ones, and so on (GShard, DeepSpeed). Within a choice, token by token.
 # - `real` [T] bool, or None: False marks padding, which takes no place and is not kept.
 # - `ValueError` for a negative number (the factor included), a `count` or `k` below 1, a `factor`
-#   that is not finite; for another `order`; without a token, too.
+#   that is not finite; for another `order`. All that also where there is no token.
 #
 # **Shapes** `experts` [T, k] int64, those of a token all different, T may be 0, T k up to 1e4; ids
 # up to 255; `places` an int, from 0 to more than there are tokens; `kept` [T, k] bool. `tokens` up
-# to 1e6, may be 0; no order of the operations in float64 brings the number to be rounded up across
-# a whole one.
+# to 1e6, may be 0; in whatever order you multiply and divide in float64, it rounds up to the same.
 
 
 # %% solution="ex2"
@@ -862,8 +861,8 @@ lab.predict("one text", "And by 8 neighbours of one text, in the balanced model?
 #
 # - `woken`: **derive it**: the mean number of experts that a batch wakes if each token draws its
 #   `k` different experts by lot, all sets alike, independent of the others; right to 1e-9 of it.
-#   `ValueError` unless $1 \le k \le$ `count` and `batch` is not negative; with no expert or no
-#   token, too.
+#   `ValueError` unless $1 \le k \le$ `count` and `batch` is not negative, whatever the others are;
+#   a batch of 0 is no error.
 # - `step_bytes`: bytes of the experts that these choices really wake, each read once.
 # - `sent`: experts live on devices. Token `t` is on device `home[t]`, expert `e` on `place[e]`;
 #   `bytes[p, q]` is what device `p` sends to `q` (on the way there, not back) so that all choices
@@ -1022,14 +1021,15 @@ lab.predict(
 #   do: some right forms have a corner there). The loss may be off by float32's rounding of a score.
 # - `recall`: of all active neurons the share that was chosen, to 1e-6; 1.0 if none is active.
 # - `skipping_mlp`: for each token the sum over **its** chosen neurons. Rows that no token of the
-#   batch chose are **not used**: they may hold NaN, and products with them (or with zeros in their
-#   place) are counted as read. How often the others are used is yours; no gradient is asked.
+#   batch chose are **not used**: they may hold NaN, and no product reads them, or zeros in their
+#   place. How often the others are used is yours; no gradient is asked.
 # - `bytes_read`: what a step for these tokens reads: three rows or columns of `width` numbers for
-#   each neuron that **any** token chose, and the `predictor` numbers of the predictor, `number`
-#   bytes each.
+#   each neuron that **any** token chose, and always the `predictor` numbers of the predictor,
+#   `number` bytes each.
 #
 # **Shapes** `scores` [T, N], of size up to 1e4; `active`, `chosen` [T, N] bool; T may be 0, except
-# for the loss; `x`, `y` [T, D]; `gate`, `up` [N, D]; `down` [D, N]; `loss` a scalar. `bytes_read`:
+# for the loss; `x`, `y` [T, D]; `gate`, `up` [N, D]; `down` [D, N], of sizes at which no product
+# overflows, also none that a token did not choose; `loss` a scalar. `bytes_read`:
 # N up to 1e5, `width` up to 2e4.
 
 
