@@ -49,9 +49,10 @@
 #
 # ### Rules for all exercises
 #
-# No function changes its arguments. N and K are at least 1, numbers are finite, H is symmetric.
-# Sizes may be very unlike: weights of 1e-8 or 1e4, so no epsilon anywhere. Tests draw inputs whose
-# codes are not nearly a tie of rounding.
+# No function changes its arguments, or what it returned before; a result may share memory with an
+# argument. N and K are at least 1, numbers are finite, H is symmetric. Sizes may be very unlike, in
+# one H, too: weights of 1e-8 or 1e4, so no epsilon anywhere. Tests draw inputs whose codes are not
+# nearly a tie of rounding.
 
 # %%
 import copy
@@ -418,7 +419,7 @@ lab.predict(
 # - `output_error`: for each output $i$ the mean over tokens of $(x W_i^T - x V_i^T)^2$, from `h`
 #   alone. Right also where `v` is nearly `w`.
 #
-# Compute in float64 before anything is squared; results are float64.
+# Make what comes float64 before anything else; results are float64.
 #
 # **Shapes** `h` [K, K] float64; `x` [..., K] float32 or bfloat16, at least two dimensions; `w`, `v`
 # [N, K] float32, float64 or bfloat16; `dead` [K] bool; `error` [N]; `seen` an int.
@@ -921,11 +922,11 @@ lab.check("ex4")
 #   (dead ones are last). Of equal ones any may come first.
 # - `gptq_ordered`: `codes` in the order of the channels as they came, `g_idx[k]` the group of
 #   channel `k`: groups are counted in the order in which they are made. No blocks are asked for.
-#   Compute in float64.
+#   Compute in float64 (what exercise 3 does, as it does it). `group` is at least 1.
 # - `dequantize`: float32, computed in that or in float64.
 # - `stored_bits`: all bits of a weight of this shape (N, K): its codes, a scale and a zero for each
-#   group of each row, and `index_bits` for each channel, but **only** if `g_idx` says anything that
-#   is not known without it.
+#   group of each row (as many groups as K channels make), and `index_bits` for each channel, but
+#   **only** if `g_idx` says anything that is not known without it.
 #
 # **Shapes** `w` [N, K] float32, float64 or bfloat16; `h` [K, K] float64; `order`, `g_idx` [K]
 # int64; `codes` [N, K] int64; `scale`, `zero` [N, G] float64; `w_new` [N, K] float32.

@@ -16,7 +16,7 @@ from efflib.lab import (
     expect_tensor,
     expect_tuple,
 )
-from efflib.lab.again import held_results, refused
+from efflib.lab.again import changed, held_results, refused
 from efflib.models.config import LlamaConfig
 from efflib.models.llama import Llama
 
@@ -213,6 +213,10 @@ def test_damping_of_any_h(student, rng):
     new, seen = student.damped(h, 0.0)
     expect_same(seen, torch.tensor([False, False, True]), "dead beside a large channel")
     expect_close(new, with_damping(h, 0.0)[0], what="H of unlike channels", rtol=EXACT)
+    h = torch.tensor([[0.0, 1.0], [1.0, 2.0]], dtype=F64)  # what stands beside a 0 does not matter
+    new, seen = student.damped(h, 0.25)
+    expect_same(seen, torch.tensor([True, False]), "dead, of a diagonal entry alone")
+    expect_close(new, with_damping(h, 0.25)[0], what="H with a 0 on its diagonal", rtol=EXACT)
     for shape in ((2, 3), (4,), (2, 2, 2)):
         bad = torch.ones(shape, dtype=F64)
         expect_error(ValueError, lambda b=bad: student.damped(b, 0.01), f"h {list(shape)}")
@@ -226,6 +230,9 @@ def test_damping_of_any_h(student, rng):
         right, silent = with_damping(h, 0.1)
         expect_close(new, right, what="damped H of one of two calls", rtol=EXACT)
         expect_same(dead, silent, "dead of one of two calls")
+    w, v, x = (torch.randn(3, 4, generator=rng) for _ in range(3))
+    changed(student, *([("add_tokens", h, 5, x), ("damped", h, 0.1)] for h in pair))
+    changed(student, *([("output_error", w, v, h)] for h in pair))
     refused(student, [("damped", pair[1], -0.5), ("damped", pair[1][:2].clone(), 0.5)])
 
 
@@ -351,10 +358,17 @@ def test_free_or_not_at_j(student, rng):
         for name, one, two in zip(("rows", "cost"), a, b, strict=True):
             expect_close(one, two, what=f"{name} with the other free[j]", rtol=EXACT, atol=EXACT)
         expect_at_most(-a[1][1].item(), -1e-3, "minus the cost of a large change")
+        one = torch.stack([w[0, j].double(), v[1]])
+        w_new, cost = student.change_one(w, h, j, one, free)
+        expect_close(w_new[0], w[0].double(), what="a row beside one that changes", atol=EXACT)
+        expect_close(w_new[:, j], one, what="column j, of which one entry changes", atol=40 * EXACT)
+        expect_close(cost[1:], b[1][1:], what="the cost of that change", rtol=EXACT)
     calls = [
         (torch.randn(2, 5, generator=rng), mean_square(inputs(rng, 5)), j, v, torch.ones(5) == 1)
         for j in (1, 3)
     ]
+    pair = [(w, h, 1, v, free == free) for w, h, *_ in calls]
+    changed(student, *([("change_one", *call), ("prices", call[1])] for call in pair))
     found = two_calls(student, "change_one", *calls)
     for (w_new, cost), (w, h, j, v, _) in zip(found, calls, strict=True):
         e = w.double() - w_new
@@ -373,7 +387,7 @@ def test_free_or_not_at_j(student, rng):
     cause="an inverse entry in place of one over it, or repairs that are counted at full price",
 )
 def test_prices_of_changes(student, rng):
-    for k, scale in ((6, 1.0), (1, 1.0), (3, 1e-8), (9, 1e8)):
+    for k, scale in ((6, 1.0), (1, 1.0), (3, 1e-8), (9, 1e8), (40, 1e-12), (40, 1e12)):
         h = mean_square(inputs(rng, k, alike=2.0)) * scale
         value = student.prices(h)
         alone, repaired = expect_tuple(value, (torch.Tensor,) * 2, "prices")
@@ -391,6 +405,10 @@ def test_prices_of_changes(student, rng):
     h = nearly_alike(1e-5)
     right = torch.full((2,), 1e-5 * (2 - 1e-5), dtype=F64)
     expect_close(student.prices(h)[1], right, what="repaired, inputs nearly alike", rtol=EXACT)
+    apart = nearly_alike(0.5)  # two pairs of channels that have nothing to do with one another
+    repaired = student.prices(torch.block_diag(1e8 * apart, 1e-16 * apart))[1]
+    right = 0.75 * torch.tensor([1e8, 1e8, 1e-16, 1e-16], dtype=F64)
+    expect_close(repaired, right, what="repaired, pairs of unlike size", rtol=LOOSE)
     even, h = of_unlike_sizes()
     right = 1 / torch.linalg.inv(even).diagonal()
     repaired = student.prices(h)[1] / UNLIKE.square()
@@ -400,9 +418,9 @@ def test_prices_of_changes(student, rng):
 # ---- exercise 3 ------------------------------------------------------------------------------
 
 
-def given_case(rng, n, k, bits, damping, dead=()):
+def given_case(rng, n, k, bits, damping, dead=(), size=1.0):
     def make():
-        x, w = inputs(rng, k, alike=2.0), torch.randn(n, k, generator=rng)
+        x, w = size * inputs(rng, k, alike=2.0), torch.randn(n, k, generator=rng)
         x[:, list(dead)] = 0.0
         h, (scale, zero, _) = mean_square(x), grid(w.double(), bits)
         wide = (scale.expand(n, k), zero.expand(n, k))
@@ -484,6 +502,14 @@ def test_codes_by_brute_force(student, rng):
             codes = student.gptq(w, h, scale, zero, bits, damping)
             expect_tensor(codes, "codes", I64, (n, k))
             expect_same(codes, right, f"codes of {n} x {k}, {bits} bits, dead {dead}")
+    # the 1 of dead channels counts in what damps, however small the others are; and stands there
+    # without damping, too
+    for damping, size in ((0.5, 0.05), (0.0, 1.0)):
+        *args, right = given_case(rng, 8, 12, 3, damping, (0, 5), size)
+        codes = student.gptq(*args, 3, damping)
+        expect_same(codes, right, f"codes with dead channels, damping {damping}, H of size {size}")
+    pair = [given_case(rng, 3, 6, 3, 0.01)[:4] for _ in range(2)]
+    changed(student, *([("gptq", *args, 3, 0.01), ("inverse_factor", args[1])] for args in pair))
 
 
 @exercise(
@@ -627,6 +653,12 @@ def test_blocks_and_groups(student, rng):
                 if grids != "static":
                     seen = but_for_rounding(seen, right, group, dead)
                 same_three(seen, right, f"{n} x {k}, block {block}, group {group}, {grids}")
+    pair = [group_case(rng, 3, 7, 3, 2, lambda j: j) for _ in range(2)]
+    calls = [(w, h, 3, 4, 2, "fresh", 0.01) for w, h, *_ in pair]
+    changed(student, *([("gptq_blocked", *call)] for call in calls))
+    found = two_calls(student, "gptq_blocked", *calls)
+    for value, (w, _, *right) in zip(found, pair, strict=True):
+        same_three(three(value, w, 2, "gptq_blocked"), right, "one of two calls")
     w, h = torch.zeros(1, 300), torch.eye(300, dtype=F64)
     w[0, 0], w[0, 1], w[0, -1], h[0, -1], h[-1, 0] = 0.4, 1.0, 0.4, 0.5, 0.5
     for block, last in ((400, 0.4), (150, 0.4 + 0.5 * (0.4 - 1 / 3))):
@@ -799,6 +831,11 @@ def test_ordered_by_brute_force(student, rng):
         expect_same(index, g_idx, f"g_idx, {n} x {k}, groups of {group}, static={static}")
         seen = seen if static else but_for_rounding(seen, right, group, dead)
         same_three(seen, right, f"{n} x {k}, groups of {group}, static={static}, dead {dead}")
+    pair = [clear_case(ordered_case(rng, 2, 7, 3, 3, True, 0.01, (), F64)) for _ in range(2)]
+    changed(
+        student,
+        *([("gptq_ordered", w, h, 3, 3, True, 0.01), ("act_order", h)] for w, h, *_ in pair),
+    )
     w, h = torch.tensor([[0.6, 1.69914, 3.0]]), torch.eye(3, dtype=F64)
     h[:2, :2] = torch.tensor([[2.2, 1.0], [1.0, 2.0]])
     for static in (False, True):  # the second becomes 1.499 without damping, 1.501 with 0.01
@@ -1091,7 +1128,7 @@ def test_absorbed_one_by_one(student, rng):
                 layer = ".".join(name.split(".")[:3])
                 norm = ("input_layernorm", "post_attention_layernorm")[readers[part]]
                 right = right * state[f"{layer}.{norm}.weight"].double()
-            rtol = EXACT if tensor.dtype == F64 else 2.0**-23
+            rtol = EXACT if tensor.dtype == F64 else 0.0  # a product in float64, rounded once
             expect_close(new[name], right.to(tensor.dtype), what=name, rtol=rtol)
     model = a_model(rng)
     state = state_of(model)
