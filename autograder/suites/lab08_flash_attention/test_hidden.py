@@ -675,6 +675,11 @@ def test_anywhere_in_tiles(student, rng):
             (1e-8, 0.125, 0.7, 1.0, 3.0, 0.0, -0.5), kinds, (1e-8, 1.0, 1e4, 1e30, 0, -1),
         )
     ]  # fmt: skip
+    q, k, v = normal(rng, 5, 256), normal(rng, 40, 256), normal(rng, 40, 256)
+    cases.append((q, k, v, 0.0625, 2, 16))  # as wide a head as there is, scores near 1
+    q, k = torch.eye(1, 4).repeat(5, 1), torch.eye(1, 4).repeat(40, 1)
+    k[:, 0] = torch.arange(-400.0, 400.0, 20.0)  # the smallest, times a scale below 0, counts most
+    cases.append((q, k, normal(rng, 40, 4), -0.5, 2, 16))
     for T, S, m, n in ((300, 3, 1, 16), (2, 300, 5, 1), (3, 300, 1, 100)):  # many small blocks
         q, k, v = normal(rng, T, 4), normal(rng, S, 4), normal(rng, S, 4)
         cases.append((q, k, v, 0.7, m, n))
