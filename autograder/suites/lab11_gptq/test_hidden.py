@@ -508,6 +508,11 @@ def test_codes_by_brute_force(student, rng):
         *args, right = given_case(rng, 8, 12, 3, damping, (0, 5), size)
         codes = student.gptq(*args, 3, damping)
         expect_same(codes, right, f"codes with dead channels, damping {damping}, H of size {size}")
+    h = 1e-4 * torch.tensor([[4.0, 2, 0], [2, 4, 0], [0, 0, 0]], dtype=F64)
+    one, zero = torch.ones(1, 1, dtype=F64), torch.zeros(1, 1, dtype=F64)
+    codes = student.gptq(torch.tensor([[0.4, 0.4, 0.0]]), h, one, zero, 4, 1.0)
+    # 0.3336 is added to the diagonal, and 0.4 becomes 0.4002; without the 1 it would be 0.52
+    expect_same(codes, torch.zeros(1, 3, dtype=I64), "codes of a small H beside a dead channel")
     pair = [given_case(rng, 3, 6, 3, 0.01)[:4] for _ in range(2)]
     changed(student, *([("gptq", *args, 3, 0.01), ("inverse_factor", args[1])] for args in pair))
 
