@@ -195,9 +195,8 @@ class Worker:
             raise RuntimeError("a function of the test can be called during its test only")
         self.calls.room()
         request = {"nonce": lent[0], "callback": index, "args": args, "kwargs": kwargs}
-        frame = self.codec.pack(request)
-        before, self.armed = self.armed, False  # no exception in the middle of a frame
-        self.send(frame)
+        frame, before, self.armed = self.codec.pack(request), self.armed, False
+        self.send(frame)  # not armed: no exception in the middle of a frame
         while (reply := self.receive())["op"] != "reply":
             self.answer(reply)
         self.armed = before
