@@ -20,6 +20,7 @@ import msgspec
 
 from autograder.errors import files_told
 from autograder.grading.elsewhere import run_elsewhere
+from autograder.grading.job import grade_job
 from autograder.grading.pool import Outcome, cores, run_jobs
 from autograder.grading.ready import ready_to_grade
 from autograder.grading.results import Result, decode_result, encode, settled
@@ -135,21 +136,6 @@ def run(
         return run_elsewhere(executor, job, todo, JOB_SECONDS, get_ready)
     workers = max(1, min(jobs or cores(), len(todo)))
     return run_jobs(job, todo, workers, JOB_SECONDS, get_ready)
-
-
-def grade_job(
-    lab: LabSpec, submission: Submission, *, seed: int | None, unsafe: bool, shared: bool = False
-) -> bytes:
-    """What a worker does. The answer is JSON, so nothing of a student's is ever unpickled."""
-    from autograder.grading import verdict
-
-    seconds = verdict.SHARE_SECONDS if shared else verdict.SUBMISSION_SECONDS
-    try:
-        return encode(verdict.grade_one(lab, submission, seed=seed, unsafe=unsafe, seconds=seconds))
-    except SandboxUnavailable:
-        raise
-    except Exception as error:  # the grader's own bug must not stop the class
-        return encode(fault(lab, submission, f"{type(error).__name__}: {error}"))
 
 
 def outcome_result(lab: LabSpec, submission: Submission, outcome: Outcome) -> Result:

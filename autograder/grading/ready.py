@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from importlib import import_module
 
 from autograder.grading.ungraded import sandbox_spec
 from autograder.labs.manifest import LabSpec
@@ -15,10 +16,17 @@ def ready_to_grade(lab: LabSpec, unsafe: bool, serve: Callable[[], None]) -> Non
     ahead.make()  # its zygote imports torch while this process does
     import torch.fx.experimental.symbolic_shapes  # noqa: F401 - else backward(g), in each child
 
-    from autograder.grading import verdict  # noqa: F401 - what a child grades with
+    from autograder.grading import job, verdict  # noqa: F401 - what a child grades with
     from autograder.grading.rebuild import rebuild
     from autograder.intake.notebook import parse_notebook
+    from autograder.labs.hashing import grader_hash
     from efflib.lab.runner import TestFileError, collected
+
+    grader_hash()  # kept: each result has it
+    for name in lab.preload:
+        if name.startswith("efflib."):  # tests take it from here, drivers from the zygote
+            with contextlib.suppress(ImportError):  # the zygote will say so
+                import_module(name)
 
     with contextlib.suppress(Exception):  # each submission's row will say so
         release = parse_notebook(lab.release_notebook.read_bytes())

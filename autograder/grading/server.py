@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from multiprocessing import spawn
 
+from autograder.grading import later
 from autograder.sandbox import ahead, own_memory, warm
 
 HEADER = struct.Struct("=i")  # process id
@@ -114,6 +115,7 @@ def child(job_fd: int, answer_fd: int) -> None:
         signal.signal(signal.SIGTERM, stop)
         die_with(os.getppid())
         own_memory.bound()
+        later.wait_with()
         with os.fdopen(answer_fd, "wb") as pipe:
             pipe.write(HEADER.pack(os.getpid()))
             pipe.flush()
@@ -121,7 +123,10 @@ def child(job_fd: int, answer_fd: int) -> None:
             pipe.write(KIND.pack(kind, len(data)) + data)
         code = 0
     finally:
-        os._exit(code)
+        try:
+            later.now()
+        finally:
+            os._exit(code)
 
 
 def done(job_fd: int) -> tuple[bytes, bytes]:

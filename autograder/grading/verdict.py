@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autograder.grading import later
 from autograder.grading.board import place_of, told_place
 from autograder.grading.judge import (
     by_exercise,
@@ -68,7 +69,7 @@ def grade_one(
         doubtful = doubtful or remote.doubtful or cut_off
         place = place_of(lab, remote, seed, end)  # whatever happens there moves no point
     finally:
-        remote.close()
+        later.do(remote.close)
     parts = judged(lab, reports, rebuilt)
     return Result(
         status="graded",

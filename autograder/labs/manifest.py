@@ -58,14 +58,14 @@ class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What students do not see (manifest.toml). withhold: modules that grading hides; builds: those
-    that are this lab's own, stubs in a bundle until it is released; preload: modules of torch that
-    are imported once for all sandboxes; seed: mixed into all seeds.
+    that are this lab's own, stubs in a bundle until it is released; preload: modules of torch or of
+    efflib.models that are imported once for all sandboxes; seed: mixed into all seeds.
     """
 
     notebook: str
     withhold: tuple[str, ...] = ()
     builds: tuple[str, ...] = ()
-    preload: tuple[Annotated[str, msgspec.Meta(pattern="^torch[.]")], ...] = ()
+    preload: tuple[Annotated[str, msgspec.Meta(pattern="^(torch|efflib[.]models)[.]")], ...] = ()
     seed: str = ""
     written: dict[str, float] = {}
     budget: Budget = Budget()

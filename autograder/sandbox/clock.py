@@ -27,13 +27,16 @@ class Meter:
         self._cpu, self._limit = cpu, limit
         self._before, self._started = cpu(), time.monotonic()
 
+    def passed(self) -> float:
+        return time.monotonic() - self._started
+
     def cost(self) -> float:
-        passed = time.monotonic() - self._started
-        return max(self._cpu() - self._before, passed / WALL_FACTOR)
+        return max(self._cpu() - self._before, self.passed() / WALL_FACTOR)
 
     def left(self) -> float:
         """Seconds to wait before the next look; 0: the limit is reached."""
-        rest = self._limit - self.cost()
+        rest = self._limit - CORES * self.passed()  # more than that no process can have used
+        rest = rest if rest > CORES * STEP_SECONDS else self._limit - self.cost()
         return max(rest / CORES, STEP_SECONDS) if rest > 0 else 0.0
 
 

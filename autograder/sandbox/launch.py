@@ -30,7 +30,13 @@ ENVIRONMENT = {
     "USER": "student",
 }
 STUDENT_USER = "AUTOGRADER_STUDENT_USER"
-PRELOAD = ("torch.fx.experimental.symbolic_shapes",)  # else the first y.backward(gradient) does it
+PRELOAD = (
+    "torch.fx.experimental.symbolic_shapes",  # else the first y.backward(gradient) does it
+    "efflib.lab.lab",  # this and what follows: the first cell of a lab, and lab.predict
+    "efflib.lab.dependencies",
+    "efflib.lab.setup_card",
+    "efflib.lab.predict",
+)
 PYTHON_OPTIONS = ("-s", "-P", "-B")  # as isolated as -I, but for the environment above
 # A zygote may make namespaces, for its children.  They mount a /proc of their own, which the kernel
 # allows where one is seen whole: here the host's, which the zygote does not use.

@@ -32,6 +32,9 @@ class Channel:
         self._read_fd, self._write_fd, self._received = read_fd, write_fd, 0
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(read_fd, select.POLLIN)
+        self._writable.register(write_fd, select.POLLOUT)
 
     def close(self) -> None:
         """Closes the pipes; using them afterwards is a WireError, whoever has their numbers now."""
@@ -49,13 +52,13 @@ class Channel:
             try:
                 data = data[os.write(self._write_fd, data[:CHUNK]) :]
             except BlockingIOError:
-                self._wait(self._write_fd, select.POLLOUT, meter)
+                self._wait(self._writable, meter)
             except OSError:
                 raise WireError("closed", "it ended its process") from None
 
     def receive(self, meter: Meter) -> bytes:
         """One frame. Raises WireError."""
-        self._wait(self._read_fd, select.POLLIN, meter)  # once for each frame, however many come
+        self._wait(self._readable, meter)  # once for each frame, however many come
         size = int.from_bytes(self._read(HEADER, meter), "big")
         if size > MAX_FRAME:
             raise WireError("protocol", f"it announced {size} bytes; at most {MAX_FRAME} are read")
@@ -67,9 +70,7 @@ class Channel:
     def check_quiet(self) -> None:
         """Raises WireError if something arrived that nobody asked for, or the worker has gone."""
         self._check_open(self._read_fd)
-        poll = select.poll()
-        poll.register(self._read_fd, select.POLLIN)
-        for _, events in poll.poll(0):
+        for _, events in self._readable.poll(0):
             if events & select.POLLIN:
                 raise WireError("protocol", "it sent something that nobody asked for")
             raise WireError("closed", "it ended its process")
@@ -81,7 +82,7 @@ class Channel:
             try:
                 count = os.readv(self._read_fd, [memoryview(data)[done:]])
             except BlockingIOError:
-                self._wait(self._read_fd, select.POLLIN, meter)
+                self._wait(self._readable, meter)
                 continue
             if not count:
                 raise WireError("closed", "it ended its process")
@@ -92,11 +93,9 @@ class Channel:
         if fd == CLOSED:
             raise WireError("closed", "its sandbox was closed")
 
-    def _wait(self, fd: int, event: int, meter: Meter) -> None:
-        self._check_open(fd)
-        poll = select.poll()
-        poll.register(fd, event)
+    def _wait(self, end: select.poll, meter: Meter) -> None:
+        self._check_open(self._read_fd)  # both ends are closed together
         while left := meter.left():
-            if poll.poll(left * 1000):
+            if end.poll(left * 1000):
                 return
         raise WireError("late", "no answer in time")

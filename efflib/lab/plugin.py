@@ -100,12 +100,14 @@ class WaitingPlugin(ExercisePlugin):
 
     def pytest_runtestloop(self) -> bool:
         if not self.faults:
-            self._read_drivers()
+            self._read_ahead()
             self._work(self)
         return True
 
-    def _read_drivers(self) -> None:
-        """Once, and not for each student: finding their ends takes longer than many calls."""
+    def _read_ahead(self) -> None:
+        """Once, and not for each student: where tests stand, and the texts of drivers."""
+        for item in self._items:
+            item.location  # noqa: B018 - kept by pytest, which asks for it before each test
         for module in {item.module for item in self._items}:
             for name, function in vars(module).items():
                 if name.startswith("drive") and inspect.isfunction(function):

@@ -144,17 +144,19 @@ def test_asymmetric_range(student, rng):
     lo, hi = torch.rand(2, 6, generator=rng) + 0.1
     # 3..3 comes last: without the stretch it has no width, which hides what is wrong with 2..6
     one_side = {"2..6 and -6..-2": ([2.0, -6.0], [6.0, -2.0]), "3..3": ([3.0], [3.0])}
-    for bits in (1, 2, 4, 8):
-        scale, zero = grid(student, -lo, hi, bits, False)
-        expect_fits(scale, zero, -lo, hi, bits, "ranges around 0")
-        for what, bounds in one_side.items():
-            low, high = map(torch.tensor, bounds)
-            scale, zero = grid(student, low, high, bits, False)
-            expected = [0 if bound > 0 else 2**bits - 1 for bound in bounds[0]]
+    ends = {"ranges around 0": (-lo, hi)}
+    ends |= {what: tuple(map(torch.tensor, bounds)) for what, bounds in one_side.items()}
+    cases = [(bits, what, *pair) for bits in (1, 2, 4, 8) for what, pair in ends.items()]
+    each = [((low, high), {"bits": bits, "symmetric": False}) for bits, _, low, high in cases]
+    values = student.many("affine_parameters", each)
+    for (bits, what, low, high), value in zip(cases, values, strict=True):
+        scale, zero = expect_grid(value, low.shape, bits, False)
+        if what in one_side:
+            expected = [0 if bound > 0 else 2**bits - 1 for bound in low.tolist()]
             assert zero.tolist() == expected, (
                 f"{many(bits, 'bit')}, {what}: zero is {zero.tolist()}, not {expected}"
             )
-            expect_fits(scale, zero, low.clamp(max=0), high.clamp(min=0), bits, what)
+        expect_fits(scale, zero, low.clamp(max=0), high.clamp(min=0), bits, what)
 
 
 @exercise(
@@ -543,10 +545,14 @@ def expect_grids(w_hat, w, bits, granularity, symmetric, what=""):
 def test_each_group_has_its_grid(student, rng):
     w = torch.randn(6, 50, generator=rng) * torch.logspace(-2, 2, 6)[:, None]
     w[:, 40:] *= 0.01  # a last group that needs a grid of its own
-    for granularity in ("tensor", "channel", 20, 64):
-        for bits, symmetric in ((3, False), (3, True), (2, True), (6, False)):
-            w_hat = round_trip(student, w, bits, granularity, symmetric)
-            expect_grids(w_hat, w, bits, granularity, symmetric)
+    grids = ((3, False), (3, True), (2, True), (6, False))
+    cases = [
+        (bits, g, symmetric) for g in ("tensor", "channel", 20, 64) for bits, symmetric in grids
+    ]
+    each = [((w,), {"bits": b, "granularity": g, "symmetric": s}) for b, g, s in cases]
+    for w_hat, case in zip(student.many("quantize_weight", each), cases, strict=True):
+        expect_tensor(w_hat, f"quantize_weight({case[1]!r})", torch.float32, w.shape)
+        expect_grids(w_hat, w, *case)
 
 
 @exercise(
@@ -675,9 +681,10 @@ def test_weight_of_each_call(student, rng):
         expect_grids(w_hat, w[i], 3, 5, False, f"call {i + 1}, ")
 
 
-def drive_packing(student, codes, bits):
-    """Runs beside the student's code: codes that are not contiguous."""
-    return student.pack_codes(codes.T, bits)
+def drive_packing(student, cases):
+    """Runs beside the student's code: of each (codes, bits) the bytes, and those of codes.T, which
+    is not contiguous."""
+    return [(student.pack_codes(x, bits), student.pack_codes(x.T, bits)) for x, bits in cases]
 
 
 def expect_packed(packed, codes, bits, what):
@@ -717,11 +724,14 @@ def test_packing_by_hand(student, rng):
     "columns before rows",
 )
 def test_packing_of_many_codes(student, rng):
+    cases = []
     for bits in range(1, 9):
         codes = torch.randint(2**bits, (5, 9), generator=rng, dtype=torch.uint8)
         codes[0, :2] = 2**bits - 1
-        expect_packed(student.pack_codes(codes, bits), codes, bits, "codes [5, 9]")
-        turned = student.drive(drive_packing, codes, bits)
+        cases.append((codes, bits))
+    found = student.drive(drive_packing, cases)
+    for (packed, turned), (codes, bits) in zip(found, cases, strict=True):
+        expect_packed(packed, codes, bits, "codes [5, 9]")
         expect_packed(turned, codes.T, bits, "a transposed view [9, 5]")
 
 

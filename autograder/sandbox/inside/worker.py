@@ -5,6 +5,7 @@ neither tests nor expected values. Student code runs in this process and may do 
 the grader takes what comes out as what the student says, and nothing more.
 """
 
+import _signal as signal  # what is in `signal` looks for each handler among names of its own
 import ast
 import asyncio
 import builtins
@@ -13,7 +14,6 @@ import inspect
 import json
 import linecache
 import os
-import signal
 import sys
 import threading
 import traceback

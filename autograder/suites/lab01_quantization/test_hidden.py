@@ -9,6 +9,7 @@ that takes part.  So every order of operations passes that the card allows.
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -21,6 +22,7 @@ from efflib.lab import (
     expect_tuple,
 )
 from efflib.lab.again import drive_laid, held, refused
+from efflib.models.llama import Llama, LlamaConfig
 
 U = 2.0**-24  # relative error of one rounding to float32
 SCALE = 4 * U  # of a scale: the difference, the division or a reciprocal and a product, one spare
@@ -235,18 +237,20 @@ def test_parameters_of_every_width(student, rng):
 )
 def test_range_on_one_side_of_zero(student, rng):
     a, b = (torch.rand(2, generator=rng) + torch.tensor([1.0, 3.0])).tolist()
+    cases = []
     for bits, size in ((1, 1.0), (2, 1e-30), (4, 1e30), (8, 1.0)):
-        qmax = 2**bits - 1
         lo, hi = (size * torch.tensor(end) for end in ([a, -b, b, -b], [b, -a, b, -b]))
-        scale, zero = grid(student, lo, hi, bits, False)
-        expected = [0, qmax, 0, qmax]
+        kinds = (False, True) if bits > 1 else (False,)
+        cases += [(lo, hi, bits, symmetric, size) for symmetric in kinds]
+    each = [((lo, hi), {"bits": bits, "symmetric": s}) for lo, hi, bits, s, _ in cases]
+    for value, case in zip(student.many("affine_parameters", each), cases, strict=True):
+        lo, hi, bits, symmetric, size = case
+        (scale, zero), (_, qmax) = expect_grid(value, lo), codes_of(bits, symmetric)
+        expected = [0, 0, 0, 0] if symmetric else [0, qmax, 0, qmax]
         assert zero.tolist() == expected, f"zero points {zero.tolist()}, expected {expected}"
         right = torch.full((4,), hi[0].item() / qmax, dtype=torch.float64)
-        expect_close(scale, right, what=f"scale of ranges of size {size:g}", rtol=SCALE)
-        if bits > 1:  # symmetric, of one number too
-            scale, _ = grid(student, lo, hi, bits, True)
-            right = torch.full((4,), hi[0].item() / (2 ** (bits - 1) - 1), dtype=torch.float64)
-            expect_close(scale, right, what="scale of a symmetric grid", rtol=SCALE)
+        what = f"scale of ranges of size {size:g}, {many(bits, 'bit')}, symmetric={symmetric}"
+        expect_close(scale, right, what=what, rtol=SCALE)
 
 
 @exercise(
@@ -311,9 +315,15 @@ def test_widths_that_do_not_exist(student, rng):
     refused(student, [("affine_parameters", *pair, *grid) for grid in grids for pair in ends])
 
 
-def encode(student, x, scale, zero, bits, symmetric):
-    codes = student.quantize(x, scale, zero, bits=bits, symmetric=symmetric)
-    return expect_codes(codes, x.shape, symmetric)
+def encode(student, *case):
+    return encode_all(student, [case])[0]
+
+
+def encode_all(student, cases):
+    """quantize of all (x, scale, zero, bits, symmetric)."""
+    each = [(case[:3], {"bits": case[3], "symmetric": case[4]}) for case in cases]
+    found = student.many("quantize", each)
+    return [expect_codes(codes, x.shape, s) for codes, (x, *_, s) in zip(found, cases, strict=True)]
 
 
 def expect_codes(codes, shape, symmetric):
@@ -383,13 +393,16 @@ def test_codes_of_every_width(student, rng):
     cause="z used in one direction only, or the zero points of the rows mixed up",
 )
 def test_zero_is_exact(student, rng):
-    x = torch.tensor([[0.0, 0.31], [0.0, -0.29]])
+    x, cases = torch.tensor([[0.0, 0.31], [0.0, -0.29]]), []
     for bits in (2, 4, 8):
         z = torch.randint(1, 2**bits - 1, (2, 1), generator=rng, dtype=torch.int32)
         scale = torch.rand(2, 1, generator=rng) * 0.03 + 0.32  # 0.31 is less than a step
-        codes = encode(student, x, scale, z, bits, False)
+        cases.append((x, scale, z, bits, False))
+    coded = encode_all(student, cases)
+    for codes, (_, _, z, _, _) in zip(coded, cases, strict=True):
         assert torch.equal(codes[:, :1].int(), z), f"0.0 has the codes {codes[:, 0].tolist()}"
-        values = decode(student, codes, scale, z)
+    each = [(codes, *case[1:3]) for codes, case in zip(coded, cases, strict=True)]
+    for values in decode_all(student, each):
         assert (values[:, 0] == 0).all(), f"0.0 came back as {values[:, 0].tolist()}"
         assert values[0, 1] > 0 > values[1, 1], f"0.31 and -0.29 came back as {values[:, 1]}"
 
@@ -434,15 +447,18 @@ def test_all_codes_survive(student, rng):
     "for round; or a cast to integers before the clamp",
 )
 def test_change_of_sign(student, rng):
-    zero = torch.tensor(0, dtype=torch.int32)
+    scale, zero, cases = torch.tensor(0.5), torch.tensor(0, dtype=torch.int32), []
     for bits in (2, 4, 8):
         top = 2 ** (bits - 1) - 1
         ties = 0.5 * (torch.arange(0, top + 3) + 0.5)  # exact with s = 0.5
         x = torch.cat(
             [ties, torch.randn(200, generator=rng) * top, torch.tensor([2e9, 1e19, 1e30])]
         )
-        plus = encode(student, x, torch.tensor(0.5), zero, bits, True)
-        minus = encode(student, -x, torch.tensor(0.5), zero, bits, True)
+        cases += [(x, scale, zero, bits, True), (-x, scale, zero, bits, True)]
+    coded = encode_all(student, cases)
+    for (x, _, _, bits, _), plus, minus in zip(cases[::2], coded[::2], coded[1::2], strict=True):
+        top = 2 ** (bits - 1) - 1
+        ties = x[: top + 3]
         _, clear = true_codes(x, 0.5, 0, bits, True)
         clear[: len(ties)] = True
         assert (plus.int() == -minus.int())[clear].all(), (
@@ -465,20 +481,23 @@ def test_change_of_sign(student, rng):
     cause="x / scale in bfloat16, which keeps 8 significant bits; or a fixed number of dimensions",
 )
 def test_bfloat16_and_shapes(student, rng):
+    zero, cases = torch.tensor(3, dtype=torch.int32), []  # of one shape with scale, or for all rows
     for scale in (torch.tensor(0.20555), torch.tensor([[0.20555], [0.4111]])):
         x = (torch.rand(2, 100, generator=rng) * 50).bfloat16()
-        zero = torch.tensor(3, dtype=torch.int32)  # of one shape with scale, or for all rows
-        codes = encode(student, x, scale, zero, 8, False)
+        cases.append((x, scale, zero, 8, False))
+    for x in (torch.tensor(1.0), torch.zeros(0, 3)):
+        cases.append((x, torch.tensor(0.25), zero, 8, False))
+    coded = encode_all(student, cases)
+    for codes, (x, scale, *_) in zip(coded, cases[:2], strict=False):
         expected, clear = true_codes(x, scale.double(), 3, 8, False)
         wrong = int(((codes.double() != expected) & clear).sum())
         assert not wrong, f"{wrong} of 200 codes of bfloat16 values differ"
-        values = decode(student, codes, scale, zero)
-        expect_values(values, codes, scale, zero, "values of bfloat16")
-    one = encode(student, torch.tensor(1.0), torch.tensor(0.25), zero, 8, False)
-    assert one.item() == 7, f"the code of 1.0 is {one.item()}"
-    assert decode(student, one, torch.tensor(0.25), zero).item() == 1.0, "1.0 did not come back"
-    none = encode(student, torch.zeros(0, 3), torch.tensor(0.25), zero, 8, False)
-    decode(student, none, torch.tensor(0.25), zero)
+    assert coded[2].item() == 7, f"the code of 1.0 is {coded[2].item()}"
+    each = [(codes, *case[1:3]) for codes, case in zip(coded, cases, strict=True)]
+    *both, one, _ = decode_all(student, each)
+    for values, args in zip(both, each, strict=False):
+        expect_values(values, *args, "values of bfloat16")
+    assert one.item() == 1.0, "1.0 did not come back"
     calls, turned = drawn_calls(rng), []
     alone = torch.tensor(0.25)  # one for all of a view
     columns = torch.tensor([0.25, 0.5, 1.0, 2.0])  # of a square: one for each column
@@ -580,10 +599,6 @@ def drawn_calls(rng):
 # ---- exercise 2 ------------------------------------------------------------------------------
 
 
-def expect_product(student, *drawn_and_what):
-    expect_products(student, [drawn_and_what])
-
-
 def expect_products(student, cases):
     """cases: of (codes [T, K], codes [N, K], zero points [T], [N], all int64, what): exact.
 
@@ -633,11 +648,11 @@ def test_product_of_every_shape(student, rng):
             if bits == 1:
                 drawn[2:] = torch.ones(t).long(), torch.ones(n).long()
             cases.append((*drawn, f"[{t}, {k}] x [{n}, {k}], {many(bits, 'bit')}"))
-    expect_products(student, cases)
     drawn = drawn_codes(rng, 3, 4, 6, 1, 15)
     for side in (0, 1):  # codes of 0 are not values of 0
         codes = [0 * part if i == side else part for i, part in enumerate(drawn)]
-        expect_product(student, *codes, f"all codes of {'xw'[side]} are 0")
+        cases.append((*codes, f"all codes of {'xw'[side]} are 0"))
+    expect_products(student, cases)
 
 
 @exercise(
@@ -648,13 +663,15 @@ def test_product_of_every_shape(student, rng):
     "its two zero points",
 )
 def test_one_side_at_a_time(student, rng):
+    cases = []
     for side in (2, 3):
         drawn = drawn_codes(rng, 4, 4, 10, 1, 255)
-        expect_product(student, *drawn, "both zero points")
+        cases.append((*drawn, "both zero points"))
         drawn[side] = torch.zeros(4).long()
-        expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} are 0")
+        cases.append((*drawn, f"zero points of {'xw'[side - 2]} are 0"))
         drawn[side] = torch.tensor([3, -7, 7, -3])
-        expect_product(student, *drawn, f"zero points of {'xw'[side - 2]} add up to 0")
+        cases.append((*drawn, f"zero points of {'xw'[side - 2]} add up to 0"))
+    expect_products(student, cases)
     sums, none = torch.ones(2, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
     products = torch.tensor([[1, 2], [3, 4]], dtype=torch.int32)
     expect_new_tensors(student, ("integer_product", products, sums, sums, 3, none, none))
@@ -908,12 +925,13 @@ def test_packed_bytes(student, rng):
         for packed, row in zip(both, codes, strict=True):
             expect_packed(packed, row, bits)
     nothing = torch.zeros(2, 5, dtype=torch.uint8)
-    expect_packed(student.pack_codes(nothing, 3), nothing, 3)
-    for shape in ((3, 4, 5), (4, 5), (1, 1), ()):
-        cube = torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8)
-        expect_packed(student.pack_codes(cube, 3), cube, 3)
+    shapes = ((3, 4, 5), (4, 5), (1, 1), ())
+    cubes = [torch.randint(1, 8, shape, generator=rng, dtype=torch.uint8) for shape in shapes]
     long = torch.randint(8, (22_001,), generator=rng, dtype=torch.uint8)
-    expect_packed(student.pack_codes(long, 3), long, 3)  # more bits than 16 bits can count
+    each = [nothing, *cubes, long]  # the last one: more bits than 16 bits can count
+    found = student.many("pack_codes", [((codes, 3), {}) for codes in each])
+    for packed, codes in zip(found, each, strict=True):
+        expect_packed(packed, codes, 3)
 
 
 # ---- exercise 4 ------------------------------------------------------------------------------
@@ -982,32 +1000,39 @@ def square_error(values):
     return 32 * U * values.abs().max().item() ** 2
 
 
-def step(values, centroids):
-    """(codes, centroids after one iteration, least difference of squared distances), float64."""
-    v, ends = values.double().flatten(), torch.tensor([math.inf])
-    middles = (centroids[1:] + centroids[:-1]) / 2
-    codes = torch.bucketize(v, middles)
+def as_array(values):
+    """numpy's float64 [n]: some hundred steps of k-means take it half as long as torch."""
+    return values.double().flatten().numpy()
+
+
+def step(v, centroids):
+    """(codes, centroids after one iteration, least difference of squared distances), arrays."""
+    codes = nearest_of(v, centroids)
+    middles = np.concatenate([[-np.inf], (centroids[1:] + centroids[:-1]) / 2, [np.inf]])
     # |v - c|^2 - |v - c'|^2 of neighbours is 2 (c' - c) (middle - v)
-    middles = torch.cat([-ends, middles, ends])
-    apart = torch.cat([ends, 2 * centroids.diff(), ends])
+    apart = np.concatenate([[np.inf], 2 * np.diff(centroids), [np.inf]])
     below = (v - middles[codes]) * apart[codes]
-    gap = torch.minimum(below, (middles[codes + 1] - v) * apart[codes + 1])
-    return codes, means(v, codes, centroids), gap.min().item()
+    gap = np.minimum(below, (middles[codes + 1] - v) * apart[codes + 1])
+    return codes, means(v, codes, centroids), float(gap.min())
+
+
+def nearest_of(v, centroids):
+    return np.searchsorted((centroids[1:] + centroids[:-1]) / 2, v)
 
 
 def means(v, codes, centroids):
-    """float64 [2^b]: of the values of each centroid; one without values stays."""
-    counts = torch.bincount(codes, minlength=len(centroids))
-    sums = torch.bincount(codes, weights=v, minlength=len(centroids))
-    return torch.where(counts > 0, sums / counts, centroids)
+    """Array [2^b]: of the values of each centroid; one without values stays."""
+    counts = np.bincount(codes, minlength=len(centroids))
+    sums = np.bincount(codes, weights=v, minlength=len(centroids))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), centroids)
 
 
 def history(values, bits, iterations):
     """([codebook, codes] after 0, 1, 2, ... iterations; how far any value is from a tie)."""
-    centroids, rows, clear = even_start(values, bits), [], math.inf
+    v, centroids, rows, clear = as_array(values), even_start(values, bits).numpy(), [], math.inf
     for _ in range(iterations + 1):
-        codes, moved, gap = step(values, centroids)
-        rows.append([centroids, codes.reshape(values.shape)])
+        codes, moved, gap = step(v, centroids)
+        rows.append([torch.from_numpy(centroids), torch.from_numpy(codes).reshape(values.shape)])
         centroids, clear = moved, min(clear, gap)
     return rows, clear
 
@@ -1084,18 +1109,18 @@ def dominoes(rng, bits, links, iterations):
     places = places[torch.randperm(len(places), generator=rng)]
     sign = 1 if torch.rand((), generator=rng) < 0.5 else -1
     values = sign * size_in_pairs(rng, bits, 20) * places
-    v, centroids = values.double(), even_start(values, bits)
+    v, centroids = as_array(values), even_start(values, bits).numpy()
     for _ in range(iterations):
-        centroids = means(v, nearest(v, centroids), centroids)
-    return values, centroids
+        centroids = means(v, nearest_of(v, centroids), centroids)
+    return values, torch.from_numpy(centroids)
 
 
 def iterations_needed(values, bits, limit):
     """After how many iterations of k-means, in float64, nothing moves."""
-    v, c = values.double(), even_start(values, bits)
+    v, c = as_array(values), even_start(values, bits).numpy()
     for t in range(limit):
-        new = means(v, torch.bucketize(v, (c[1:] + c[:-1]) / 2), c)
-        if torch.equal(new, c):
+        new = means(v, nearest_of(v, c), c)
+        if np.array_equal(new, c):
             return t
         c = new
     return limit
@@ -1917,8 +1942,6 @@ def drive_llama(student, config, state, ids, bits, granularity):
     cause="something that only works on the models of the public tests",
 )
 def test_llama(student, rng):
-    from efflib.models.llama import Llama, LlamaConfig
-
     ids = torch.randint(0, 20, (2, 6), generator=rng)
     for tied, bits in ((False, 8), (True, 3)):
         config = CONFIG | {"tie_word_embeddings": tied}

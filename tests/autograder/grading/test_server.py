@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from toylab import NAME, PUBLIC, answered, make_course, write
 
-from autograder.grading import elsewhere, pool
+from autograder.grading import elsewhere, later, pool
 from autograder.grading.batch import grade_many
 from autograder.grading.elsewhere import run_here
 from autograder.grading.pool import Server, run_jobs
@@ -220,11 +220,35 @@ def test_a_child_that_is_killed_leaves_no_group(tmp_path, monkeypatch):
 def test_the_next_job_runs_while_an_answer_is_looked_at(tmp_path):
     answers = run_jobs(job, ["first", f"tells: {tmp_path / 'second'}"], 1, NEVER)
     assert next(answers) == ("first", b"first")
-    until = time.monotonic() + PATIENT
-    while not (tmp_path / "second").exists():
-        assert time.monotonic() < until, "the second job waits until its answer is asked for"
-        time.sleep(0.01)
+    until_there(tmp_path / "second")  # else it waits until its answer is asked for
     assert len(list(answers)) == 1
+
+
+def until_there(path: Path) -> None:
+    until = time.monotonic() + PATIENT
+    while not path.exists():
+        assert time.monotonic() < until, f"no {path.name}"
+        time.sleep(0.01)
+
+
+def with_an_end(folder: str) -> bytes:
+    """A job after which something is left to do, when "go" is there."""
+    later.do(lambda: (until_there(Path(folder, "go")), Path(folder, "done").touch()))
+    return b"answer"
+
+
+def test_an_answer_does_not_wait_for_the_end_of_a_sandbox(tmp_path):
+    answers = run_jobs(with_an_end, [str(tmp_path)], 1, NEVER)
+    assert next(answers) == (str(tmp_path), b"answer")
+    (tmp_path / "go").touch()
+    until_there(tmp_path / "done")
+    assert not list(answers)
+
+
+def test_alone_nothing_waits():
+    done = []
+    later.do(lambda: done.append(1))
+    assert done == [1]
 
 
 def test_who_never_asks_ends_the_server(monkeypatch):

@@ -39,6 +39,16 @@ def test_computing_counts_in_full_and_waiting_in_tenths(hands):
     assert meter.left() == 0, "who only waits is late in the end"
 
 
+def test_the_meter_is_read_when_its_limit_can_have_been_reached(hands):
+    reads = []
+    meter = Meter(3.0, lambda: reads.append(hands.used) or hands.used)
+    hands.now += 2.0 / clock.CORES
+    assert 0 < meter.left() * clock.CORES <= 1.0 + 1e-9 and len(reads) == 1, "all cores together"
+    hands.now, hands.used = 103.0, 7.5
+    assert meter.left() == pytest.approx(max(0.5 / clock.CORES, clock.STEP_SECONDS))
+    assert len(reads) == 2
+
+
 def test_cpu_time_of_groups_of_both_versions(tmp_path):
     for name in ("v1", "v2", "other"):
         (tmp_path / name).mkdir()
